@@ -34,7 +34,7 @@ from benchmarks.parts.speedups import write_speedups
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 from scripts._graphs import model_of, proto_of
 from scripts._peer import DYNAMIC_VARIANTS, dynamic_variants
 from scripts._timing import ratios, session, taking_turns
@@ -55,7 +55,7 @@ QPARAMS = (32, 64, 128, 256, 512, 2048)
 SHAPES = [(k, n) for k in QPARAMS for n in QPARAMS]
 COPIES = 16  # products in one session
 WEIGHT_BYTES = 2**20  # of one session in float, but for two products: they stay in the L2 cache
-FORMS: dict[tuple[str, int], tuple[Precision, ObserverSpec]] = {
+PRECISIONS: dict[tuple[str, int], tuple[Precision, ObserverSpec]] = {
     ("dynamic_int8", 8): (Precision.DYNAMIC_INT8, NarrowRangeObserver.with_args()),
     ("weight_only_groupwise", 8): (
         Precision.WEIGHT_ONLY_GROUPWISE,
@@ -71,7 +71,7 @@ FORMS: dict[tuple[str, int], tuple[Precision, ObserverSpec]] = {
     ),
 }
 ONE_SCALE, STORED = "integer 8, one scale", "stored 8"
-VARIANTS = (ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in FORMS))
+VARIANTS = (ONE_SCALE, STORED, *(f"{name} {bits}" for name, bits in PRECISIONS))
 SHAPE_SPEEDUPS = Table("shapes", {"K x N": "", "M": "", **dict.fromkeys(VARIANTS, ".2f")}, keys=2)
 OTHERS = ("float", *DYNAMIC_VARIANTS)
 LAYER = Table(
@@ -112,10 +112,10 @@ def no_product(k: int, copies: int) -> onnx.ModelProto:
 
 
 def quantized(
-    model: onnx.ModelProto, form: Precision, weight: ObserverSpec, target: str = "portable"
+    model: onnx.ModelProto, precision: Precision, weight: ObserverSpec, target: str = "portable"
 ) -> ir.Model:
-    """Every product in that form, whatever the target thinks of it."""
-    mapping = QConfigMapping().set_global(QConfigDynamic(weight, form))
+    """Every product in that precision, whatever the target thinks of it."""
+    mapping = QConfigMapping().set_global(QConfigDynamic(weight, precision))
     return onnxq.quantize_dynamic(model, mapping, target=target, objective="size")
 
 
@@ -129,8 +129,8 @@ def shape_sessions(k: int, n: int, copies: int) -> dict[str, onnxruntime.Inferen
         ONE_SCALE: session(quantized(model, Precision.DYNAMIC_INT8, one_scale)),
         STORED: session(quantized(model, Precision.WEIGHT_ONLY, NarrowRangeObserver.with_args())),
     }
-    for (name, bits), (form, weight) in FORMS.items():
-        sessions[f"{name} {bits}"] = session(quantized(model, form, weight))
+    for (name, bits), (precision, weight) in PRECISIONS.items():
+        sessions[f"{name} {bits}"] = session(quantized(model, precision, weight))
     return sessions
 
 
@@ -169,12 +169,12 @@ def shapes() -> Iterator[Row]:
         found[k, n] = speedups
         for i, rows in enumerate(ROWS):
             yield SHAPE_SPEEDUPS.row(f"{k} x {n}", rows, *(speedups[name][i] for name in VARIANTS))
-    by_form = {
-        (" ".join(PRODUCT_OPS), form, bits, k, n): speedups[f"{form} {bits}"]
-        for form, bits in FORMS
+    by_precision = {
+        (" ".join(LINEAR_OPS), precision, bits, k, n): speedups[f"{precision} {bits}"]
+        for precision, bits in PRECISIONS
         for (k, n), speedups in found.items()
     }
-    write_speedups("product_speedups.csv", ROWS, by_form)
+    write_speedups("product_speedups.csv", ROWS, by_precision)
 
 
 # --- layer

@@ -142,7 +142,7 @@ def operators(machines: Sequence[Machine], emulators: Path, folder: Path) -> Ite
 
 def kind(case: NodeCase) -> str:
     """Operators with products have a row each."""
-    return case.op_type if case.operator.has_products() else "all others"
+    return case.op_type if case.operator.depends_on_machine() else "all others"
 
 
 def layers(

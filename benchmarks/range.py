@@ -1,10 +1,10 @@
-"""Accuracy that range reductions cost, by which x86 without VNNI computes the same integers.
+"""Accuracy that reduced ranges cost, by which x86 without VNNI computes the same integers.
 
     python -m benchmarks range                                  # the 1,000 embedded test images
     python -m benchmarks range --data cifar10_jpeg.npz          # all 10,000
 
 Calibration, and the samples of `observed`: the 256 embedded training images. "layers" and
-"channels" are those that gave up range, of those whose products are added in pairs; "scale" is the
+"channels": those with a reduced range, of those whose products are added in pairs; "scale": the
 geometric mean factor over these layers' channels. SQNR: of the logits against the float model's.
 "can differ": what the weights alone say of x86-avx2; "differ": images whose logits a prediction
 for x86-avx2 changes, of the first 200 test images.
@@ -64,7 +64,7 @@ def planned(
     if kind is None:
         prepared = prepare(model.path, None, "x86-vnni")
     else:
-        prepared = prepare(model.path, None, targets.find("portable").with_range_reduction(kind))
+        prepared = prepare(model.path, None, targets.find("portable").with_reduce_range(kind))
     if kind is ReduceRange.OBSERVED:
         made = plan_observed(prepared, statistics, Samples({"image": images}, batch_size=BATCH))
     else:

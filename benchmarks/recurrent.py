@@ -5,10 +5,10 @@
 One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
 median over the rounds of what was measured in the same round. Above 1, the variant is faster.
 
-Each operator is measured in float and in each form, input size = hidden size, batch 1 and 8; and
-what objective 'speed' and 'size' choose. `float again` is a second session of the float model: how
-far from 1 a ratio is by chance. With --speedups, writes onnxq/targets/recurrent_speedups.csv, which
-planning uses.
+Each operator is measured in float and in each precision, input size = hidden size, batch 1 and 8;
+and what objective 'speed' and 'size' choose. `float again` is a second session of the float model:
+how far from 1 a ratio is by chance. With --speedups, writes onnxq/targets/recurrent_speedups.csv,
+which planning uses.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SIZES = Table(
     },
     keys=3,
 )
-FORMS = {"dynamic_int8": Precision.DYNAMIC_INT8, "weight_only": Precision.WEIGHT_ONLY}
+PRECISIONS = {"dynamic_int8": Precision.DYNAMIC_INT8, "weight_only": Precision.WEIGHT_ONLY}
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ def nets() -> list[Net]:
     ]
 
 
-def quantized(net: Net, form: Precision) -> ir.Model:
-    """In that form."""
-    spec = QConfigMapping().set_global(QConfigDynamic(INT8, form))
+def quantized(net: Net, precision: Precision) -> ir.Model:
+    """In that precision."""
+    spec = QConfigMapping().set_global(QConfigDynamic(INT8, precision))
     return onnxq.quantize_dynamic(net.model(), spec, target="auto")
 
 
@@ -115,18 +115,18 @@ def ratios_of(sessions: Sessions, net: Net) -> tuple[float, dict[str, float]]:
 
 
 def measured(net: Net) -> tuple[float, dict[str, float]]:
-    """`ratios_of` the net in each form."""
+    """`ratios_of` the net in each precision."""
     sessions = {"float": session(net.model()), "float again": session(net.model())}
-    sessions |= {name: session(quantized(net, form)) for name, form in FORMS.items()}
+    sessions |= {name: session(quantized(net, precision)) for name, precision in PRECISIONS.items()}
     return ratios_of(sessions, net)
 
 
 def chosen(net: Net) -> str:
-    """Forms of the node with objective speed, and with size."""
-    return ", ".join(_form_of(net, objective) for objective in ("speed", "size"))
+    """Precisions of the node with objective speed, and with size."""
+    return ", ".join(_precision_of(net, objective) for objective in ("speed", "size"))
 
 
-def _form_of(net: Net, objective: str) -> str:
+def _precision_of(net: Net, objective: str) -> str:
     try:
         model = onnxq.quantize_dynamic(net.model(), target="auto", objective=objective)
     except OnnxqError:  # nothing to quantize

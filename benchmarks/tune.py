@@ -24,10 +24,10 @@ up.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import numpy as np
@@ -131,6 +131,12 @@ GOALS: dict[str, Callable[[], dict[str, object]]] = {
 }
 
 
+def _asked(goal: str, given: Problem) -> dict[str, object]:
+    """Arguments of `onnxq.tune` for a goal, whose metric is the model's."""
+    asked = GOALS[goal]()
+    return {**asked, "goal": replace(cast("onnxq.Goal", asked["goal"]), metric=given.metric)}
+
+
 def goals_of(name: str) -> list[str]:
     """Goals that a model is searched for."""
     goals = ["30 dB", "not slower"]
@@ -181,10 +187,9 @@ def searched(name: str, goal: str, given: Problem, journal: Path) -> Figures:
         given.model,
         onnxq.Samples(given.search, feedback=given.feedback or {}),
         check=given.check,
-        metric=given.metric,
         target=TARGET,
         journal=journal,
-        **GOALS[goal](),  # type: ignore[arg-type]
+        **_asked(goal, given),  # type: ignore[arg-type]
     )
     float_bytes = given.model.stat().st_size
 

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
         targets,
     )
     from onnxq.checking.bench import bench
-    from onnxq.checking.check import Check
+    from onnxq.checking.check import Check, Repair
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
+    from onnxq.core.limits import limits
     from onnxq.graph.saving import save
     from onnxq.language.genai_folder import genai_folder
     from onnxq.language.quantized_cache import quantize_cache
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.tune import tune
     from onnxq.weight_only import quantize_weights
+    from onnxq.weights.mixed_bits import SizeAim
 
 __version__ = _version.VERSION
 
@@ -63,7 +65,9 @@ __all__ = [
     "Check",
     "Goal",
     "QuantizedModel",
+    "Repair",
     "Samples",
+    "SizeAim",
     "__version__",
     "bench",
     "calibrate",
@@ -74,6 +78,7 @@ __all__ = [
     "functional",
     "genai_folder",
     "inspect",
+    "limits",
     "metrics",
     "observers",
     "plan",
@@ -96,9 +101,11 @@ __all__ = [
 
 _HOMES = {
     "Check": "onnxq.checking.check",
+    "Repair": "onnxq.checking.check",
     "Goal": "onnxq.tuning.scoring.goal",
     "QuantizedModel": "onnxq.quantized.quantized_model",
     "Samples": "onnxq.samples.samples",
+    "SizeAim": "onnxq.weights.mixed_bits",
     "bench": "onnxq.checking.bench",
     "calibrate": "onnxq.static.calibrate",
     "convert": "onnxq.pipeline",
@@ -106,6 +113,7 @@ _HOMES = {
     "export": "onnxq.pytorch",
     "genai_folder": "onnxq.language.genai_folder",
     "inspect": "onnxq.report.inspection",
+    "limits": "onnxq.core.limits",
     "plan": "onnxq.static.plan",
     "predict": "onnxq.checking.predict",
     "prepare": "onnxq.static.prepare",

@@ -8,7 +8,7 @@ change, the names here stay. Examples: examples/onnxq-example, and every file of
                  anywhere, positive, within. selection: an operator that moves integers
     functions    lower_function, table_kernel: a function of one operand as a table of 256 integers
     float        lower_around: DequantizeLinear, the operator itself, QuantizeLinear
-    products     centred, product, integer_matmul: exact modulo 2^32, at the speed of BLAS
+    sums         centred, matmul_int32, integer_matmul: exact modulo 2^32, at the speed of BLAS
     examples     random_reals, random_integers: for cases
 
 Slots, qparams and attributes are read through the `Call` that a kernel is given, new nodes are
@@ -30,7 +30,7 @@ from onnxq.operators._function import (
     table_kernel,
     within,
 )
-from onnxq.operators._gemm import centred, integer_matmul, product
+from onnxq.operators._gemm import centred, integer_matmul, matmul_int32
 from onnxq.operators._select import selection
 
 __all__ = [
@@ -44,8 +44,8 @@ __all__ = [
     "is_constant",
     "lower_around",
     "lower_function",
+    "matmul_int32",
     "positive",
-    "product",
     "random_integers",
     "random_reals",
     "selection",

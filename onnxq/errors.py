@@ -10,6 +10,7 @@
     |- OutputError         9   a file that cannot be written
     |- DifferenceError    10   a named machine would compute other integers
     |- WorkerError        11   workers that died or cannot be reached, more often than it was tried
+    |- LimitError         12   a model that takes more time or memory than its bound
 
 2 is click's own code for wrong usage; a signal's is 128 + its number; `exit_codes` has them all.
 Every message says what, where, got, wanted, and what to do.
@@ -24,6 +25,8 @@ import reprlib
 import signal
 from typing import TYPE_CHECKING, TypeVar
 
+from onnxq.shown import shown_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -37,6 +40,10 @@ class OnnxqError(Exception):
     """Base of every error that onnxq raises on purpose."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The message, in which names of a file are shown and never obeyed."""
+        return shown_lines(super().__str__())
 
 
 class ModelError(OnnxqError):
@@ -91,6 +98,12 @@ class WorkerError(OnnxqError):
     """Workers died or cannot be reached, more often than it was tried."""
 
     exit_code = 11
+
+
+class LimitError(OnnxqError):
+    """A model takes more time or memory than its bound."""
+
+    exit_code = 12
 
 
 def exit_codes() -> dict[int, str]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from onnxq import targets
 from onnxq.checking.check import Check
-from onnxq.checking.static_job import StaticJob, carry_out
+from onnxq.checking.static_job import StaticJob
 from onnxq.checking.with_verdict import (
     dynamic_validation,
+    first_unseen,
     make_dynamic,
     make_static,
     static_validation,
@@ -18,13 +19,16 @@ from onnxq.checking.with_verdict import (
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
+from onnxq.dynamic.expected_sizes import expected_sizes
 from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
 from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
+from onnxq.jobs import child
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig.excluded import excluding
+from onnxq.repair import carry_out_and_repair
 from onnxq.samples import Samples, open_samples
 from onnxq.static.arguments import check_prepared, check_progress
 from onnxq.static.calibrate import Statistics, calibrate
@@ -158,6 +162,7 @@ def quantize(
             "that runs them."
         )
     aim = as_objective(objective)
+    child.begin()  # gets ready while the model is looked at
     prepared = prepare(
         model,
         qconfig,
@@ -183,7 +188,7 @@ def quantize(
         return calibrate(prepared, probed, executor=executor, progress=progress), excerpt
 
     job = StaticJob(prepared, format, checked, given if can_share else None, aim, work)
-    made, _ = carry_out(job, observe)
+    made, _ = carry_out_and_repair(checked.repair, model, job, observe)
     _note(made.model, made.plan)
     _warn(made.model)
     return made.model
@@ -212,6 +217,7 @@ def quantize_dynamic(
     objective: Objective | str = Objective.SPEED,
     check: object = Check.CALIBRATION,
     exclude: Collection[str] = (),
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> QuantizedModel:
     """The model with its weights quantized ahead of time, activations when it runs: no data needed.
 
@@ -229,6 +235,9 @@ def quantize_dynamic(
         check: samples to try the result on, as of `quantize`; or an onnxq.Check, whose bound needs
             some.
         exclude: names or globs of nodes that stay in float, whatever the spec says.
+        shapes: {input name: sizes} that are to be expected where the model leaves some open, which
+            decides where integers pay. None: those of the first sample to check on; without
+            samples, batch 1, length 64 (docs/guides/dynamic.md).
 
     Raises:
         ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
@@ -240,7 +249,14 @@ def quantize_dynamic(
     """
     work, checked = Stopwatch(), Check.of(check)
     source, made = plan_dynamic(
-        model, qconfig_spec, dtype, target=target, objective=objective, exclude=exclude
+        model,
+        qconfig_spec,
+        dtype,
+        target=target,
+        objective=objective,
+        check=checked,
+        exclude=exclude,
+        shapes=shapes,
     )
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
@@ -258,7 +274,9 @@ def plan_dynamic(
     *,
     target: str | Target | None = None,
     objective: Objective | str = Objective.SPEED,
+    check: object = Check.CALIBRATION,
     exclude: Collection[str] = (),
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical float model, what `quantize_dynamic` would do with it); arguments as there.
 
@@ -268,8 +286,11 @@ def plan_dynamic(
     aim, mapping = as_objective(objective), excluding(mapping_of(qconfig_spec, dtype), exclude)
     beside = [] if dtype is None else notes_on_dtype(mapping, as_dtype(dtype))
     chosen = targets.resolve(target)
+    child.begin()  # gets ready while the model is looked at
     canonical = canonicalize(load(model), types_by_run)
     notes = (*canonical.notes, *check_names(canonical.model, mapping), *beside)
-    made = dynamic_plan(canonical.model, mapping, chosen, aim, notes)
+    sample = first_unseen(canonical.model, Check.of(check))
+    sizes = expected_sizes(canonical.model, shapes or {}, sample)
+    made = dynamic_plan(canonical.model, mapping, chosen, aim, notes, sizes=sizes)
     check_something(made, canonical.model)
     return canonical.model, made

@@ -20,7 +20,7 @@ from onnxq.samples.samples import without_state
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
 from onnxq.weights.write_products import ACCURACIES, INT8_ACCURACY
-from onnxq.weights.write_weights import ProductForm
+from onnxq.weights.write_weights import WeightFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,12 +42,11 @@ def quantize_weights(
     scheme: Scheme | str = Scheme.AFFINE,
     method: Method | str | None = None,
     accuracy_level: int = INT8_ACCURACY,
-    form: ProductForm | str = ProductForm.MATMULNBITS,
+    format: WeightFormat | str = WeightFormat.MATMULNBITS,
     embedding_bits: int | None = None,
     exclude: Sequence[str] = (),
     check: object = Check.CALIBRATION,
-    bits_average: float | None = None,
-    size: float | None = None,
+    size: SizeAim | float | None = None,
     journal: str | Path | None = None,
     executor: Executor | None = None,
 ) -> QuantizedModel:
@@ -67,7 +66,7 @@ def quantize_weights(
         method: "rtn", "hqq" or "gptq"; None: gptq where samples are given, hqq without.
         accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
             fastest; 0: it computes in float32.
-        form: "matmulnbits", or "dequantize": DequantizeLinear ahead of the product, for runtimes
+        format: "matmulnbits", or "qdq": DequantizeLinear ahead of the product, for runtimes
             that have operators of ai.onnx alone (opset 21; 25 for 2 bits). ONNX Runtime makes
             MatMulNBits of some of them, and dequantizes the others in every run.
         embedding_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one,
@@ -75,9 +74,9 @@ def quantize_weights(
         exclude: names or globs of products and lookups that stay in float.
         check: what to try the result on, and what it has to keep: samples that it was not made
             from, or an onnxq.Check.
-        bits_average: bits per weight on the average, such as 4.5: each product gets 2, 4 or 8, or
-            stays in float, by what that costs on the samples. Scales come on top.
-        size: likewise, so that the file is this part of the float model's.
+        size: part of the float model's size that the file is to have: each product gets 2, 4 or 8
+            bits, or stays in float, by what that costs on the samples. Or an
+            onnxq.SizeAim(bits_average=4.5): bits per weight on the average, scales on top.
         journal: file that integers are written to as they are found. A call that ends anywhere goes
             on from it, and comes to the same model. The model reads it: keep it until it is saved.
             None: integers stay in memory.
@@ -100,7 +99,7 @@ def quantize_weights(
     """
     work = Stopwatch()
     given = without_state(Samples.of(samples), "quantize_weights")
-    written_as = member(ProductForm, form, "form")
+    written_as = member(WeightFormat, format, "format")
     request = as_request(
         bits, group_size, scheme, method, exclude, given.source, written_as, embedding_bits
     )
@@ -114,7 +113,7 @@ def quantize_weights(
         written_as,
         Check.of(check, given),
         work,
-        as_aim(bits_average, size),
+        SizeAim.of(size),
     )
     place = None if journal is None else Path(journal)
     made = carry_out_weights(job, place=place, executor=executor)
@@ -134,7 +133,7 @@ def as_request(
     method: Method | str | None,
     exclude: Sequence[str],
     samples: object,
-    form: ProductForm = ProductForm.MATMULNBITS,
+    format: WeightFormat = WeightFormat.MATMULNBITS,
     embedding_bits: int | None = None,
 ) -> WeightRequest:
     """Request that these arguments of `quantize_weights` make; raises as it does."""
@@ -149,32 +148,27 @@ def as_request(
     if isinstance(exclude, str):
         raise QConfigError(f"exclude: got {exclude!r}; wanted a list of names of nodes.")
     zero_points = member(Scheme, scheme, "scheme")
-    if zero_points is Scheme.REAL and form is ProductForm.DEQUANTIZE:
+    if zero_points is Scheme.REAL and format is WeightFormat.QDQ:
         raise QConfigError(
-            "scheme 'real' with form 'dequantize': zero points of DequantizeLinear are integers. "
+            "scheme 'real' with format 'qdq': zero points of DequantizeLinear are integers. "
             "Ask "
-            "for scheme 'affine', or for form 'matmulnbits'."
+            "for scheme 'affine', or for format 'matmulnbits'."
         )
-    spec = GroupSpec(bits, group_size, zero_points, signed=form is ProductForm.MATMULNBITS)
-    return WeightRequest(spec, chosen, tuple(exclude), _of_embeddings(spec, embedding_bits, form))
+    spec = GroupSpec(bits, group_size, zero_points, signed=format is WeightFormat.MATMULNBITS)
+    return WeightRequest(spec, chosen, tuple(exclude), _of_embeddings(spec, embedding_bits, format))
 
 
-def _of_embeddings(spec: GroupSpec, bits: int | None, form: ProductForm) -> GroupSpec | None:
+def _of_embeddings(spec: GroupSpec, bits: int | None, format: WeightFormat) -> GroupSpec | None:
     """Form of embeddings beside that of products; whole zero points, which lookups want."""
     if bits is None:
         return None
-    if form is ProductForm.DEQUANTIZE:
+    if format is WeightFormat.QDQ:
         raise QConfigError(
-            "embedding_bits with form 'dequantize': rows of blocks are looked up by an operator of "
-            "com.microsoft alone. Leave embeddings in float, or ask for form 'matmulnbits'."
+            "embedding_bits with format 'qdq': rows of blocks are looked up by an operator of "
+            "com.microsoft alone. Leave embeddings in float, or ask for format 'matmulnbits'."
         )
     whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
     return GroupSpec(bits, spec.group_size, whole)
-
-
-def as_aim(bits_average: float | None, size: float | None) -> SizeAim | None:
-    """Aim of these arguments of `quantize_weights`; None: bits are not mixed."""
-    return None if bits_average is None and size is None else SizeAim(bits_average, size)
 
 
 def check_accuracy(level: int) -> None:

@@ -45,7 +45,7 @@ class ColumnQParams:
             raise UnsupportedError(
                 f"integer products exist for 8-bit weights per tensor or per channel; got "
                 f"{qparams.dtype}, {qparams.granularity}. Choose such a weight observer, or "
-                "form: stored."
+                "precision: stored."
             )
         return cls(qparams.scale, qparams.zero_point, qparams.dtype)
 
@@ -197,7 +197,7 @@ class BodyWriter:
     def product(self, label: str, x: Quantized, w: Matrix, bias: ir.Value | None) -> ir.Value:
         """float32(sum (x - x_zp) (w - w_zp)) * (x_scale * w_scale) + bias.
 
-        In the form that ONNX Runtime fuses to DynamicQuantizeMatMul or MatMulIntegerToFloat.
+        In the precision that ONNX Runtime fuses to DynamicQuantizeMatMul or MatMulIntegerToFloat.
         """
         total = self.op(
             f"{label}_sum", "MatMulInteger", [x.integers, w.integers, x.zero_point, w.zero_point]

@@ -10,7 +10,7 @@ from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator import Array, IntegerCall, Ints, Singles
 from onnxq.operator.integer_call import stored
 from onnxq.operators import _gemm
-from onnxq.operators._pairs import product_correction
+from onnxq.operators._pairs import matmul_correction
 from onnxq.qparams import QParams
 from onnxq.targets.accumulation import Accumulator
 
@@ -119,7 +119,7 @@ def check_sum(call: IntegerCall, a: Array, b: Array) -> None:
         )
 
 
-def product(
+def matmul_columns(
     call: IntegerCall,
     a: Array,
     a_qparams: QParams,
@@ -141,12 +141,12 @@ def product(
         ShapeError: shapes do not fit together.
     """
     try:
-        total = _gemm.product(stored(a), a_qparams, b.values, b.bound)
+        total = _gemm.matmul_int32(stored(a), a_qparams, b.values, b.bound)
     except ShapeError as error:
         raise call.shape_error(f"{error}") from error
     if accumulator.exact:
         return total
-    change = product_correction(stored(a), stored(integers), accumulator)
+    change = matmul_correction(stored(a), stored(integers), accumulator)
     return total if change is None else np.asarray(total + change)
 
 
@@ -157,7 +157,7 @@ def to_float(
 
     Args:
         call: gives the name, for messages.
-        total: of `product`.
+        total: of `matmul_columns`.
         a_scale: one number.
         b: of `late_columns`; float32(total) * a_scale * b.late where there is such a scale.
         bias: float32, one number per column: (N,) or (1, ..., N).

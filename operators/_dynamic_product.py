@@ -26,7 +26,7 @@ from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_
 from onnxq.qparams import PerBlock, QParams
 from onnxq.qparams.group_spec import is_scrambled
 
-ALL_FORMS = (
+ALL_PRECISIONS = (
     Precision.DYNAMIC_INT8,
     Precision.WEIGHT_ONLY_GROUPWISE,
     Precision.WEIGHT_ONLY,
@@ -87,11 +87,11 @@ def constant_operand(node: ir.Node) -> int | Float:
 def right_rule(
     node: ir.Node, axis: int | None, perm: tuple[int, ...] | None, summed_axis: int = -1
 ) -> DynamicRule:
-    """The rule of a constant right operand: all forms for a matrix, with one scale per column."""
+    """The rule of a constant right operand: a matrix takes all precisions, a scale per column."""
     matrix = len(shape(node, 1) or ()) == 2
     weight = DynamicWeight(1, axis if matrix else None, perm)
-    forms = ALL_FORMS if matrix else NOT_ROW_WISE
-    return DynamicRule((weight,), forms, saturating_pairs=True, not_rows=(summed_axis,))
+    precisions = ALL_PRECISIONS if matrix else NOT_ROW_WISE
+    return DynamicRule((weight,), precisions, saturating_pairs=True, not_rows=(summed_axis,))
 
 
 def left_rule(
@@ -105,11 +105,11 @@ def left_rule(
     if not (matrix and other):
         return DynamicRule((DynamicWeight(0, None),), FLOAT_ONLY)
     weights = (DynamicWeight(0, axis, perm),)
-    return DynamicRule(weights, ALL_FORMS, saturating_pairs=True, not_rows=(summed_axis,))
+    return DynamicRule(weights, ALL_PRECISIONS, saturating_pairs=True, not_rows=(summed_axis,))
 
 
 def write_linear(site: DynamicSite, linear: DynamicLinear) -> ir.Value:
-    """float32 X W in the plan's form, INTEGER or BLOCKS; type set, no shape.
+    """float32 X W, dynamic_int8 or weight_only_groupwise; type set, no shape.
 
     Raises:
         UnsupportedError: as `integer_product`.

@@ -68,7 +68,7 @@ def furthest(dtype: QDType, shift: int) -> int:
     return max(dtype.qmax - shift, shift - dtype.qmin)
 
 
-def product(a: IntArray, a_qparams: QParams, b: Singles, b_bound: int) -> Ints:
+def matmul_int32(a: IntArray, a_qparams: QParams, b: Singles, b_bound: int) -> Ints:
     """(a - a_zp) @ b, exact modulo 2^32; shapes as np.matmul.
 
     (a - a_zp) @ b = (a - shift) @ b - (a_zp - shift) * (sum of b's rows), shift: see `origin`.

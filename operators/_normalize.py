@@ -54,7 +54,7 @@ class Normalization(Formula):
         return () if self.averages is None else (self.averages(call_of(node)),)
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Parameters with a number per element of a row take its scales."""
+        """Scaling elements of a row scales the weight and the bias of these elements."""
         if not self.rows or not only_along(scale, -1):
             return ()
         return ({slot: scale.reshape(-1) for slot in range(1, len(node.inputs))},)

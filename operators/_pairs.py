@@ -108,7 +108,7 @@ def risks(
     return Overflows(first[pair], second[pair], channel, np.zeros(pair.size, np.int64), 0, 0)
 
 
-def product_risks(
+def matmul_risks(
     a: np.dtype[np.generic], b: IntArray, saturation_mode: SaturationMode
 ) -> Overflows | None:
     """Risks of a matrix product by b (..., K, N) or (K,); batches are one after another."""
@@ -118,7 +118,7 @@ def product_risks(
     return risks(matrix, *pair_places(saturation_mode, len(matrix)), saturation_mode)
 
 
-def product_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | None:
+def matmul_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | None:
     """Change that int16 makes in the product of integers a and b, shapes as np.matmul.
 
     None: nothing.

@@ -1,4 +1,9 @@
-"""Plain ONNX operators on integer tensors: MaxPool, Clip or Reshape of integers."""
+"""Kernels of ai.onnx operators on integer tensors, such as MaxPool, Clip or Reshape of uint8.
+
+A quantized model has such nodes: ONNX Runtime moves a MaxPool between QuantizeLinear and
+DequantizeLinear, where it reads and writes integers. The operator's own `kernel` computes them,
+called with scale 1 and zero point 0.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +38,12 @@ WIDE = {
 
 FLOAT32_EXACT = 1 << 24
 VALUES = {"Clip": (1, 2), "Pad": (2,)}
-"""Slots of inputs that the kernel reads as reals."""
+"""Op type -> input slots of real numbers: Clip's bounds, Pad's value."""
 
 
 @runtime_checkable
 class ComputesOnIntegers(Protocol):
-    """A float operator that ONNX Runtime runs on integers with its own arithmetic (Resize)."""
+    """An operator whose integer kernel in ONNX Runtime has arithmetic of its own (Resize)."""
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """All outputs, as ONNX Runtime computes them from integers.
@@ -49,18 +54,21 @@ class ComputesOnIntegers(Protocol):
 
 @runtime_checkable
 class ComputesFloats(Protocol):
-    """A float operator whose float32 arithmetic is written as ONNX Runtime has it (Sigmoid)."""
+    """An operator whose float32 kernel repeats ONNX Runtime's arithmetic bit for bit (Sigmoid)."""
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """All outputs, as ONNX Runtime computes them in float32; refusals as IntegerOperator's."""
 
 
 class PlainOnIntegers(IntegerOperator):
-    """The kernel of a float operator that moves or bounds integers, with scale 1 and zero point 0.
+    """An IntegerOperator that calls an operator's kernel with scale 1 and zero point 0.
 
-    With these, a number and its integer are the same, so that Clip's bounds and Pad's value are
-    integers as ONNX Runtime's integer kernels take them. Every integer type is moved; integers
-    below 8 bits are arrays of ml_dtypes.
+    An integer is then its own real value: Clip's bounds and Pad's value are integers, as ONNX
+    Runtime's kernels take them. All integer types are allowed; those below 8 bits are arrays of
+    ml_dtypes.
+
+    Args:
+        operator: that moves or bounds numbers, and has a kernel.
     """
 
     def __init__(self, operator: Operator) -> None:
@@ -70,16 +78,16 @@ class PlainOnIntegers(IntegerOperator):
 
     @classmethod
     def of(cls, operator: Operator) -> Self | None:
-        """None where the operator has no kernel."""
+        """The operator on integers; None where it has no kernel."""
         has_kernel = operator.has_kernel() or isinstance(operator, ComputesFloats)
         return cls(operator) if has_kernel else None
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of the results.
+        """The results, as integers.
 
         Raises:
             UnsupportedError: the operator computes in float, its inputs are no integers, or bounds
-                are beyond what a float holds.
+                exceed 2^24, which float32 holds no more.
         """
         if isinstance(self.operator, ComputesFloats) and _are_float32(call.inputs):
             return self.operator.float_kernel(call)

@@ -149,7 +149,7 @@ def dynamic_rule(node: ir.Node) -> DynamicRule | Float:
     return DynamicRule(
         # R first: how fast integers are depends on the hidden size
         weights=(DynamicWeight(R, 1, R_STORED), DynamicWeight(W, 1, W_STORED)),
-        forms=(Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
+        precisions=(Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
         saturating_pairs=True,
         not_rows=not_rows(node),
         no_float_kernel=is_batch_first(node),

@@ -70,7 +70,7 @@ class Selection(Operator):
         )
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """The first input carries it where it was."""
+        """Scaling the result scales input 0, along the axes as they were ahead of the node."""
         before = None if self.before is None else self.before(node, scale)
         return () if before is None else ({0: before},)
 

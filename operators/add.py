@@ -53,7 +53,7 @@ class Add(Operator):
         return (Linear((0, 1), 1.0, number_beside(node)),)
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Both operands carry it."""
+        """Scaling the result scales both operands alike."""
         both = on_operands(node, (0, 1), scale)
         return () if both is None else (both,)
 

@@ -63,12 +63,12 @@ class AveragePool(Operator):
         return Rule(OpCategory.ELEMENTWISE)
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
-        """ONNX Runtime fuses whatever its kernel counts; with dilations, it then fails to load."""
+        """ONNX Runtime fuses every kernel size; with dilations, the file then does not load."""
         dilated = any(step != 1 for step in node.attributes.get_ints("dilations", []))
         return self.rule(node) if dilated else Rule(OpCategory.ELEMENTWISE)
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Factors per channel go through it."""
+        """Scaling channels of the input scales the same channels of the result."""
         return ({0: scale},) if per_channel_alone(scale) else ()
 
     def cases(self) -> Iterable[Case]:

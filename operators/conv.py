@@ -97,11 +97,11 @@ class Conv(Operator):
         )
 
     def unfolded(self, node: ir.Node) -> Unfolded:
-        """A place per window, an input per channel and tap."""
+        """Unfolds the input to (windows, channels * kernel elements)."""
         return unfolded_conv(call_of(node), sizes(node, 1))
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Filters and bias take scales of channels."""
+        """Scaling output channels scales their filters and their bias."""
         if not only_along(scale, 1):
             return ()
         return ({1: scale.reshape(-1, *[1] * (scale.ndim - 1)), 2: scale.reshape(-1)},)

@@ -110,7 +110,7 @@ class ConvTranspose(Operator):
         )
 
     def unfolded(self, node: ir.Node) -> Unfolded:
-        """A place per element of the output, an input per channel and tap."""
+        """Unfolds the input to (output elements, channels * kernel elements)."""
         return unfolded_transposed(call_of(node), sizes(node, 1))
 
     def cases(self) -> Iterable[Case]:

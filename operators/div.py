@@ -76,7 +76,7 @@ class Div(Operator):
         return (Linear((0,), amplification),)
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """The dividend carries it."""
+        """Scaling the result scales the dividend, input 0."""
         dividend = on_operands(node, (0,), scale)
         return () if dividend is None else (dividend,)
 

@@ -17,7 +17,7 @@ from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._activations import Activation, activations
 from onnxq.operators._gemm import centred, integer_matmul
-from onnxq.operators._pairs import product_correction, product_risks
+from onnxq.operators._pairs import matmul_correction, matmul_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import IntArray
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode, joined
@@ -76,7 +76,7 @@ class DynamicQuantizeLSTM(IntegerOperator):
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         w, r = call.operand(1, "W"), call.operand(2, "R")
-        found = [product_risks(np.dtype(np.uint8), stored(b), saturation_mode) for b in (w, r)]
+        found = [matmul_risks(np.dtype(np.uint8), stored(b), saturation_mode) for b in (w, r)]
         return joined([part for part in found if part is not None])
 
     def cases(self) -> Iterable[Case]:
@@ -338,7 +338,7 @@ def _product(x: Singles, weights: Weights, accumulator: Accumulator) -> Singles:
     integers = quantize(x, qparams)
     total = integer_matmul(centred(integers, qparams), weights.values)
     if not accumulator.exact:
-        change = product_correction(integers, weights.integers, accumulator)
+        change = matmul_correction(integers, weights.integers, accumulator)
         total = total if change is None else np.asarray(total + change)
     return np.asarray(total.astype(np.float32) * np.asarray(qparams.scale * weights.scale))
 

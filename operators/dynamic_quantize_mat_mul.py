@@ -11,8 +11,8 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_i
 from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._columns import check_sum, late_columns, product, to_float
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._columns import check_sum, late_columns, matmul_columns, to_float
+from onnxq.operators._pairs import matmul_risks
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
@@ -42,12 +42,12 @@ class DynamicQuantizeMatMul(IntegerOperator):
         right = late_columns(call, "b", b, call.operand(2, "b_scale"), call.optional(3))
         check_sum(call, a, b)
         quantized = quantize(np.asarray(a, np.float32), a_qparams)
-        total = product(call, quantized, a_qparams, right, b, accumulator)
+        total = matmul_columns(call, quantized, a_qparams, right, b, accumulator)
         return (to_float(call, total, a_qparams.scale, right, call.optional(4)),)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
-        return product_risks(np.dtype(np.uint8), stored(call.operand(1, "B")), saturation_mode)
+        return matmul_risks(np.dtype(np.uint8), stored(call.operand(1, "B")), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, ranks, zeros, no row."""

@@ -88,8 +88,8 @@ class Gather(Operator):
         weight = DynamicWeight(0, None if short else axis)
         rows = axis == 0 and table.ndim == MATRIX
         blocks = (Precision.WEIGHT_ONLY_GROUPWISE,) if rows and not short else ()
-        forms = (Precision.WEIGHT_ONLY, *blocks, Precision.WEIGHT_ONLY_FLOAT16)
-        return DynamicRule((weight,), forms, min_bits=NIBBLE_BITS if rows else BYTE_BITS)
+        precisions = (Precision.WEIGHT_ONLY, *blocks, Precision.WEIGHT_ONLY_FLOAT16)
+        return DynamicRule((weight,), precisions, min_bits=NIBBLE_BITS if rows else BYTE_BITS)
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Gather on integers, on zero points where there are any, and on scales; Cast, Sub, Mul.
@@ -99,7 +99,8 @@ class Gather(Operator):
         which Gather does not take, and for blocks.
 
         Raises:
-            UnsupportedError: 2 bits; 4 bits or blocks that GatherBlockQuantized has no form for.
+            UnsupportedError: 2 bits; 4 bits or blocks that GatherBlockQuantized has no precision
+                for.
         """
         table = site.inputs[0]
         assert table is not None

@@ -40,8 +40,8 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_linear,
 )
-from onnxq.operators._gemm import centred, max_abs, product
-from onnxq.operators._pairs import product_correction
+from onnxq.operators._gemm import centred, matmul_int32, max_abs
+from onnxq.operators._pairs import matmul_correction
 from onnxq.operators._unfolded import UnfoldedLinear
 from onnxq.targets.accumulation import EXACT, Accumulator
 
@@ -74,12 +74,12 @@ class Gemm(Operator):
         return _with_bias(node, rule, 0 if trans_b else 1)
 
     def unfolded(self, node: ir.Node) -> Unfolded:
-        """A place per row of A', an input per column."""
+        """Unfolds A to A', (M, K): it is a matrix already."""
         trans_a, trans_b = (bool(node.attributes.get_int(n, 0)) for n in ("transA", "transB"))
         return UnfoldedLinear(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
-        """ONNX Runtime takes an integer bias that broadcasts, and a B computed at run time."""
+        """ONNX Runtime fuses a Gemm with a computed B, and with any bias that broadcasts."""
         if not has_input(node, 2):
             return self.rule(node)
         for factor in ("alpha", "beta"):
@@ -90,14 +90,14 @@ class Gemm(Operator):
         return Rule(OpCategory.COMPUTE, weight=weight, bias=2, needs_output=False)
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Columns of B' and of C take scales of columns."""
+        """Scaling columns of Y scales the same columns of B' and of C."""
         if not only_along(scale, -1):
             return ()
         trans_b = node.attributes.get_int("transB", 0)
         return ({1: scale.reshape((-1, 1) if trans_b else (1, -1)), 2: scale.reshape(-1)},)
 
     def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
-        """Rows of a constant B' take the scales of the columns of A."""
+        """Dividing columns of A by scales is undone by scaling the rows of a constant B'."""
         trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         if trans_a or not is_constant(node, 1) or not only_along(scale, -1):
             return None
@@ -160,7 +160,7 @@ class Gemm(Operator):
         """Run-time integers by integers, or float by dequantized integers, then + beta * C.
 
         Raises:
-            UnsupportedError: the form has no product for these weights.
+            UnsupportedError: the precision has no product for these weights.
         """
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
@@ -229,11 +229,11 @@ def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
     a_qparams = call.qparams_in(0)
     b_qparams = call.weight_qparams(1, b, 0 if trans_b else 1)
     right = centred(b, b_qparams)
-    total = product(
+    total = matmul_int32(
         a.T if trans_a else a, a_qparams, right.T if trans_b else right, max_abs(b_qparams)
     )
     if not accumulator.exact:
-        change = product_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)
+        change = matmul_correction(a.T if trans_a else a, b.T if trans_b else b, accumulator)
         total = total if change is None else np.asarray(total + change)
     if len(call.inputs) > 2 and call.inputs[2] is not None:
         bias = call.integers(2).astype(np.int32)

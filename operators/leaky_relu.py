@@ -37,7 +37,7 @@ class LeakyRelu(Operator):
         return Rule(OpCategory.ELEMENTWISE)
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """A scale above 0 passes through."""
+        """Scaling the input by s > 0 scales the result by s."""
         return ({0: scale},)
 
     def cases(self) -> Iterable[Case]:

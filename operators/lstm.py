@@ -83,10 +83,10 @@ class LSTM(Operator):
                 "moves integers from step to step",
                 no_float_kernel=is_batch_first(node),
             )
-        forms = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
+        precisions = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
         return DynamicRule(
             weights,
-            forms,
+            precisions,
             saturating_pairs=True,
             not_rows=not_rows(node),
             no_float_kernel=is_batch_first(node),
@@ -139,7 +139,7 @@ def _integer(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
         integers = slots[slot]
         assert integers is not None
         assert integers.shape is not None, "constants have a shape"
-        assert qparams is not None, "the form is INTEGER"
+        assert qparams is not None, "the precision is dynamic_int8"
         directions, _, width = integers.shape.numpy()
         each = (directions, width) if columns else (directions,)
         slots += _scale_and_zero_point(site, label, each, qparams)

@@ -39,7 +39,7 @@ from onnxq.operators._dynamic_product import (
     right_rule,
     write_linear,
 )
-from onnxq.operators._gemm import centred, max_abs, product
+from onnxq.operators._gemm import centred, matmul_int32, max_abs
 from onnxq.operators._unfolded import UnfoldedLinear
 
 BIAS = 2  # slot, where there is an Add of it behind the node and the result stays in float32
@@ -83,11 +83,11 @@ class MatMul(Operator):
         return ()
 
     def unfolded(self, node: ir.Node) -> Unfolded:
-        """A place per row of A, an input per column."""
+        """Unfolds A to (rows, K): it is a matrix already."""
         return UnfoldedLinear()
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Columns of B take scales of columns, whatever the rows of A are."""
+        """Scaling columns of the result scales the same columns of B."""
         b = shape(node, 1)
         if scale.ndim < 2 or scale.shape[-2] > 1 or b is None or len(b) < 2:
             return ()
@@ -95,7 +95,7 @@ class MatMul(Operator):
         return () if columns is None else ({1: columns},)
 
     def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
-        """Rows of a constant matrix B take the scales of the columns of A."""
+        """Dividing columns of A by scales is undone by scaling the rows of a constant B."""
         b = shape(node, 1)
         if not is_constant(node, 1) or b is None or len(b) != 2 or not only_along(scale, -1):
             return None
@@ -147,7 +147,7 @@ class MatMul(Operator):
             )
         a_qparams = call.qparams_in(0)
         b_qparams = call.weight_qparams(1, b, b.ndim - 1)
-        total = product(a, a_qparams, centred(b, b_qparams), max_abs(b_qparams))
+        total = matmul_int32(a, a_qparams, centred(b, b_qparams), max_abs(b_qparams))
         multiplier = np.asarray(a_qparams.scale * b_qparams.scale)
         if call.plan.outputs[0] is None:
             y = np.asarray(total.astype(np.float32) * multiplier)
@@ -173,7 +173,7 @@ class MatMul(Operator):
         A bias is the Add behind it.
 
         Raises:
-            UnsupportedError: the form has no product for these weights.
+            UnsupportedError: the precision has no product for these weights.
         """
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"

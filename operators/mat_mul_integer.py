@@ -9,8 +9,8 @@ import numpy as np
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import integers, zero
 from onnxq.operator.integer_call import stored
-from onnxq.operators._columns import check_sum, columns, product
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._columns import check_sum, columns, matmul_columns
+from onnxq.operators._pairs import matmul_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 OP = "MatMulInteger"
@@ -38,12 +38,12 @@ class MatMulInteger(IntegerOperator):
         a_qparams = call.qparams_of("a", one, call.optional(2), call.qdtype(a, "A"))
         right = columns(call, "B", b, None, call.optional(3))
         check_sum(call, a, b)
-        return (product(call, a, a_qparams, right, b, accumulator),)
+        return (matmul_columns(call, a, a_qparams, right, b, accumulator),)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
-        return product_risks(a.dtype, stored(b), saturation_mode)
+        return matmul_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, extreme zero points, ranks, no row."""

@@ -10,8 +10,8 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_i
 from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._columns import check_signs, check_sum, late_columns, product, to_float
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._columns import check_signs, check_sum, late_columns, matmul_columns, to_float
+from onnxq.operators._pairs import matmul_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 OP = "MatMulIntegerToFloat"
@@ -41,13 +41,13 @@ class MatMulIntegerToFloat(IntegerOperator):
         right = late_columns(call, "b", b, call.operand(3, "b_scale"), call.optional(5))
         check_signs(call, a, b)
         check_sum(call, a, b)
-        total = product(call, a, a_qparams, right, b, accumulator)
+        total = matmul_columns(call, a, a_qparams, right, b, accumulator)
         return (to_float(call, total, a_qparams.scale, right, call.optional(6)),)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
-        return product_risks(a.dtype, stored(b), saturation_mode)
+        return matmul_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, extreme zero points, ranks, no row."""

@@ -52,7 +52,7 @@ class MaxPool(Operator):
         )
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Factors per channel go through it."""
+        """Scaling channels of the input scales the same channels of the result."""
         return ({0: scale},) if per_channel_alone(scale) else ()
 
     def cases(self) -> Iterable[Case]:

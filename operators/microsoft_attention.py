@@ -1,6 +1,6 @@
 """Self-attention with its projections, as ONNX Runtime's transformer tools fuse it.
 
-Over 300 lines, because what a node lacks decides which of its forms there are.
+Over 300 lines, because what a node lacks decides which of its precisions there are.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MicrosoftAttention(Operator):
         """Float: its result would be, and dynamic quantization has the products already.
 
         QAttention on integers whose scale is known ahead takes 0.93 to 1.07 of the time of the
-        dynamic form (1 to 128 rows, widths 256 and 768; benchmarks/results/forms.md), at the same
+        dynamic form (1 to 128 rows, widths 256 and 768; benchmarks/results/fusions.md), at the same
         SQNR: a static form gains nothing.
         """
         return Float(
@@ -90,10 +90,10 @@ class MicrosoftAttention(Operator):
         stored = (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
         if missing := _why_not_in_integers(node, sizes[1] or 0):
             return DynamicRule(weights, stored, missing=missing)
-        forms = (Precision.DYNAMIC_INT8, *stored)
+        precisions = (Precision.DYNAMIC_INT8, *stored)
         return DynamicRule(
             weights,
-            forms,
+            precisions,
             saturating_pairs=True,
             not_rows=NOT_ROWS,
             measured_as="MultiHeadAttention" if _is_split(node) else "",
@@ -180,7 +180,7 @@ def _quantized(site: DynamicSite, slots: Sequence[ir.Value | None]) -> list[ir.V
     assert x is not None
     assert weight is not None
     assert bias is not None, "dynamic_rule looked"
-    assert qparams is not None, "the form is INTEGER"
+    assert qparams is not None, "the precision is dynamic_int8"
     check_integer(site.node, weight, qparams)
     integers, x_scale, x_point = quantized_at_run_time(site, "x", x)
     if _is_split(site.node):

@@ -29,6 +29,7 @@ from onnxq.operator.nodes import constant, infinite_operand, is_constant
 from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._divided import divided_product
 from onnxq.operators._integer_pairs import PairFunction
+from onnxq.operators._machine_sums import fused_product
 from onnxq.operators._tables import TABLE_BITS, all_integers, look_up_pairs
 from onnxq.qparams import IntArray, QParams
 
@@ -39,7 +40,7 @@ class Mul(Operator):
 
     Integers: com.microsoft QLinearMul,
     saturate(rint(float32((a - a_zp) (b - b_zp)) * (a_scale * b_scale / c_scale) + c_zp)): the zero
-    point is added before rounding here.
+    point is added before rounding here. Other machines: _machine_sums, _divided.
     """
 
     op_type = "Mul"
@@ -54,12 +55,12 @@ class Mul(Operator):
             return (Curve(0, np.square, 2.0),)
         for slot in (0, 1):
             factors = constant(node, 1 - slot)
-            if factors is not None and not is_constant(node, slot):
+            if factors is not None and factors.size and not is_constant(node, slot):
                 return (Linear((slot,), float(np.square(factors, dtype=np.float64).mean())),)
         return (Factored(0, 1), Factored(1, 0))
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Either operand carries it."""
+        """Scaling the result scales one operand, whichever it is."""
         either = (on_operands(node, (slot,), scale) for slot in (0, 1))
         return tuple(way for way in either if way is not None)
 
@@ -81,7 +82,7 @@ class Mul(Operator):
         return (products(call, multiply_integers),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether WebAssembly gives the same, for all pairs of 8-bit integers."""
+        """Whether ARM and WebAssembly give the same, for all pairs of 8-bit integers."""
         p, q, out = call.qparams_in(0), call.qparams_in(1), call.plan.outputs[0]
         if out is None or max(p.dtype.bits, q.dtype.bits) > TABLE_BITS:
             return True  # not a QLinearMul
@@ -106,7 +107,9 @@ def products(call: Call, pair_product: PairFunction) -> IntArray:
 
 def products_agree(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> bool:
     """Whether all machines multiply these integers alike; arguments as `multiply_integers`."""
-    return np.array_equal(multiply_integers(a, b, p, q, out), divided_product(a, b, p, q, out))
+    exact = multiply_integers(a, b, p, q, out)
+    others = (divided_product, fused_product)
+    return all(np.array_equal(exact, other(a, b, p, q, out)) for other in others)
 
 
 def multiply_integers(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:

@@ -19,9 +19,9 @@ from onnxq.operator import (
 from onnxq.operator.examples import integers, ints32, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._columns import check_sum, columns, product, to_float
+from onnxq.operators._columns import check_sum, columns, matmul_columns, to_float
 from onnxq.operators._heads import Heads, attend, attention_bound, heads_of, merge_heads
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._pairs import matmul_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
@@ -54,7 +54,7 @@ class QAttention(IntegerOperator):
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         weight = call.operand(1, "weight")
-        return product_risks(np.dtype(np.uint8), stored(weight), saturation_mode)
+        return matmul_risks(np.dtype(np.uint8), stored(weight), saturation_mode)
 
     def bound(self, call: IntegerCall) -> Array | None:
         """`attention_bound` of Y; the projections in front of it are exact."""
@@ -123,7 +123,7 @@ def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Singl
         )
     right = columns(call, "weight", w, scale, point)
     check_sum(call, x, w)
-    total = product(call, x, x_qparams, right, w, accumulator)
+    total = matmul_columns(call, x, x_qparams, right, w, accumulator)
     return to_float(call, total, x_qparams.scale, right, bias)
 
 

@@ -11,7 +11,7 @@ from onnxq.operator.examples import integers, ints32, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._pairs import matmul_risks
 from onnxq.operators.gemm import quantized_gemm
 from onnxq.qparams import QParams
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
@@ -58,7 +58,7 @@ class QGemm(IntegerOperator):
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "A"), call.operand(3, "B")
         turned = b.T if call.integer("transB", 0) else b
-        return product_risks(a.dtype, stored(turned), saturation_mode)
+        return matmul_risks(a.dtype, stored(turned), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, transpositions, alpha, shapes of C, float32 results, no row."""

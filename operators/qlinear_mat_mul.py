@@ -10,8 +10,8 @@ from onnxq.affine import requantize
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
 from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.integer_call import stored
-from onnxq.operators._columns import check_signs, check_sum, columns, product
-from onnxq.operators._pairs import product_risks
+from onnxq.operators._columns import check_signs, check_sum, columns, matmul_columns
+from onnxq.operators._pairs import matmul_risks
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
@@ -47,7 +47,7 @@ class QLinearMatMul(IntegerOperator):
             raise call.shape_error(
                 f"a is {a_qparams.dtype}, y {y_qparams.dtype}; they must be equal."
             )
-        total = product(call, a, a_qparams, right, b, accumulator)
+        total = matmul_columns(call, a, a_qparams, right, b, accumulator)
         with np.errstate(over="ignore", under="ignore"):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)
@@ -55,7 +55,7 @@ class QLinearMatMul(IntegerOperator):
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         a, b = call.operand(0, "a"), call.operand(3, "b")
-        return product_risks(a.dtype, stored(b), saturation_mode)
+        return matmul_risks(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, ranks, columns, extreme zero points, ties, empty shapes."""

@@ -8,7 +8,8 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_i
 from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._divided import divided_product
-from onnxq.operators._integer_pairs import noted, possible_pairs
+from onnxq.operators._integer_pairs import PairFunction, noted, possible_pairs
+from onnxq.operators._machine_sums import fused_product
 from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.mul import Mul, multiply_integers, products
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
@@ -20,7 +21,7 @@ OP = "QLinearMul"
 class QLinearMul(IntegerOperator):
     """C = A * B of integers: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
 
-    com.microsoft; broadcasts. Arithmetic: see Mul; in WebAssembly, _divided.
+    com.microsoft; broadcasts. Arithmetic: see Mul; on ARM, _machine_sums; in WebAssembly, _divided.
     """
 
     op_type = OP
@@ -34,20 +35,26 @@ class QLinearMul(IntegerOperator):
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         """Integers of C, on a machine that may round otherwise."""
         exact = self.kernel(call)
-        if not accumulator.saturation_mode.divides:
+        product = _pair_product(accumulator.saturation_mode)
+        if product is None:
             return exact
-        own = products(call.planned(*binary(call)), divided_product)
-        return noted(call, exact, own, accumulator)
+        return noted(call, exact, products(call.planned(*binary(call)), product), accumulator)
 
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of integers whose products are rounded otherwise with these scales."""
-        if not saturation_mode.divides:
-            return None
-        return possible_pairs(call, multiply_integers, (divided_product,))
+        product = _pair_product(saturation_mode)
+        return None if product is None else possible_pairs(call, multiply_integers, (product,))
 
     def cases(self) -> Iterable[Case]:
-        """The binary cases; and scales that make ties, which WebAssembly rounds otherwise."""
+        """The binary cases; and scales that make ties, which ARM and WebAssembly take otherwise."""
         yield from binary_cases()
         p, q, out = (scales(0.1), zero(79)), (scales(0.07), zero(164)), scales(0.14)
         every = (integers(256, 64), *p, integers(256, 64, seed=1), *q, out, zero(140))
         yield Case("rounded otherwise by some machines", every, (1, 2, 4, 5, 6, 7))
+
+
+def _pair_product(saturation_mode: SaturationMode) -> PairFunction | None:
+    """Way in which a machine multiplies integers; None: as x86 does."""
+    if saturation_mode.divides:
+        return divided_product
+    return fused_product if saturation_mode.fixed_point else None

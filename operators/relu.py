@@ -38,7 +38,7 @@ class Relu(Operator):
         return Rule(OpCategory.CLAMP, clamp=BOUNDS, lowered=True)
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """A scale above 0 passes through."""
+        """Scaling the input by s > 0 scales the result by s."""
         return ({0: scale},)
 
     def cases(self) -> Iterable[Case]:

@@ -66,7 +66,7 @@ class Softmax(Operator):
         return Rule(OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
 
     def fused_rule(self, node: ir.Node) -> Rule | Float:
-        """ONNX Runtime fuses over one element too, which the kernel refuses when it runs."""
+        """ONNX Runtime fuses over one element too, though its kernel refuses that at run time."""
         return Rule(OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
 
     def cases(self) -> Iterable[Case]:

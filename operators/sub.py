@@ -59,7 +59,7 @@ class Sub(Operator):
         return (Linear((0,), 1.0, negated), Linear((1,), 1.0, number, -1.0))
 
     def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
-        """Both operands carry it."""
+        """Scaling the result scales both operands alike."""
         both = on_operands(node, (0, 1), scale)
         return () if both is None else (both,)
 

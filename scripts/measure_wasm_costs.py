@@ -126,7 +126,7 @@ def runnable(clock: NodeClock) -> list[Link]:
     for link in links():
         if why := clock.refusal(link):
             work = link.works[0]
-            refused[work.operator, work.kind, link.form.value] = why
+            refused[work.operator, work.kind, link.precision.value] = why
         else:
             found.append(link)
     for key, why in refused.items():

@@ -12,10 +12,11 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 from filelock import FileLock
 
-from tests import cpu_seconds
+from tests import cpu_seconds, nights
 from tests.nightly_table import Table
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ if threading.current_thread() is threading.main_thread():
 # Nothing is freed while tests are collected, and a collector that looks for it takes a fifth of the
 # time; it goes on when all are there.
 gc.disable()
+
+# a busy machine takes longer than Hypothesis' 200 ms, which then fails by chance
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 METER = pytest.StashKey[cpu_seconds.Meter]()
 TABLE = pytest.StashKey[Table]()
@@ -94,6 +99,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks what is slow and what is left for the night; leaves that out unless -m asks for it.
 
+    Of tests whose cases are spread over nights, only those of this night stay (tests/nights.py).
+
     All cases run of files that are named, and where costs are measured. Workers are given the
     dearest files first, so that none computes alone at the end.
     """
@@ -114,11 +121,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.nodeid in left:
                 item.add_marker("nightly")
     if re.search(r"(?<!not )\b(nightly|isa)\b", config.getoption("markexpr")):
-        return
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
-    if nightly:
-        config.hook.pytest_deselected(items=nightly)
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        parts = {item.nodeid: _nights(item) for item in items}
+        left = nights.left_for_other_nights(parts, nights.tonight())
+    else:
+        left = {item.nodeid for item in items if item.get_closest_marker("nightly")}
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+        items[:] = [item for item in items if item.nodeid not in left]
+
+
+def _nights(item: pytest.Item) -> int:
+    """Over how many nights the cases of a test are spread; 1: all run in each."""
+    mark = item.get_closest_marker("nightly")
+    return int(mark.kwargs.get("nights", 1)) if mark else 1
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

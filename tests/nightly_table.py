@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.cpu_seconds import function_of, seconds_of
+from tests.nights import tonight
 
 if TYPE_CHECKING:
     import pytest
@@ -23,6 +25,9 @@ HEAD = """\
 Written by `scripts/nightly`, with all that pytest marks `nightly`. {when}, commit {commit}, on
 {cpu}, {packages}.
 
+{outcomes}, in {minutes:.0f} minutes and {seconds:,.0f} CPU seconds. Night {night}:
+of tests whose cases are spread over nights, those of this one ran (`ONNXQ_NIGHT`, tests/nights.py).
+
 | test | outcome | cases | CPU s |
 |---|---|---:|---:|
 """
@@ -34,6 +39,7 @@ class Table:
     def __init__(self) -> None:
         self._outcomes: dict[str, str] = {}
         self._seconds: dict[str, float] = {}
+        self._started = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid
@@ -44,7 +50,12 @@ class Table:
     def text(self) -> str:
         """The page."""
         commit = _output("git", "describe", "--always", "--dirty")
+        counts = Counter(self._outcomes.values())
         head = HEAD.format(
+            outcomes=", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items())),
+            minutes=(time.monotonic() - self._started) / 60,
+            seconds=sum(self._seconds.values()),
+            night="of all cases" if tonight() is None else tonight(),
             when=datetime.now(UTC).date(),
             commit=commit,
             cpu=cpu(),

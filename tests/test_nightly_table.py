@@ -29,6 +29,7 @@ def test_a_row_has_the_worst_outcome_and_the_seconds_of_all_phases() -> None:
     text = table.text()
     assert text.splitlines()[-1] == "| tests/test_a.py::test_b[c] | failed | 1 | 1.8 |"
     assert "commit " in text
+    assert "1 failed, in 0 minutes and 2 CPU seconds. Night " in text
 
 
 def test_cases_that_pass_share_a_row() -> None:

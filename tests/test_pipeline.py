@@ -19,7 +19,7 @@ from onnxq.ort.runtime import open_session
 from onnxq.pipeline import convert, quantize, quantize_dynamic
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.static.calibrate import Shard, calibrate
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
@@ -273,7 +273,7 @@ class Reader:
 def test_samples_that_come_once_may_be_run_more_often(
     source: Callable[[], Any],
 ) -> None:
-    observed = onnxq.targets.find("portable").with_range_reduction("observed")
+    observed = onnxq.targets.find("portable").with_reduce_range("observed")
     wanted = quantize(network(), batches(), target=observed)
     assert model_hash(quantize(network(), source(), target=observed)) == model_hash(wanted)
 

@@ -23,6 +23,7 @@ FUNCTIONS = (
     "export",
     "genai_folder",
     "inspect",
+    "limits",
     "plan",
     "predict",
     "prepare",
@@ -37,7 +38,7 @@ FUNCTIONS = (
 )
 
 
-CLASSES = ("Check", "Goal", "QuantizedModel", "Samples")
+CLASSES = ("Check", "Repair", "Goal", "QuantizedModel", "Samples", "SizeAim")
 
 
 def run_python(code: str) -> str:
@@ -126,6 +127,6 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
         c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.OnnxqError)
     ]
     integers = [c.exit_code for c in classes]
-    assert len(integers) == len(set(integers)) == 10
+    assert len(integers) == len(set(integers)) == 11
     assert 0 not in integers
     assert 2 not in integers  # click's

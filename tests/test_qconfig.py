@@ -486,7 +486,7 @@ def test_all_public_names_exist() -> None:
 # dynamic entries
 
 
-def test_a_dynamic_entry_may_name_form_and_block_size() -> None:
+def test_a_dynamic_entry_may_name_precision_and_block_size() -> None:
     text = (
         "global: dynamic_int8\n"
         "op_types:\n"
@@ -514,7 +514,7 @@ def test_a_block_size_asks_for_blocks() -> None:
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
 
 
-def test_a_form_may_be_given_by_its_name() -> None:
+def test_a_precision_may_be_given_by_its_name() -> None:
     entry = QConfigDynamic(NarrowRangeObserver, "weight_only")  # type: ignore[arg-type]  # allowed
     assert entry.precision is Precision.WEIGHT_ONLY
 
@@ -548,24 +548,26 @@ def test_a_file_of_exceptions_may_have_a_dynamic_rest() -> None:
     assert mapping == QConfigMapping(entry, {"Gemm": None})
 
 
-# forms
+# precisions
 
 
-@pytest.mark.parametrize("form", [Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.FLOAT])
-def test_a_form_of_a_static_entry_round_trips(form: Precision) -> None:
-    entry = QConfig(A.activation, A.weight, form)
-    mapping = QConfigMapping(A, {"Gemm": entry}, {"head": replace(B, precision=form)})
+@pytest.mark.parametrize(
+    "precision", [Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.FLOAT]
+)
+def test_a_precision_of_a_static_entry_round_trips(precision: Precision) -> None:
+    entry = QConfig(A.activation, A.weight, precision)
+    mapping = QConfigMapping(A, {"Gemm": entry}, {"head": replace(B, precision=precision)})
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
-    assert f"Gemm: {{precision: {form.value}}}" in mapping.to_yaml().replace(
+    assert f"Gemm: {{precision: {precision.value}}}" in mapping.to_yaml().replace(
         "\n    ", " {", 1
-    ).replace(f"precision: {form.value}", f"precision: {form.value}}}", 1)
+    ).replace(f"precision: {precision.value}", f"precision: {precision.value}}}", 1)
 
 
-def test_ready_made_names_say_the_form() -> None:
+def test_ready_made_names_say_the_precision() -> None:
     settings = ["int8", "int8_float_output", "weight_only", "dynamic_int8", "float"]
     mapping = QConfigMapping(A).with_overrides([f"node:{name}={name}" for name in settings])
-    forms = {name: getattr(entry, "precision", None) for name, entry in mapping.nodes.items()}
-    assert forms == {
+    precisions = {name: getattr(entry, "precision", None) for name, entry in mapping.nodes.items()}
+    assert precisions == {
         "int8": Precision.INT8,
         "int8_float_output": Precision.INT8_FLOAT_OUTPUT,
         "weight_only": Precision.WEIGHT_ONLY,
@@ -575,13 +577,15 @@ def test_ready_made_names_say_the_form() -> None:
     assert QConfigMapping.from_yaml(mapping.to_yaml()) == mapping
 
 
-@pytest.mark.parametrize("form", [Precision.FLOAT_BETWEEN_QDQ, Precision.DYNAMIC_INT8, "integers"])
-def test_a_form_that_no_static_entry_has_is_refused(form: Precision) -> None:
+@pytest.mark.parametrize(
+    "precision", [Precision.FLOAT_BETWEEN_QDQ, Precision.DYNAMIC_INT8, "integers"]
+)
+def test_a_precision_that_no_static_entry_has_is_refused(precision: Precision) -> None:
     with pytest.raises(QConfigError, match="wanted one of int8, int8_float_output, float"):
-        QConfig(A.activation, A.weight, form)
+        QConfig(A.activation, A.weight, precision)
 
 
-def test_a_form_of_another_name_in_a_file_is_refused() -> None:
+def test_a_precision_of_another_name_in_a_file_is_refused() -> None:
     with pytest.raises(QConfigError, match="op_types 'Gemm'"):
         QConfigMapping.from_yaml("op_types: {Gemm: {precision: integers}}")
 

@@ -22,7 +22,7 @@ from onnxq.qparams import (
     PerTensor,
     QParams,
     per_tensor,
-    raised_scale,
+    scale_for_int32_bias,
     shifted,
     stored_as,
     sum_scale,
@@ -147,7 +147,7 @@ def test_the_scale_of_sums_is_the_product_in_float32_and_never_0() -> None:
 def test_scales_are_raised_just_as_far_as_the_bias_needs() -> None:
     x, held = np.float32(0.5), np.array([1e-9, 1.0], np.float32)
     bias = np.array([2.0, 2.0], np.float32)
-    raised = raised_scale(held, bias, np.asarray(x))
+    raised = scale_for_int32_bias(held, bias, np.asarray(x))
     assert raised.dtype == np.float32
     assert raised[1] == held[1]
     assert abs(bias[0] / (0.5 * float(raised[0])) - MAX_BIAS_INTEGER) <= MAX_BIAS_INTEGER * 2**-23
@@ -155,9 +155,9 @@ def test_scales_are_raised_just_as_far_as_the_bias_needs() -> None:
 
 def test_groups_of_a_bias_share_the_scales_that_the_largest_of_them_needs() -> None:
     x, held = np.asarray(np.float32(1)), np.array([1e-9, 1e-9], np.float32)
-    shared = raised_scale(held, np.array([1.0, 2.0, 8.0, 4.0], np.float32), x)
-    assert np.array_equal(shared, raised_scale(held, np.array([8.0, 4.0], np.float32), x))
-    whole = raised_scale(np.asarray(held[0]), np.array([1.0, 8.0], np.float32), x)
+    shared = scale_for_int32_bias(held, np.array([1.0, 2.0, 8.0, 4.0], np.float32), x)
+    assert np.array_equal(shared, scale_for_int32_bias(held, np.array([8.0, 4.0], np.float32), x))
+    whole = scale_for_int32_bias(np.asarray(held[0]), np.array([1.0, 8.0], np.float32), x)
     assert whole.shape == ()
     assert whole == shared[0]
 

@@ -53,4 +53,4 @@ def test_another_accuracy_level_is_refused() -> None:
 
 def test_real_zero_points_are_refused_where_they_have_to_be_integers() -> None:
     with pytest.raises(QConfigError, match="zero points of DequantizeLinear are integers"):
-        onnxq.quantize_weights(MODEL, scheme="real", form="dequantize")
+        onnxq.quantize_weights(MODEL, scheme="real", format="qdq")

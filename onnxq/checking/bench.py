@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 MILLI = 1e-3
 DEFAULT_RUNS = 50
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,12 @@ def bench(
 
 
 def _source(given: ModelSource, model: ir.Model) -> ir.Model | Path:
-    """Source that a session is opened with: a file as it is."""
-    return Path(given) if isinstance(given, str | Path) else model
+    """Source that a session is opened with: a file as it is.
+
+    The model, where a name is bytes that are no text: ONNX Runtime takes no such path.
+    """
+    is_file = isinstance(given, str | Path) and not _NO_TEXT.search(str(given))
+    return Path(str(given)) if is_file else model
 
 
 def _size_bytes(given: ModelSource, model: ir.Model) -> int:

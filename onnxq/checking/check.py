@@ -5,16 +5,64 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, QConfigError
+from onnxq.quantized.verdict import LOW_SQNR_DB
 from onnxq.samples import Samples, open_samples
 from onnxq.samples.excerpt import check_every, held_apart
 from onnxq.samples.ignored import check_ignored
-from onnxq.static.arguments import check_decibels
+from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnxq.samples import InputSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Bounds of a repair: a search for something better, where a verdict is low.
+
+    Attributes:
+        floor_db: an output, or a part of one, below so many dB is to be repaired.
+        max_seconds: wall time of the search; None: twice the CPU time of what came before it.
+
+    Raises:
+        QConfigError: a bound is no number, or no time.
+    """
+
+    floor_db: float = LOW_SQNR_DB
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_decibels(self.floor_db)
+        check_bound("max_seconds", self.max_seconds)
+
+    @classmethod
+    def of(cls, text: str) -> Repair | None:
+        """The repair that the command line names: "off" (None), "20dB", "30s", "20dB,30s".
+
+        Raises:
+            QConfigError: it names none.
+        """
+        if text == "off":
+            return None
+        found = cls()
+        for part in text.lower().split(","):
+            number = part.strip().removesuffix("db").removesuffix("s")
+            try:
+                value = float(number)
+            except ValueError:
+                value = float("nan")
+            if part.strip().endswith("db"):
+                found = replace(found, floor_db=value)
+            elif part.strip().endswith("s"):
+                found = replace(found, max_seconds=value)
+            else:
+                raise QConfigError(
+                    f"repair: '{text}'; wanted off, a floor such as 20dB, a time such as 30s, or "
+                    "both: 20dB,30s."
+                )
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +79,7 @@ class Check:
         hold_apart: one batch of the samples in so many is not calibrated on, and is what the model
             is tried on; None: none.
         min_sqnr_db: bound on every float output, in dB; None: none.
+        repair: what is tried of `quantize` where the verdict is low; None: nothing.
         runs: the model is run; else it has no verdict.
 
     Raises:
@@ -41,6 +90,7 @@ class Check:
     samples: object = None
     hold_apart: int | None = None
     min_sqnr_db: float | None = None
+    repair: Repair | None = Repair()
     runs: bool = True
 
     CALIBRATION: ClassVar[Check]

@@ -29,7 +29,7 @@ from onnxq.qdq.read import (
     is_float,
     is_quantize,
 )
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
 
 def _has_blocks(node: ir.Node) -> bool:
     """Whether it multiplies by a constant that is stored in blocks."""
-    if node.op_type not in PRODUCT_OPS:
+    if node.op_type not in LINEAR_OPS:
         return False
     producers = [v.producer() for v in node.inputs if v is not None and _is_constant(v)]
     return any(p is not None and p.attributes.get_int("block_size", 0) > 0 for p in producers)

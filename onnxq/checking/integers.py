@@ -27,7 +27,7 @@ from onnxq.qdq.read import (
     qparams_of,
 )
 from onnxq.qparams import PerTensor, QParams
-from onnxq.static.placing.channel_scales import CHANNEL_SCALES_KEY, read_channel_scales
+from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY, read_channel_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

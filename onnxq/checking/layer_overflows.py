@@ -129,7 +129,7 @@ def find_layers(integer: ir.Model, saturation_mode: SaturationMode) -> dict[str,
     layers = {}
     for node in integer.graph.all_nodes():
         operator = catalog.find_integer(node.op_type, node.domain)
-        if operator is None or not operator.has_products():
+        if operator is None or not operator.depends_on_machine():
             continue
         layers[str(node.outputs[0].name)] = _layer(node, operator, types, saturation_mode)
     return layers

@@ -99,7 +99,7 @@ class PartSums:
         wanted = [a for a, size in enumerate(x.shape) if a and 1 < size <= MOST_SLICES]
         if wanted and x.size and x.dtype.kind == "f":
             x64 = x.astype(np.float64)
-            squares, noise = x64 * x64, np.square(x64 - y)
+            squares, noise = x64 * x64, np.square(x64 - y.astype(np.float64))
             batch._axes = {axis: _sums(axis, x64, squares, noise) for axis in wanted}
         self.add(batch)
 
@@ -122,11 +122,12 @@ class PartSums:
         Args:
             whole_db: SQNR of the whole output.
         """
-        found = [parts for axis, sums in self._axes.items() if (parts := _parts(axis, sums))]
+        looked = [_parts(axis, sums) for axis, sums in self._axes.items()]
+        found = [parts for parts in looked if parts is not None]
         if not found:
             return None
-        _, parts = max(found, key=lambda pair: pair[0])
-        worst = min(parts, key=lambda part: part.sqnr_db)
+        loudest = max(found, key=lambda pair: pair[0])
+        worst = min(loudest[1], key=lambda part: part.sqnr_db)
         return worst if worst.sqnr_db < whole_db else None
 
 
@@ -160,7 +161,8 @@ def _are_scores(sums: _Axis, slices: Mask) -> bool:
 
 def _never_taken(sums: _Axis) -> Mask:
     """Slices of scores that are near zero in all samples."""
-    return (sums.least >= 0) & (sums.most <= LEAST_SCORE) & (sums.most.max() > LEAST_SCORE)
+    never: Mask = (sums.least >= 0) & (sums.most <= LEAST_SCORE)
+    return never if sums.most.max() > LEAST_SCORE else np.zeros_like(never)
 
 
 def _loud(signal: Doubles, left: Mask) -> Mask:

@@ -42,8 +42,8 @@ class LayerPrediction:
     """A node whose sums depend on the machine, on one kind of machine.
 
     Of a node that multiplies integers, pairs are of weights, whose products' sum leaves int16; of
-    QLinearAdd, pairs of integers, which ARM adds in fixed point and x86 without AVX2 without fused
-    multiply-adds.
+    QLinearAdd and QLinearMul, pairs of integers, which that machine rounds otherwise
+    (onnxq.targets.accumulation).
 
     Attributes:
         name: of the node; where ONNX Runtime fuses it, of the float operator.

@@ -199,10 +199,10 @@ class _Replay:
 
         All replicas go on with them; with their own where ONNX Runtime's are not known.
         """
-        ends = self._ends(node, ours, outputs)
-        if ends is not None and ours is outputs[0]:
+        min_and_max = self._min_and_max(node, ours, outputs)
+        if min_and_max is not None and ours is outputs[0]:
             self.decided += ours.size
-            self.near_ties += int(np.count_nonzero(np.not_equal(*ends)))
+            self.near_ties += int(np.count_nonzero(np.not_equal(*min_and_max)))
         known = self.theirs.get(name)
         if known is None:
             for own, other in zip(self.moved, replicas, strict=False):
@@ -213,7 +213,7 @@ class _Replay:
         if theirs is None or np.array_equal(theirs, ours):
             return ours
         every = np.stack(
-            [ours, *(np.asarray(y) for y in ends or replicas if np.shape(y) == ours.shape)]
+            [ours, *(np.asarray(y) for y in min_and_max or replicas if np.shape(y) == ours.shape)]
         )
         low, high = every.min(axis=0), every.max(axis=0)
         if np.all(np.less_equal(low, theirs) & np.less_equal(theirs, high)):
@@ -221,7 +221,9 @@ class _Replay:
         self.unexplained = self.unexplained or known[0]
         return ours
 
-    def _ends(self, node: OpRun, ours: Array, outputs: Sequence[Any]) -> tuple[Array, Array] | None:
+    def _min_and_max(
+        self, node: OpRun, ours: Array, outputs: Sequence[Any]
+    ) -> tuple[Array, Array] | None:
         """The lowest and the highest integers that a conversion gives of floats within the bound.
 
         None: it converts no floats that rounding moves.
@@ -233,7 +235,7 @@ class _Replay:
             return None
         x = self.values[source]
         if fact.rounding is not Rounding.NONE:
-            return _dynamic_ends(x, outputs, ours, bound)
+            return _dynamic_min_and_max(x, outputs, ours, bound)
         slot = next(i for i, y in enumerate(outputs) if y is ours)
         low, high = (  # the conversion is monotone
             np.asarray(_run(node, self.values, {source: np.asarray(x + by, x.dtype)})[slot])
@@ -246,7 +248,7 @@ INTEGERS_TOP = 255
 """The last integer of DynamicQuantizeLinear, which makes uint8."""
 
 
-def _dynamic_ends(
+def _dynamic_min_and_max(
     x: Array, outputs: Sequence[Any], ours: Array, bound: float
 ) -> tuple[Array, Array]:
     """Ends of DynamicQuantizeLinear: integers round(x / s) + z, and z = round(-min x / s).

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onnxq.checking.validation import RefusalError, refusal
 from onnxq.checking.validation_run import try_out
-from onnxq.errors import ModelError
+from onnxq.errors import LimitError, ModelError
 from onnxq.operator import Float
 from onnxq.operator.reasons import NotRun, NotTried
 from onnxq.quantized.verdict import InputSource
@@ -90,6 +90,7 @@ def _suiting_float(refused: RefusalError, validation: Validation) -> Validation 
 
     Raises:
         ModelError: the float model does not run at all.
+        LimitError: nor does it end within the bounds that the quantized one passed.
     """
     reason = refusal(validation.source, refused.feeds)
     if reason:
@@ -98,6 +99,8 @@ def _suiting_float(refused: RefusalError, validation: Validation) -> Validation 
         made_up = validation.input_source is InputSource.MADE_UP
         if made_up and not refusal(validation.source, None):
             return replace(validation, input_source=InputSource.NONE, batches=())
+        if isinstance(refused.__cause__, LimitError):
+            raise refused.__cause__
         raise ModelError(
             f"the float model itself does not run on ONNX Runtime: {reason}. Repair it; or, if "
             "its operators are registered where it will run, and not here, ask for no verdict: "

@@ -36,7 +36,7 @@ class StaticJob:
 
     Attributes:
         prepared: every decision.
-        form: "qdq" or "qoperator".
+        file_format: "qdq" or "qoperator".
         check: what the result is tried on, and the bound that it keeps there.
         samples: those of the calibration, where a plan or an improvement looks at them again; None:
             none are left.
@@ -45,7 +45,7 @@ class StaticJob:
     """
 
     prepared: Prepared
-    form: str
+    file_format: str
     check: Check = Check.CALIBRATION
     samples: Samples | None = None
     objective: Objective = Objective.SPEED
@@ -62,12 +62,12 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
 
     Raises:
         CalibrationError: unusable samples, or none for the improvements that are asked for.
-        QConfigError: an unknown form or improvement, or a bound without samples that it could hold
+        QConfigError: an unknown format or improvement, or a bound without samples that could hold
             for.
         VerificationError: the bound is broken.
         ModelError: ONNX Runtime does not run the float model.
     """
-    check_format(job.form)
+    check_format(job.file_format)
     names = job.prepared.qconfig.improve
     check_samples(names, job.samples)
     check_ignored(job.samples, job.check.unseen)
@@ -88,5 +88,7 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
 
     # beside the float model as it was given, whatever an improvement made of it
     validation = unseen or static_validation(job.prepared, job.check, seen, job.work)
-    made = make_static(prepared, decide, job.form, validation, job.check.min_sqnr_db, improved)
+    made = make_static(
+        prepared, decide, job.file_format, validation, job.check.min_sqnr_db, improved
+    )
     return made, statistics

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnxq.core.stopwatch import Stopwatch
-from onnxq.errors import CalibrationError, ModelError, UnsupportedError, first_line
+from onnxq.errors import CalibrationError, LimitError, ModelError, UnsupportedError, first_line
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import as_taken, input_specs
@@ -54,6 +54,10 @@ class Validation:
         return self.input_source in (InputSource.CALIBRATION, InputSource.UNSEEN)
 
 
+REFUSALS = (ModelError, CalibrationError, LimitError)
+"""Errors of a session whose model ONNX Runtime does not open or run."""
+
+
 def on_excerpt(
     source: ir.Model, excerpt: Excerpt, feedback: Mapping[str, str], work: Stopwatch
 ) -> Validation:
@@ -87,7 +91,9 @@ class RefusalError(ModelError):
 
 
 def reason_of(error: Exception) -> str:
-    """The first line of what ONNX Runtime said."""
+    """The first line of what ONNX Runtime said, or which bound was passed."""
+    if isinstance(error, LimitError):
+        return first_line(error)
     return first_line(error.__cause__ or error)
 
 
@@ -117,6 +123,6 @@ def refusal(model: ir.Model, feeds: Batch | None) -> str:
         with runtime.open_session(model, threads=1) as session:
             if feeds is not None:
                 session.run(as_taken(feeds, input_specs(model)))
-    except (ModelError, CalibrationError) as error:
+    except REFUSALS as error:
         return reason_of(error)
     return ""

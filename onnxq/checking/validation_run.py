@@ -17,9 +17,9 @@ from onnxq.checking.collapse import find_collapse
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.checking.execution import execution_in
 from onnxq.checking.output_parts import PartSums
-from onnxq.checking.validation import RefusalError
+from onnxq.checking.validation import REFUSALS, RefusalError
 from onnxq.core.memory import available_bytes
-from onnxq.errors import CalibrationError, ModelError, OnnxqError
+from onnxq.errors import OnnxqError
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
@@ -41,6 +41,8 @@ SESSION_SIZES = 2.0
 for packing them and for activations."""
 TIME_SHARE = 0.05
 """Share of the CPU time of the work so far that may go into pairs of runs for their time alone."""
+LEAST_TIME_S = 0.5
+"""CPU time that the least pairs may take however short the work was."""
 KEPT_BYTES = 1 << 26
 """Size of weights that stay in memory from the run on, in place of being rounded for each use."""
 LEAST_PAIRS = 2
@@ -98,7 +100,7 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
     try:
         with session:
             session.run(batch)
-    except CalibrationError as error:
+    except REFUSALS as error:
         raise RefusalError(error, batch) from error
     return Verdict(
         input_source=InputSource.EXAMPLES,
@@ -118,7 +120,7 @@ def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
     _keep_integers(model)
     try:
         session, optimized = runtime.open_with_graph(model)
-    except ModelError as error:
+    except REFUSALS as error:
         raise RefusalError(error, None) from error
     return session, execution_in(model, optimized)
 
@@ -232,10 +234,11 @@ class _Run:
         self, session: runtime.Session, feeds: Batch, batch: Batch
     ) -> tuple[dict[str, Array], float]:
         """Outputs and CPU seconds of a run; RefusalError of the float model's batch."""
-        start = time.process_time()
         try:
+            session.prove(feeds, self._names)  # ahead of the clock
+            start = time.process_time()
             results = session.run(feeds, self._names)
-        except CalibrationError as error:
+        except REFUSALS as error:
             raise RefusalError(error, batch) from error
         spent = time.process_time() - start
         return dict(zip(self._names, results, strict=True)), max(spent, 1e-9)
@@ -248,7 +251,10 @@ class _Run:
         repeats = tuple(map(repeats_of, self._last_s))
         # the first run of a session gets its memory; short ones found the other's data in the cache
         self.ratios = self.ratios[1:] if max(repeats) == 1 else []
-        affordable = len(self.ratios) + int(allowed / round_seconds(self._last_s, repeats))
+        pair_s = round_seconds(self._last_s, repeats)
+        affordable = len(self.ratios) + int(allowed / pair_s)
+        if LEAST_PAIRS * pair_s <= LEAST_TIME_S:
+            affordable = max(affordable, LEAST_PAIRS)
         if affordable < LEAST_PAIRS:
             return ["the speed was not measured, which would have taken long; onnxq bench does it"]
         integers = as_taken(feeds, input_specs(self._model))

@@ -27,7 +27,7 @@ from onnxq.weights.mixed_bits import Mixed, mixed_bits
 from onnxq.weights.plan_weights import WeightPlan, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, quantized_weights_head
 from onnxq.weights.write_products import INT8_ACCURACY
-from onnxq.weights.write_weights import ProductForm, misread, write_weights
+from onnxq.weights.write_weights import WeightFormat, misread, write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ class WeightsJob:
         request: form and method of the integers.
         samples: that methods look at; None: none.
         accuracy: accuracy_level of MatMulNBits.
-        form: how products are written.
+        format: how products are written.
         check: what the result is tried on, and the bound that it keeps there.
         work: CPU time since the work began.
         aim: size that bits are mixed for; None: all products have those of the request.
@@ -63,7 +63,7 @@ class WeightsJob:
     request: WeightRequest
     samples: Samples | None = None
     accuracy: int = INT8_ACCURACY
-    form: ProductForm = ProductForm.MATMULNBITS
+    format: WeightFormat = WeightFormat.MATMULNBITS
     check: Check = Check.CALIBRATION
     work: Stopwatch = field(default_factory=Stopwatch)
     aim: SizeAim | None = None
@@ -87,7 +87,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
     check_ignored(job.samples, job.check.unseen)
     plan = plan_weights(job.model, job.request)
     if job.aim is None:
-        return _readable(plan, job.form), None
+        return _readable(plan, job.format), None
     samples = job.opened()
     if samples is None:
         raise CalibrationError(
@@ -95,16 +95,16 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
             "same bits for all products."
         )
     mixed = mixed_bits(job.model, plan.products, samples, job.aim.budget(job.model, plan))
-    return _readable(mixed.plan.with_embeddings_of(plan), job.form), mixed
+    return _readable(mixed.plan.with_embeddings_of(plan), job.format), mixed
 
 
-def _readable(plan: WeightPlan, form: ProductForm) -> WeightPlan:
-    """The plan without products that ONNX Runtime would misread in that form.
+def _readable(plan: WeightPlan, format: WeightFormat) -> WeightPlan:
+    """The plan without products that ONNX Runtime would misread in that format.
 
     Raises:
         ModelError: no other is left.
     """
-    if form is not ProductForm.DEQUANTIZE:
+    if format is not WeightFormat.QDQ:
         return plan
     floats = misread(plan)
     left = plan.leaving(floats)
@@ -149,7 +149,7 @@ def carry_out_weights(
 
     def make(floats: Mapping[str, Float]) -> tuple[WeightPlan, QuantizedModel]:
         left = plan.leaving(floats)
-        return left, write_weights(job.model, left, found, job.accuracy, job.form)
+        return left, write_weights(job.model, left, found, job.accuracy, job.format)
 
     validation = unseen or _seen(job, excerpt)
     check_bound_is_seen(validation, job.check.min_sqnr_db)

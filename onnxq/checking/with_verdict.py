@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.validation import Validation, on_excerpt, on_made_up_inputs
+from onnxq.core.collector import without_collector
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.state import check_feedback
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.improvement import Improved
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples.excerpt import Excerpt
+    from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -59,7 +61,7 @@ def static_validation(
 def make_static(
     prepared: Prepared,
     decide: Callable[[Prepared], Plan],
-    form: str,
+    file_format: str,
     validation: Validation | None,
     min_sqnr_db: float | None = None,
     improve: Callable[[Prepared, Plan], Improved] = Improved,
@@ -69,7 +71,7 @@ def make_static(
     Args:
         prepared: every decision.
         decide: makes a plan of them.
-        form: "qdq" or "qoperator", as of `rewrite`.
+        file_format: "qdq" or "qoperator", as of `rewrite`.
         validation: what to run it on; None: it is not run.
         min_sqnr_db: bound on every float output; None: none.
         improve: makes constants and plan better; the default takes them as they are.
@@ -82,12 +84,14 @@ def make_static(
 
     def make(floats: Mapping[str, Float]) -> tuple[Plan, QuantizedModel]:
         left = prepared.leaving(floats) if floats else prepared
-        made = decide(left)
+        with without_collector():
+            made = decide(left)
         if floats:
             dynamic = {name: d for name, d in made.dynamic.items() if name not in left.left}
             made = replace(made, dynamic=dynamic, decisions={**made.decisions, **left.left})
         better = improve(left, made)
-        return better.plan, rewrite(better.prepared, better.plan, form)
+        with without_collector():
+            return better.plan, rewrite(better.prepared, better.plan, file_format)
 
     check_bound_is_seen(validation, min_sqnr_db)
     return (
@@ -132,6 +136,19 @@ def dynamic_validation(source: ir.Model, check: Check, work: Stopwatch) -> Valid
     batches = open_samples(samples, input_specs(source, samples.feedback.values()))
     check_ignored(samples)
     return Validation(source, InputSource.UNSEEN, batches, None, samples.feedback, work)
+
+
+def first_unseen(source: ir.Model, check: Check) -> Batch:
+    """The first batch of the samples to check on; empty: there are none, or they come only once.
+
+    Raises:
+        CalibrationError: unusable samples.
+    """
+    samples = check.unseen
+    if samples is None or samples.source is None or samples.is_one_shot:
+        return {}
+    specs = input_specs(source, samples.feedback.values())
+    return next(iter(open_samples(samples, specs)), {})
 
 
 def make_dynamic(

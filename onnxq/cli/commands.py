@@ -17,6 +17,7 @@ from onnxq.core import signals
 from onnxq.errors import OnnxqError, OutputError, first_line
 from onnxq.report.detail import is_quiet
 from onnxq.report.wrapping import say_aside
+from onnxq.shown import shown, shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,10 @@ class Commands(click.Group):
                     sys.stdout.flush()  # what fails, fails here, and not at Python's exit
             except click.NoSuchOption as error:
                 raise self._with_owners(error) from None
-            except (click.ClickException, click.exceptions.Exit, click.Abort):
+            except click.ClickException as error:
+                vars(error).update(message=shown_lines(error.message))
+                raise
+            except (click.exceptions.Exit, click.Abort):
                 raise
             except (Exception, KeyboardInterrupt) as error:
                 _end(ctx, error)
@@ -90,7 +94,8 @@ def _end(ctx: click.Context, error: BaseException) -> NoReturn:
     message, code = _said(error)
     with contextlib.suppress(OSError):  # stderr may be closed too
         if ctx.meta.get(DEBUG):
-            click.echo("".join(traceback.format_exception(error)), err=True)
+            lines = "".join(traceback.format_exception(error)).split("\n")
+            click.echo("\n".join(map(shown, lines)), err=True)
         if message:
             say_aside(message)
     ctx.exit(code)

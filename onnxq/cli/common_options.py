@@ -1,4 +1,4 @@
-"""Options of every command, before or behind its name: -h, -v, -q, --debug."""
+"""Options of every command, before or behind its name: -h, -v, -q, --debug, --run-seconds, ..."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from onnxq.core.limits import DEFAULT_SECONDS, GB, current_limits, limits
 from onnxq.report.detail import Detail, is_quiet, showing
 from onnxq.report.wrapping import say, say_aside
+from onnxq.shown import shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +54,23 @@ def common_options(command: Command) -> Command:
             callback=_remember_debug,
             help="Show the traceback of an error.",
         ),
+        click.Option(
+            ["--run-seconds"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            expose_value=False,
+            callback=_bound_seconds,
+            help="Time that a model may take to open, and for its first run, in a process of its "
+            f"own: {DEFAULT_SECONDS:g}, and as much for each GB of it.",
+        ),
+        click.Option(
+            ["--run-memory"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="GB",
+            expose_value=False,
+            callback=_bound_memory,
+            help="Memory that it may take there; by default, all that is free.",
+        ),
     ]
     return command
 
@@ -85,6 +104,16 @@ def _be_quiet(ctx: click.Context, _param: click.Parameter, given: bool) -> None:
     ctx.with_resource(showing(Detail.QUIET))
 
 
+def _bound_seconds(ctx: click.Context, _param: click.Parameter, given: float | None) -> None:
+    if given is not None:
+        ctx.with_resource(limits(given, current_limits().memory_bytes))
+
+
+def _bound_memory(ctx: click.Context, _param: click.Parameter, given: float | None) -> None:
+    if given is not None:
+        ctx.with_resource(limits(current_limits().seconds, max(1, int(given * GB))))
+
+
 def _refuse_both(ctx: click.Context) -> None:
     if ctx.meta.get(VERBOSE) and ctx.meta.get(QUIET):
         raise click.UsageError("give -v or -q, not both.")
@@ -95,6 +124,13 @@ def _remember_debug(ctx: click.Context, _param: click.Parameter, given: bool) ->
         ctx.meta[DEBUG] = True
 
 
+class _Formatter(logging.Formatter):
+    """Lines in which names of a file are shown and never obeyed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown_lines(super().format(record))
+
+
 @contextlib.contextmanager
 def _logging(level: int) -> Iterator[None]:
     """The log of onnxq goes to stderr, until the `with` ends; there is one handler at most."""
@@ -102,7 +138,7 @@ def _logging(level: int) -> Iterator[None]:
     before = log.level
     log.setLevel(level)
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     added = [] if log.handlers else [handler]
     for one in added:
         log.addHandler(one)

@@ -39,7 +39,8 @@ def quantize_cache(model: Path, samples: Path, output: Path, reading: Samples) -
     made = quantized_cache.quantize_cache(source, texts)
     verdict = cache_verdict.cache_verdict(source, made, texts)
     save(made, output)
-    say_written(f"wrote {output}: its cache is int8\n{verdict}")
+    say_written(f"wrote {output}: its cache is int8")
+    say_written(str(verdict))
 
 
 @click.command("genai-folder")

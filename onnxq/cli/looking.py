@@ -65,7 +65,7 @@ def inspect(
     as_json: bool,
     ends: Ends,
 ) -> None:
-    """Say of every node which form it would have, and why. Needs no data.
+    """Say of every node which precision it would have, and why. Needs no data.
 
     With --stats the data and the costs have a say, as in `quantize`, and the kernels that ONNX
     Runtime runs on this machine are named.

@@ -21,6 +21,7 @@ from onnxq.cli.options import (
     qconfig_option,
     reduce_range_option,
     set_option,
+    shape_option,
     target_option,
     threads_option,
 )
@@ -65,11 +66,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--format",
-    "form",
+    "file_format",
     default="qdq",
     show_default=True,
     metavar="qdq|qoperator",
-    help="Form of the integer graph: QuantizeLinear and DequantizeLinear around float operators, "
+    help="Format of the integer graph: QuantizeLinear and DequantizeLinear around float operators, "
     "or operators on integers (QLinearConv ...).",
 )
 @objective_option
@@ -91,6 +92,14 @@ if TYPE_CHECKING:
     help="Write the forms that were chosen: a qconfig that names every node, and gives this file.",
 )
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
+@click.option(
+    "--repair",
+    default="15dB",
+    show_default=True,
+    metavar="off|DB|SECONDS",
+    help="Where the verdict is below this floor, search for something better, for as long: "
+    "off, 20dB, 30s, 20dB,30s.",
+)
 @report_option
 @json_option
 def quantize(
@@ -105,7 +114,7 @@ def quantize(
     threads: int | None,
     reading: Samples,
     stats: tuple[Path, ...],
-    form: str,
+    file_format: str,
     objective: str,
     costs: Path | None,
     annotations: str,
@@ -121,6 +130,7 @@ def quantize(
     improve: tuple[str, ...],
     workers: Workers,
     hold_apart: int | None,
+    repair: str,
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
@@ -134,13 +144,16 @@ def quantize(
     outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
-    from onnxq.checking.static_job import StaticJob, carry_out
+    from onnxq.checking.check import Repair
+    from onnxq.checking.static_job import StaticJob
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
+    from onnxq.repair import carry_out_and_repair
     from onnxq.survey.survey import BesideFiles
 
+    wanted = Repair.of(repair)
     aim = as_objective(objective)
     prepared = prepare_model(
         source,
@@ -163,8 +176,8 @@ def quantize(
         seen = calibrate_model(prepared, to_see, excerpt=excerpt, threads=threads, workers=workers)
         return seen, excerpt
 
-    job = StaticJob(prepared, form, to_check, None if stats else to_see, aim, work)
-    made, statistics = carry_out(job, observe)
+    job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
+    made, statistics = carry_out_and_repair(wanted, source, job, observe)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
@@ -188,6 +201,7 @@ def quantize(
 @objective_option
 @dtype_option
 @annotations_option
+@shape_option
 @samples_options
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
@@ -202,6 +216,7 @@ def quantize_dynamic(
     objective: str,
     dtype: str | None,
     annotations: str,
+    given_shapes: dict[str, tuple[int, ...]],
     reading: Samples,
     check: Path | None,
     min_sqnr: float | None,
@@ -221,8 +236,10 @@ def quantize_dynamic(
     from onnxq.graph.saving import save
     from onnxq.survey.survey import BesideFiles
 
-    canonical, plan = plan_dynamic_model(source, qconfig, overrides, target, objective, dtype)
     to_check = asked.as_check(reading)
+    canonical, plan = plan_dynamic_model(
+        source, qconfig, overrides, target, objective, dtype, given_shapes, to_check
+    )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at
     validation = dynamic_validation(canonical, to_check, work)

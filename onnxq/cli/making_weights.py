@@ -64,11 +64,12 @@ if TYPE_CHECKING:
     help="4: products round activations to int8, the fastest; 0: they compute in float32.",
 )
 @click.option(
-    "--form",
+    "--format",
+    "written_as",
     default="matmulnbits",
     show_default=True,
-    metavar="matmulnbits|dequantize",
-    help="Operators of the products; dequantize is for runtimes with ai.onnx's alone.",
+    metavar="matmulnbits|qdq",
+    help="Operators of the products; qdq is for runtimes with ai.onnx's alone.",
 )
 @click.option(
     "--embedding-bits",
@@ -115,7 +116,7 @@ def quantize_weights(
     scheme: str,
     method: str | None,
     accuracy_level: int,
-    form: str,
+    written_as: str,
     embedding_bits: int | None,
     exclude: tuple[str, ...],
     bits_average: float | None,
@@ -136,14 +137,16 @@ def quantize_weights(
     outputs = [output, *given(journal, report)]
     claim_beside(model, outputs, given(samples, check))
     from onnxq.errors import member
-    from onnxq.weight_only import as_aim, as_request, check_accuracy
-    from onnxq.weights.write_weights import ProductForm
+    from onnxq.weight_only import as_request, check_accuracy
+    from onnxq.weights.mixed_bits import SizeAim
+    from onnxq.weights.write_weights import WeightFormat
 
-    written_as = member(ProductForm, form, "form")
-    request, aim = (
-        as_request(bits, group_size, scheme, method, exclude, samples, written_as, embedding_bits),
-        as_aim(bits_average, size),
+    as_format = member(WeightFormat, written_as, "format")
+    request = as_request(
+        bits, group_size, scheme, method, exclude, samples, as_format, embedding_bits
     )
+    is_mixed = bits_average is not None or size is not None
+    aim = SizeAim(bits_average, size) if is_mixed else None
     check_accuracy(accuracy_level)
     source = load_model(model, outputs)
     from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
@@ -160,7 +163,7 @@ def quantize_weights(
         request,
         None if samples is None else replace(reading, source=samples),
         accuracy_level,
-        written_as,
+        as_format,
         asked.as_check(reading),
         work,
         aim,

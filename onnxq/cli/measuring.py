@@ -12,7 +12,7 @@ from onnxq.cli.options import (
     PATH,
     json_option,
     output_option,
-    shapes,
+    shape_option,
     target_option,
 )
 from onnxq.cli.samples_options import stateless_samples_options
@@ -28,14 +28,7 @@ if TYPE_CHECKING:
 @click.argument("quantized", metavar="QUANTIZED", type=PATH)
 @click.argument("samples", type=PATH, required=False)
 @stateless_samples_options
-@click.option(
-    "--shape",
-    "given_shapes",
-    multiple=True,
-    metavar="NAME=SIZE,...",
-    callback=shapes,
-    help="Of a random input, where sizes beside the batch are dynamic. May be repeated.",
-)
+@shape_option
 @click.option(
     "--runs", type=click.IntRange(min=1), default=50, show_default=True, help="Timed pairs."
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
+import reprlib
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +39,30 @@ class Bound(click.FloatRange):
         return super()._describe_range()
 
 
-PATH = click.Path(path_type=Path)
+class _Path(click.Path):
+    """A path that the system takes; one too long, or with a zero byte, is wrong usage."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path.
+
+        Raises:
+            click.BadParameter: no file can have that name.
+        """
+        try:
+            os.lstat(value)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                self.fail(f"{reprlib.repr(str(value))}: {error.strerror}.", param, ctx)
+        except ValueError as error:
+            self.fail(f"{reprlib.repr(str(value))}: {error}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _Path(path_type=Path)
 
 
 def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """{"left": "right"} of ("left=right",), the form that the option's metavar shows."""
+    """{"left": "right"} of ("left=right",), as the option's metavar shows."""
     pairs = {}
     for text in values:
         left, equals, right = text.partition("=")
@@ -84,6 +106,14 @@ def shard(_ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, 
 
 
 output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write.")
+shape_option = click.option(
+    "--shape",
+    "given_shapes",
+    multiple=True,
+    metavar="NAME=SIZE,...",
+    callback=shapes,
+    help="Sizes of an input, where the model leaves some open. May be repeated.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, for programs.")
 
 
@@ -113,7 +143,7 @@ choice_option = click.option(
     "--all-integers",
     "choice",
     flag_value="all_integers",
-    help="Every node that can runs in integers; without it, in the form that is best for it.",
+    help="Every node that can runs in integers; without it, in the precision that is best for it.",
 )
 objective_option = click.option(
     "--objective",

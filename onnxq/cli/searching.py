@@ -37,6 +37,7 @@ from onnxq.cli.steps import (
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.report.detail import is_quiet
 from onnxq.report.wrapping import say
+from onnxq.shown import shown
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:
@@ -160,9 +161,9 @@ def tune(
 ) -> None:
     """Search for a quantized MODEL that reaches an accuracy, a speed or a size, by measuring it.
 
-    It begins with what `quantize` would make, or with --qconfig, and changes the forms of layers.
-    Where the goal is not reached, nothing is written to the output: the report shows the best there
-    is, --front and --save-qconfig keep it, and the exit code is 8.
+    It begins with what `quantize` would make, or with --qconfig, and changes the precisions of
+    layers. Where the goal is not reached, nothing is written to the output: the report shows the
+    best there is, --front and --save-qconfig keep it, and the exit code is 8.
     """
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
@@ -178,7 +179,16 @@ def tune(
     from onnxq.tuning.tune import tune as search
     from onnxq.tuning.tuned import MissedGoalWarning
 
-    goal = Goal(min_sqnr, max_drop, max_time, Objective(objective), max_runs, max_seconds)
+    goal = Goal(
+        min_sqnr,
+        max_drop,
+        max_time,
+        Objective(objective),
+        max_runs,
+        max_seconds,
+        metric,
+        improve,
+    )
     mapping = asked_mapping(qconfig, overrides, target, choice)
     with (
         workers.executor() as executor,
@@ -189,12 +199,10 @@ def tune(
         tuned = search(
             source,
             replace(reading, source=samples),
-            metric=metric,
             goal=goal,
             qconfig=mapping,
             target=asked_target(target, reduce_range),
             check=Check(hold_apart=hold_apart or EVERY) if check is None else check,
-            improve=improve,
             quantized_input=ends.quantized_input,
             quantized_output=ends.outputs,
             costs=None if costs is None else Costs.load(costs),
@@ -360,6 +368,6 @@ def _report(tuned: Tuned, again: str | None, as_json: bool) -> None:
         return
     print_tuned(open_console(), tuned)
     if again:
-        click.echo(f"again: {again}")  # to be copied
+        click.echo(shown(f"again: {again}"))  # to be copied
         return
     say("again: the same search; --save-qconfig FILE keeps what it found")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.checking.check import Check
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples import Samples
@@ -156,7 +157,7 @@ def asked_target(target: str | None, reduce_range: str | None) -> str | Target |
 
     if reduce_range is None:
         return target
-    return targets.resolve(target).with_range_reduction(reduce_range)
+    return targets.resolve(target).with_reduce_range(reduce_range)
 
 
 def prepare_model(
@@ -239,9 +240,12 @@ def plan_dynamic_model(
     target: str | None,
     objective: str,
     dtype: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    check: Check | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical model, dynamic plan), with the configuration and target that were named."""
     from onnxq import targets
+    from onnxq.checking.check import Check
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.dynamic.spec import entry_for
     from onnxq.pipeline import plan_dynamic
@@ -256,4 +260,12 @@ def plan_dynamic_model(
     if qconfig is not None:
         mapping = QConfigMapping.from_yaml(qconfig, entry)
     mapping = mapping.with_overrides(overrides)
-    return plan_dynamic(model, mapping, dtype, target=target, objective=objective)
+    return plan_dynamic(
+        model,
+        mapping,
+        dtype,
+        target=target,
+        objective=objective,
+        check=check or Check.CALIBRATION,
+        shapes=shapes,
+    )

@@ -165,7 +165,7 @@ def predict_machines(
 @click.argument("samples", type=PATH)
 @samples_options
 @click.option(
-    "--max-lsb", type=Bound(min=0), metavar="N", help="Let integers differ by so many steps."
+    "--max-lsb", type=Bound(min=0), metavar="N", help="Let integers differ by so many LSB."
 )
 @click.option(
     "--max-differing",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
@@ -13,7 +14,7 @@ from onnxq.report.detail import is_quiet, is_whole
 from onnxq.report.wrapping import say, say_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.graph.canonical import Canonical
     from onnxq.quantized.verdict import Verdict
+    from onnxq.report.summary import Summary
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from onnxq.weights.plan_weights import WeightPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: its sizes are kept
 class Written:
     """A quantized model that was written to a file.
 
@@ -44,7 +46,7 @@ class Written:
     source: Path
     file: Path
 
-    @property
+    @functools.cached_property
     def sizes(self) -> tuple[int, int]:
         """Bytes of the two files."""
         from onnxq.checking.bench import size_bytes
@@ -61,150 +63,148 @@ class Written:
         return dataclasses.replace(verdict, float_bytes=before, quantized_bytes=after)
 
 
-def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
-    """Says what became of each operator, and what ONNX Runtime runs."""
-    from onnxq.graph.checks import FORMAT_KEY
-    from onnxq.qdq.qoperator import remains
-    from onnxq.report import console, json_values, print_prediction, tables
-    from onnxq.report.print_verdict import improvement_rows
-    from onnxq.report.summary import summarize_choices
+class PrintedTable(NamedTuple):
+    """A table that is printed ahead of what all commands print; see `print_table`."""
 
-    summary = summarize_choices(prepared.model, made.decisions, made.choices)
-    model, runs = written.made.model, written.made.execution
-    elsewhere = [] if runs is None else print_prediction.on_other_machines(made, runs)
-    sizes = written.sizes
-    remaining = remains(model)
-    _warn_if_low(written)
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Account:
+    """Account of a quantized model: what becomes of its nodes, and what one command adds.
+
+    Attributes:
+        head: what was done, in a few words.
+        summary: of the nodes.
+        notes: for people and programs.
+        values: of the command, for programs.
+        tables: of the command, for people; those without rows are left out.
+        aside: notes for people alone, ahead of the others.
+    """
+
+    head: str
+    summary: Summary
+    notes: Sequence[str]
+    values: Mapping[str, object]
+    tables: Sequence[PrintedTable] = ()
+    aside: Sequence[str] = ()
+
+
+def tell(written: Written, account: Account, as_json: bool) -> None:
+    """Says what became of each operator, what ONNX Runtime runs, the sizes and the verdict."""
+    from onnxq.report import console, json_values, tables
+    from onnxq.report.print_verdict import print_verdict
+
+    verdict, runs, sizes = written.verdict, written.made.execution, written.sizes
+    if verdict is not None and verdict.warning and not is_quiet():
+        say_aside(f"warning: {verdict.warning}")
     if as_json:
         value = {
             "output": str(written.file),
-            "target": made.target,
-            "format": model.metadata_props[FORMAT_KEY],
-            "kept_qdq": dict(remaining.kept),
-            "tables": list(remaining.tables),
             "float_bytes": sizes[0],
             "quantized_bytes": sizes[1],
-            "notes": [*made.notes, *elsewhere],
-            "reduce_range": made.reduce_range.value,
-            "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
-            "improvements": [dataclasses.asdict(outcome) for outcome in made.improvements],
-            **_tried(written),
+            "notes": list(account.notes),
+            "verdict": None if verdict is None else verdict.to_dict(),
+            "execution": None if runs is None else json_values.execution(runs),
         }
-        click.echo(json_values.to_text(value | json_values.summary(summary)))
+        every = value | dict(account.values) | json_values.summary(account.summary)
+        click.echo(json_values.to_text(every))
         return
     if is_quiet():
         return
-    say(f"{written.file}: quantized for {made.target}")
-    improvements = improvement_rows(made.improvements)
-    if improvements:
-        columns = ("improvement", "node", "kept", "dB before", "after", "why")
-        title = "improvements of weights, judged on samples held back"
-        tables.print_table(console.open_console(), title, columns, improvements, (3, 4))
-    reduced = print_prediction.reduced_in_a_line(made)
-    notes = [*reduced, *made.notes, *remaining.sentences(), *elsewhere]
-    rows = print_prediction.reduced_rows(made) if is_whole() else []
-    if rows:
-        header = ("node", "channels", "largest scale", "mean")
-        title = f"gave up range of weights, so that pairs of products fit ({made.reduce_range})"
-        tables.print_table(console.open_console(), title, header, rows, numbers=(1, 2, 3))
-    console.print_quantization(console.open_console(), summary, runs, sizes, notes)
-    _say_verdict(written)
-
-
-def _tried(written: Written) -> dict[str, object]:
-    """Verdict and execution for --json; null where the model was not run."""
-    from onnxq.report import json_values
-
-    verdict, runs = written.verdict, written.made.execution
-    return {
-        "verdict": None if verdict is None else verdict.to_dict(),
-        "execution": None if runs is None else json_values.execution(runs),
-    }
-
-
-def _say_verdict(written: Written) -> None:
-    """Prints the verdict; says so where there is none."""
-    from onnxq.report import console
-    from onnxq.report.print_verdict import print_verdict
-
-    verdict = written.verdict
+    say(f"{written.file}: {account.head}")
+    on = console.open_console()
+    for table in account.tables:
+        if table.rows:
+            tables.print_table(on, *table)
+    console.print_quantization(on, account.summary, runs, sizes, [*account.aside, *account.notes])
     if verdict is None:
         say("no verdict: the file was not run")
         return
-    print_verdict(console.open_console(), verdict, written.source, written.file)
+    print_verdict(on, verdict, written.source, written.file)
 
 
-def _warn_if_low(written: Written) -> None:
-    verdict = written.verdict
-    if verdict is not None and verdict.warning and not is_quiet():
-        say_aside(f"warning: {verdict.warning}")
+def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
+    """Says what static quantization made of a model."""
+    from onnxq.graph.checks import FORMAT_KEY
+    from onnxq.qdq.qoperator import remains
+    from onnxq.report import print_prediction
+    from onnxq.report.print_verdict import improvement_rows
+    from onnxq.report.summary import summarize_choices
+
+    model, runs = written.made.model, written.made.execution
+    elsewhere = [] if runs is None else print_prediction.on_other_machines(made, runs)
+    remaining = remains(model)
+    values = {
+        "target": made.target,
+        "format": model.metadata_props[FORMAT_KEY],
+        "kept_qdq": dict(remaining.kept),
+        "tables": list(remaining.tables),
+        "reduce_range": made.reduce_range.value,
+        "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
+        "improvements": [dataclasses.asdict(outcome) for outcome in made.improvements],
+    }
+    tables = (
+        PrintedTable(
+            "improvements of weights, judged on samples held back",
+            ("improvement", "node", "kept", "dB before", "after", "why"),
+            improvement_rows(made.improvements),
+            (3, 4),
+        ),
+        PrintedTable(
+            f"reduced range of weights, so that pairs of products fit int16 ({made.reduce_range})",
+            ("node", "channels", "largest scale", "mean"),
+            print_prediction.reduced_rows(made) if is_whole() else (),
+            (1, 2, 3),
+        ),
+    )
+    account = Account(
+        f"quantized for {made.target}",
+        summarize_choices(prepared.model, made.decisions, made.choices),
+        [*made.notes, *remaining.sentences(), *elsewhere],
+        values,
+        tables,
+        print_prediction.reduced_in_a_line(made),
+    )
+    tell(written, account, as_json)
 
 
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
-    """Says which nodes were quantized and how, why others were not, and the sizes."""
+    """Says which nodes were quantized dynamically and how, and why others were not."""
     from onnxq.graph.checks import FORMAT_KEY
-    from onnxq.report import console, json_values
     from onnxq.report.summary import summarize
 
-    summary = summarize(source, made.decisions)
-    model, runs, sizes = written.made.model, written.made.execution, written.sizes
-    _warn_if_low(written)
-    if as_json:
-        value = {
-            "output": str(written.file),
-            "target": made.target,
-            "objective": made.objective.value,
-            "format": model.metadata_props.get(FORMAT_KEY, "float"),
-            "float_bytes": sizes[0],
-            "quantized_bytes": sizes[1],
-            "notes": list(made.notes),
-            **_tried(written),
-        }
-        found = {name: decision.precision.value for name, decision in made.quantized.items()}
-        click.echo(
-            json_values.to_text(value | {"precisions": found} | json_values.summary(summary))
-        )
-        return
-    if is_quiet():
-        return
+    values = {
+        "target": made.target,
+        "objective": made.objective.value,
+        "format": written.made.model.metadata_props.get(FORMAT_KEY, "float"),
+        "precisions": {name: each.precision.value for name, each in made.quantized.items()},
+    }
     done = "quantized dynamically" if made.quantized else "nothing is quantized"
-    say(f"{written.file}: {done} for {made.target}, objective {made.objective.value}")
-    console.print_quantization(console.open_console(), summary, runs, sizes, made.notes)
-    _say_verdict(written)
+    head = f"{done} for {made.target}, objective {made.objective.value}"
+    tell(written, Account(head, summarize(source, made.decisions), made.notes, values), as_json)
 
 
 def report_weights(
     source: Canonical, made: WeightPlan, mixed: Mixed | None, written: Written, as_json: bool
 ) -> None:
-    """Says which weights are stored in groups and how, why others are not, and the sizes."""
-    from onnxq.report import console, json_values, tables
+    """Says which weights are stored in groups and how, and why others are not."""
     from onnxq.report.print_verdict import mixed_json, mixed_rows
     from onnxq.report.summary import summarize
 
-    summary = summarize(source.model, made.dynamic_decisions)
-    runs, sizes = written.made.execution, written.sizes
-    notes = [*source.notes, *made.notes]
-    _warn_if_low(written)
-    if as_json:
-        value = {
-            "output": str(written.file),
-            "float_bytes": sizes[0],
-            "quantized_bytes": sizes[1],
-            "notes": notes,
-            "mixed_bits": None if mixed is None else mixed_json(mixed),
-            **_tried(written),
-        }
-        click.echo(json_values.to_text(value | json_values.summary(summary)))
-        return
-    if is_quiet():
-        return
-    say(f"{written.file}: {len(made.quantized)} weights in groups")
-    if mixed is not None:
-        title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
-        header, rows = mixed_rows(mixed)
-        tables.print_table(console.open_console(), title, header, rows, range(1, len(header)))
-    console.print_quantization(console.open_console(), summary, runs, sizes, notes)
-    _say_verdict(written)
+    header, rows = ((), []) if mixed is None else mixed_rows(mixed)
+    title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
+    account = Account(
+        f"{len(made.quantized)} weights in groups",
+        summarize(source.model, made.dynamic_decisions),
+        [*source.notes, *made.notes],
+        {"mixed_bits": None if mixed is None else mixed_json(mixed)},
+        (PrintedTable(title, header, rows, range(1, len(header))),),
+    )
+    tell(written, account, as_json)
 
 
 # --- Options on the verdict of a quantized model, which the commands that make one share

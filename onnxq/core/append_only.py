@@ -52,25 +52,6 @@ def open_journal(path: Path, command: str) -> BufferedRandom:
     return file
 
 
-class OpenJournal:
-    """A journal that is written to, or one in memory; also a context manager that closes it."""
-
-    _file: BufferedRandom | None = None
-
-    def close(self) -> None:
-        """Closes the file, which other processes may write to from then on; once is enough."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # of a record that did not fit, which `append` said
-                self._file.close()
-            self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 def lock(file: IO[bytes]) -> None:
     """Locks a file for as long as it is open.
 
@@ -114,8 +95,10 @@ class RecordsHead(Saved):
         return [f"{k}: {mine[k]}, and now {theirs[k]}" for k in mine if mine[k] != theirs[k]]
 
 
-class AppendOnlyFile(OpenJournal):
+class AppendOnlyFile:
     """Base of journals: an open file behind its last whole record, or records in memory alone.
+
+    It is a context manager that closes the file, which other processes may write to from then on.
 
     Args:
         path: of the file; None: in memory alone.
@@ -124,6 +107,19 @@ class AppendOnlyFile(OpenJournal):
 
     def __init__(self, path: Path | None = None, file: BufferedRandom | None = None) -> None:
         self._path, self._file = path, file
+
+    def close(self) -> None:
+        """Closes the file; once is enough."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # of a record that did not fit, which `write` said
+                self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def write(self, *pieces: bytes | memoryview) -> None:
         """Appends one record, whose bytes are on the disk then; nothing in memory.
@@ -163,12 +159,14 @@ def begin(
     """
     target = check_writable(path)
     check_head(target, head)
-    file = open_journal(target, command)
-    check_head(target, head)  # what was written until it was ours
-    length = whole(file)
-    with as_output_error(target):
-        file.truncate(length)
-        file.seek(length)
+    with contextlib.ExitStack() as failing:
+        file = failing.enter_context(open_journal(target, command))
+        check_head(target, head)  # what was written until it was ours
+        length = whole(file)
+        with as_output_error(target):
+            file.truncate(length)
+            file.seek(length)
+        failing.pop_all()
     return target, file
 
 

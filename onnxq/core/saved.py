@@ -31,6 +31,7 @@ from typing import Annotated, Any, ClassVar, Self
 from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, OnnxqError
+from onnxq.shown import shown_json
 
 UNREADABLE = (
     ValueError,
@@ -80,7 +81,7 @@ class Saved:
 
     def to_json(self) -> str:
         """`to_dict` as text."""
-        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
+        return shown_json(json.dumps(self.to_dict(), indent=1, allow_nan=False))
 
     def save(self, path: str | Path) -> None:
         """Writes `to_json`, atomically.

@@ -37,8 +37,8 @@ def check_decisions(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -
         rule = None if operator is None else operator.dynamic_rule(node)
         if rule is None or isinstance(rule, Float):
             raise sensitive(name, f"{node.op_type} has no weights that could be stored.")
-        if decision.precision not in rule.forms:
-            raise sensitive(name, f"it has no form '{decision.precision.value}'.")
+        if decision.precision not in rule.precisions:
+            raise sensitive(name, f"it has no precision '{decision.precision.value}'.")
         wanted = [w.slot for w in rule.weights if find_input(node, w.slot) is not None]
         got = [weight.slot for weight in decision.weights]
         if got != wanted:

@@ -22,7 +22,7 @@ class Objective(enum.Enum):
     SPEED = "speed"
     """A node stays float where the target's measurements say that it would be slower."""
     SIZE = "size"
-    """Every weight is quantized, in the fastest form that there is."""
+    """Every weight is quantized, in the fastest precision that there is."""
     ACCURACY = "accuracy"
     """Best metric: a goal of `tune` alone, which measures it."""
 

@@ -1,13 +1,14 @@
 """The plan of dynamic quantization: a decision and the numbers for every node, without data.
 
 Each node alone, bodies of If, Loop and Scan included: has its operator a dynamic rule, does the
-qconfig ask for it, which form, and is that form worth it on the target. Nothing is timed here: the
-target holds what was measured.
+qconfig ask for it, which precision, and is that precision worth it on the target. Nothing is timed
+here: the target holds what was measured.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8
 from onnxq.dynamic.ahead_of_amplifying import ahead_of_amplifying
+from onnxq.dynamic.choose_precision import choose_precision, rows_of, stored_type
 from onnxq.dynamic.dynamic_decision import (
     DynamicDecision,
     DynamicPlan,
@@ -31,7 +33,6 @@ from onnxq.dynamic.dynamic_weights import (
     stored_scales,
 )
 from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
-from onnxq.dynamic.forms import choose_form, least_rows, stored_type
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
 from onnxq.dynamic.reasons import (
@@ -65,7 +66,7 @@ from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerTensor
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,6 +90,7 @@ def dynamic_plan(
     notes: Sequence[str] = (),
     known_hash: str | None = None,
     asked: QConfigMapping | None = None,
+    sizes: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> DynamicPlan:
     """A decision for every node of a canonical model.
 
@@ -101,11 +103,13 @@ def dynamic_plan(
         known_hash: the model's `model_hash`, which takes a second per GB; None: computed.
         asked: the qconfig that the user wrote, whose entries deserve a note where they have no
             effect; None: that one.
+        sizes: value name -> its sizes for the inputs that are to be expected, where the model
+            leaves some open; without, an open size counts as 1.
 
     Raises:
         ModelError: a weight holds NaN or Inf.
         QConfigError: an observer gives integers that the target cannot run exactly, or its type
-            does not suit the form that the qconfig names.
+            does not suit the precision that the qconfig names.
     """
     planner = _Planner(
         qconfig,
@@ -115,6 +119,7 @@ def dynamic_plan(
         asked or qconfig,
         _alike(model),
         ahead_of_amplifying(model) if objective is Objective.SPEED else {},
+        sizes,
     )
     decisions = planner.decide([node for node, _ in walk(model.graph)])
     return DynamicPlan(
@@ -141,7 +146,7 @@ def _alike(model: ir.Model) -> dict[str, float]:
     """Weight -> how much the numbers are the same that its first product multiplies."""
     raw = raw_tensors(model)
     found: dict[str, float] = {}
-    for node in (node for node in model.graph if node.op_type in PRODUCT_OPS):
+    for node in (node for node in model.graph if node.op_type in LINEAR_OPS):
         for slot in range(OPERANDS):
             x, weight = find_input(node, 1 - slot), find_input(node, slot)
             if x is not None and weight is not None and weight.is_initializer():
@@ -166,6 +171,7 @@ class _Planner:
     asked: QConfigMapping
     alike: Mapping[str, float]
     ahead_of_amplifying: Mapping[ir.Node, str]
+    sizes: Mapping[str, Sequence[int]]
     observed: dict[StorageKey, StoredScales] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
@@ -175,7 +181,7 @@ class _Planner:
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
         """Node name -> decision.
 
-        Forms first: readers of one weight share its narrowest integers.
+        Precisions first: readers of one weight share its narrowest integers.
         """
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
@@ -244,7 +250,9 @@ class _Planner:
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)
-        unasked = choice.entry.precision is None  # who names a form need not hear why it is that
+        unasked = (
+            choice.entry.precision is None
+        )  # who names a precision need not hear why it is that
         how = _how(choice.precision, weights, choice.rule.missing if unasked else "")
         return QuantizeDynamic(choice.precision, how, tuple(weights))
 
@@ -265,7 +273,14 @@ class _Planner:
         if value.name in self.twins or value.name in self.twins.values():
             return False
         default = onnxq_default_dynamic_qconfig.weight_observer
-        return _few_rows(choice, weight) and self._observer(value, choice.entry) == default
+        return self._few_rows(choice, weight) and self._observer(value, choice.entry) == default
+
+    def _few_rows(self, choice: _Chosen, weight: DynamicWeight) -> bool:
+        """Whether the weight's product may have so few rows that a scale per column costs time."""
+        if weight.few_rows:
+            return True
+        rows = rows_of(choice.node, choice.rule, self.sizes)
+        return choice.node.op_type in LINEAR_OPS and rows.least < FEW_ROWS
 
     def _key(self, choice: _Chosen, weight: DynamicWeight) -> StorageKey:
         value = input_at(choice.node, weight.slot)
@@ -278,7 +293,7 @@ class _Planner:
         return StorageKey(name, axis, size, self._observer(value, choice.entry), alike)
 
     def _limit(self, choice: _Chosen) -> int:
-        """Largest magnitude of an int8 integer that the target computes exactly in this form."""
+        """Largest magnitude of an int8 integer that the target computes exactly."""
         if choice.rule.saturating_pairs and choice.precision is Precision.DYNAMIC_INT8:
             return self.target.weight_qmax_saturating
         return self.target.weight_qmax
@@ -286,7 +301,7 @@ class _Planner:
     # --- which
 
     def _choose(self, node: ir.Node) -> _Chosen | Float:
-        """The form of a node that is quantized, or why it is not."""
+        """The precision of a node that is quantized, or why it is not."""
         operator = catalog.find(node.op_type, node.domain)
         if operator is None or not operator.has_dynamic_rule():
             return Float(without_form(node))
@@ -302,15 +317,15 @@ class _Planner:
             return Float(reason)
         if entry.precision is None and node in self.ahead_of_amplifying:
             return Float(AheadOfAmplification(self.ahead_of_amplifying[node]))
-        form = self._form(node, rule, entry)
-        if not isinstance(form, Float):
-            return _Chosen(node, rule, entry, form)
-        if isinstance(form.reason, SlowerThanFloat):
+        precision = self._precision(node, rule, entry)
+        if not isinstance(precision, Float):
+            return _Chosen(node, rule, entry, precision)
+        if isinstance(precision.reason, SlowerThanFloat):
             self.slower.append(node_name(node))
-            if form.reason.rows is not None:
+            if precision.reason.rows is not None:
                 self.few_rows.append(node_name(node))
             self.notes += _notes_on_infinite(node, rule)
-        return form
+        return precision
 
     def _why_weights_forbid(self, node: ir.Node, rule: DynamicRule) -> Reason | None:
         """Why a weight of this node cannot be stored as integers, or None."""
@@ -329,15 +344,25 @@ class _Planner:
                 return TensorLeftByRequest(value_name(value))
         return None
 
-    def _form(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> Precision | Float:
+    def _precision(
+        self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic
+    ) -> Precision | Float:
         values = [node.inputs[weight.slot] for weight in rule.weights]
         dtype = stored_type([self._observer(v, entry) for v in values if v is not None])
         if isinstance(dtype, Float):
             return dtype
-        form = choose_form(node, rule, entry.precision, dtype, self.target, self.objective)
-        if form is Precision.WEIGHT_ONLY and self._is_default(node, rule, entry):
-            return too_little_saved(node) or form
-        return form
+        precision = choose_precision(
+            node,
+            rule,
+            entry.precision,
+            dtype,
+            self.target,
+            self.objective,
+            rows_of(node, rule, self.sizes),
+        )
+        if precision is Precision.WEIGHT_ONLY and self._is_default(node, rule, entry):
+            return too_little_saved(node) or precision
+        return precision
 
     def _is_default(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> bool:
         """Whether the qconfig names neither a precision nor an observer for this node's weights."""
@@ -365,26 +390,19 @@ def _notes_on_infinite(node: ir.Node, rule: DynamicRule) -> list[str]:
     ]
 
 
-def _few_rows(choice: _Chosen, weight: DynamicWeight) -> bool:
-    """Whether the weight's product may have so few rows that a scale per column costs time."""
-    if weight.few_rows:
-        return True
-    return choice.node.op_type in PRODUCT_OPS and least_rows(choice.node, choice.rule) < FEW_ROWS
-
-
-def _how(form: Precision, weights: Sequence[DynamicWeightPlan], missing: str) -> WeightsStored:
+def _how(precision: Precision, weights: Sequence[DynamicWeightPlan], missing: str) -> WeightsStored:
     """How the weights of a node are stored, and why not as usual."""
-    if form is Precision.WEIGHT_ONLY_FLOAT16:
+    if precision is Precision.WEIGHT_ONLY_FLOAT16:
         return WeightsStored("float16 weights", IN_FLOAT, missing)
     qparams = weights[0].qparams
     assert qparams is not None
     limit = weights[0].integer_limit
     within = f" within +-{limit}" if qparams.dtype == INT8 and limit is not None else ""
-    if form is Precision.DYNAMIC_INT8:
+    if precision is Precision.DYNAMIC_INT8:
         scales = " with one scale" if isinstance(qparams.granularity, PerTensor) else ""
         stored = f"{qparams.dtype} weights{within}{scales}"
         return WeightsStored(stored, "activations quantized at run time", missing)
-    if form is Precision.WEIGHT_ONLY_GROUPWISE:
+    if precision is Precision.WEIGHT_ONLY_GROUPWISE:
         size = getattr(qparams.granularity, "size", "?")
         stored = f"{qparams.dtype} weights{within} in blocks of {size}"
         return WeightsStored(stored, IN_FLOAT, missing)

@@ -221,7 +221,7 @@ def _observe_blocks(
 
 
 def searched_as(observer: ObserverSpec, size: int) -> GroupSpec | None:
-    """Form of blocks whose ranges are searched as those of quantize-weights; None: none.
+    """Precision of blocks whose ranges are searched as those of quantize-weights; None: none.
 
     They are the same where the observer looks for the least error over all integers.
     """

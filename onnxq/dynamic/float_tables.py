@@ -29,7 +29,7 @@ LOOKUP = "Gather"
 def kept_in_float(
     node: ir.Node, quantized: Collection[ir.Node], twins: Mapping[ir.Value, ir.Value]
 ) -> TableInFloat | None:
-    """Why a Gather whose form nobody named stays float; None: it does not.
+    """Why a Gather whose precision nobody named stays float; None: it does not.
 
     Its integers would stand in the file beside the float table. They cost nothing where a product
     that is quantized stores them anyway.

@@ -54,18 +54,18 @@ class WeightEmpty(Reason):
 class AheadOfAmplification(Reason):
     WORDS = (
         "{reader} reads its results, and integers may lose all that is quiet; samples (onnxq "
-        "quantize) or a form in the qconfig decide otherwise"
+        "quantize) or a precision in the qconfig decide otherwise"
     )
     reader: str
 
 
 class SlowerThanFloat(Reason):
-    """Every form is slower than float on the target.
+    """Every precision is slower than float on the target.
 
     Attributes:
         target: its name.
-        speedup: of the fastest form over float, below 1.
-        precision: of that form.
+        speedup: of the fastest precision over float, below 1.
+        precision: of that precision.
         rows: that were looked at, where the model leaves open how many come; None: it does not.
     """
 
@@ -105,10 +105,10 @@ class SavesTooLittle(Reason):
     least: int
 
 
-class NoFormTakes(Reason):
-    WORDS = "none of the forms that {op_type} has here ({forms}) takes {dtype} weights"
+class NoPrecisionTakes(Reason):
+    WORDS = "none of the precisions that {op_type} has here ({precisions}) takes {dtype} weights"
     op_type: str
-    forms: str
+    precisions: str
     dtype: str
 
 
@@ -122,27 +122,27 @@ class NoMatrix(Reason):
     precision: str
 
 
-class LacksForm(Reason):
-    """The node does not have the form that the qconfig names.
+class LacksPrecision(Reason):
+    """The node does not have the precision that the qconfig names.
 
     Attributes:
         op_type: of the node.
         precision: that the qconfig names.
         missing: why, in words; empty: it is not known.
-        forms: that the node has, in words.
+        precisions: that the node has, in words.
     """
 
     op_type: str
     precision: str
     missing: str
-    forms: str
+    precisions: str
 
     @property
     def words(self) -> str:
         why = f" ({self.missing})" if self.missing else ""
         return (
             f"this {self.op_type} has no precision '{self.precision}', which the qconfig asks "
-            f"for{why}; it has {self.forms}"
+            f"for{why}; it has {self.precisions}"
         )
 
 

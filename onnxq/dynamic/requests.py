@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
-from onnxq.dynamic.forms import stored_type
+from onnxq.dynamic.choose_precision import stored_type
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import ModelError, QConfigError, counted, listed
@@ -82,16 +82,17 @@ def notes_on_open_sizes(nodes: Sequence[str]) -> list[str]:
     if not nodes:
         return []
     return [
-        f"{counted(nodes)}: in float because the model leaves sizes of the input open, such as "
-        "batch or length, and 1 is assumed of each. Fix those that are fixed: with more rows "
-        "integers may be faster. Objective 'size' (--objective size) quantizes them as they are."
+        f"{counted(nodes)}: in float at the sizes that are assumed where the model leaves them "
+        "open, such as batch or length. Say others (--shape NAME=SIZE,..., or samples to check "
+        "on): with more rows integers may be faster. Objective 'size' (--objective size) "
+        "quantizes them."
     ]
 
 
 def _all_slower(target: str, nodes: str) -> str:
     return (
         "objective 'speed' leaves in float what would be slower in every "
-        f"form on {target}, and here that is {nodes}; objective 'size' "
+        f"precision on {target}, and here that is {nodes}; objective 'size' "
         "(--objective size) quantizes them anyway."
     )
 

@@ -1,4 +1,4 @@
-"""One DynamicQuantizeLinear for all who read the same tensor, in the form that still fuses.
+"""One DynamicQuantizeLinear for all readers of a tensor, where ONNX Runtime still fuses it.
 
     x -> DQL -> MatMulInteger (Q)          x -> DQL -> MatMulInteger (Q), (K), (V)
     x -> DQL -> MatMulInteger (K)    =>

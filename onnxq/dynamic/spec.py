@@ -54,7 +54,7 @@ def as_dtype(value: object) -> QDType:
         raise QConfigError(
             f"dtype {found}: wanted qint8 or float16. Weights of other types are named in a "
             "QConfigDynamic: QConfigDynamic(NarrowRangeObserver.with_args(dtype='int4', "
-            "quant_max=7), form='blocks')."
+            "quant_max=7), precision='weight_only_groupwise')."
         )
     return found
 

@@ -92,15 +92,15 @@ def shared_limits(
 
 def notes_on_twins(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str]) -> list[str]:
     """One note per twin whose integers will not be the other's: both are stored."""
-    forms: dict[str, set[tuple[object, ...]]] = {}
+    precisions: dict[str, set[tuple[object, ...]]] = {}
     for plan in plans:
-        forms.setdefault(plan.tensor, set()).add(_integers_of(plan))
+        precisions.setdefault(plan.tensor, set()).add(_integers_of(plan))
     return [
         f"weight '{name}' is '{source}' transposed; both are stored, for their integers differ or "
         "one "
         "of them stays in float."
         for name, source in twins.items()
-        if forms.get(name, set()) != forms.get(source, set())
+        if precisions.get(name, set()) != precisions.get(source, set())
     ]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
+from onnxq.graph.inference import infer_shapes
 from onnxq.graph.skeleton import proto_graphs
 from onnxq.operator.nodes import ONNX_DOMAINS
 
@@ -47,7 +48,7 @@ def drop_annotations(model: onnx.ModelProto) -> None:
         seeds = _results(graph, lambda domain: domain not in ONNX_DOMAINS)
         _set_infos(graph, [info for info in infos if info.name in seeds])
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        inferred = infer_shapes(model)
     except (onnx.shape_inference.InferenceError, ValueError, EncodeError, DecodeError):
         for graph, infos in zip(graphs, known, strict=True):
             _set_infos(graph, infos)  # ONNX Runtime may read more of it than onnx does

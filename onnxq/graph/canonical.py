@@ -85,6 +85,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
             FuseHardSwish(),
             FuseMish(),
             FoldFactors(),
+            FoldBatchNorm(),  # behind a summand that was folded right now
             FoldFactorsAhead(),
             SpatialMaxToPool(),
             RemoveUnused(),

@@ -78,7 +78,7 @@ def _check_types(model: ir.Model) -> None:
 
 
 def _floats(model: ir.Model) -> Iterator[tuple[ir.DataType, str]]:
-    """(type, name) of tensors of floats at the graphs' ends and among the constants."""
+    """(type, name) of inputs, outputs and constants that are floats."""
     for graph in model.graphs():
         for value in (*graph.inputs, *graph.outputs):
             if value.dtype is not None and value.dtype.is_floating_point():

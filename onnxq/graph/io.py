@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,11 +77,11 @@ def refuse_folder(path: Path) -> None:
 
 
 def _parse(path: Path) -> onnx.ModelProto:
-    if not path.exists():
-        siblings = [p.name for p in path.parent.glob("*.onnx")]
-        raise ModelError(f"'{path}': no such file.{nearest(path.name, siblings)}")
-    refuse_folder(path)
     if why := why_no_file(path):
+        if not os.path.lexists(path):  # that takes a name of any length, as Path.exists does not
+            siblings = [p.name for p in path.parent.glob("*.onnx")]
+            raise ModelError(f"'{path}': no such file.{nearest(path.name, siblings)}")
+        refuse_folder(path)
         raise ModelError(f"'{path}' cannot be read: {why}. Give the .onnx file.")
     try:
         data = path.read_bytes()

@@ -81,10 +81,10 @@ class QuantizedIO:
         """
         scale, zero = (self.spread(numbers, x.ndim) for numbers in self._numbers)
         exact = x.astype(np.float64) / scale + zero
-        integers, ends = np.rint(exact), np.iinfo(self.dtype)
+        integers, limits = np.rint(exact), np.iinfo(self.dtype)
         if self.meaning is Meaning.PIXELS:
             _check_pixels(exact, where)
-        return np.asarray(integers.clip(ends.min, ends.max).astype(self.dtype))
+        return np.asarray(integers.clip(limits.min, limits.max).astype(self.dtype))
 
     def spread(self, numbers: tuple[float, ...], rank: int) -> Reals:
         """The numbers along `axis` of a tensor of that rank, to be broadcast; float64."""

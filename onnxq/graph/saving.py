@@ -12,8 +12,9 @@ from google.protobuf.message import EncodeError
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary, write_atomically
 from onnxq.core.collector import without_collector
-from onnxq.errors import ModelError, OutputError, kind_of
+from onnxq.errors import ModelError, kind_of
 from onnxq.graph.annotations import Annotations, drop_annotations
+from onnxq.graph.data_file import data_files, data_name, locations, remove_old
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.skeleton import (
     Swap,
@@ -42,9 +43,10 @@ _TENSOR_RAW_DATA = 9
 def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotations.DROPPED) -> None:
     """Writes the model to path: all of it or nothing; the model itself is left as it is.
 
-    One self-contained file up to EXTERNAL_BYTES of weights; above, the weights go to `<name>.data`
-    beside it. Lazy tensors are evaluated one at a time and forgotten. A data file that the model
-    itself reads may be overwritten; its tensors are then invalid, so load the new file.
+    One self-contained file up to EXTERNAL_BYTES of weights; above, the weights go to a file beside
+    it, `<name>.<8 digits>.data` (see `data_file`). Lazy tensors are evaluated one at a time and
+    forgotten. The data file of the model that stood there is removed; where the model itself reads
+    it, its tensors are then invalid, so load the new file.
 
     Args:
         model: any; onnxq's own metadata is always written.
@@ -63,26 +65,24 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
         )
     refuse(check_external_data(model), "save: the model")  # what is read here ends in the file
     target = check_writable(path)
-    external = weight_bytes(model) > EXTERNAL_BYTES
-    data_target = target.with_name(f"{target.name}.data")
-    if external and data_target.is_dir():
-        raise OutputError(
-            f"'{data_target}', the file for the weights, is a folder; choose another name."
-        )
-    if not external:
+    old = data_files(target)
+    if weight_bytes(model) > EXTERNAL_BYTES:
+        with (
+            temporary(target) as part,
+            temporary(target.with_name(f"{target.name}.data")) as data_part,
+            as_output_error(target, lambda: saved_bytes(model)),
+        ):
+            data_target = target.with_name(
+                _write_external(model, part, data_part, target, annotations)
+            )
+            put(data_part, data_target)
+            put(part, target)
+    else:
         write_atomically(
             target, lambda file: _write_inline(model, file, annotations), lambda: saved_bytes(model)
         )
-        return
-    with (
-        temporary(target) as part,
-        temporary(data_target) as data_part,
-        as_output_error(target, lambda: saved_bytes(model)),
-    ):
-        _write_external(model, part, data_part, data_target.name, annotations)
-        put(data_part, data_target)
-        put(part, target)
-    _invalidate(model, data_target)
+    remove_old(old, target)
+    _invalidate(model, {path for path in old if not path.exists()})
 
 
 @without_collector()
@@ -122,7 +122,6 @@ def weight_bytes(model: ir.Model) -> int:
 class _Layout:
     """Places tensors one behind the other; a tensor that several values share is stored once."""
 
-    location: str
     size: int = 0
 
     def __post_init__(self) -> None:
@@ -137,22 +136,27 @@ class _Layout:
 
 
 def _write_external(
-    model: ir.Model, part: Path, data_part: Path, location: str, annotations: Annotations
-) -> None:
-    layout = _Layout(location)
+    model: ir.Model, part: Path, data_part: Path, target: Path, annotations: Annotations
+) -> str:
+    """Writes the weights, then the graph that refers to them by the name that is returned."""
+    layout = _Layout()
 
     def swap(_graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
         if not is_big(tensor):
             return in_memory(tensor)
-        return placeholder(tensor, value.name or "", location, layout.place(tensor))
+        return placeholder(tensor, value.name or "", offset=layout.place(tensor))
 
-    data = _encode(_serialize(model, swap, annotations))
+    proto = _serialize(model, swap, annotations)
     with data_part.open("xb") as file:
         for offset, tensor in layout.offsets.values():
             file.seek(offset)
             _stream(tensor, file)
+    name = data_name(data_part, target)
+    for entry in locations(proto):
+        entry.value = name
     with part.open("xb") as file:
-        file.write(data)
+        file.write(_encode(proto))
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,9 +298,9 @@ def _encode(proto: onnx.ModelProto | onnx.GraphProto | onnx.TensorProto) -> byte
         ) from error
 
 
-def _invalidate(model: ir.Model, data_target: Path) -> None:
-    for graph in model.graphs():
+def _invalidate(model: ir.Model, removed: set[Path]) -> None:
+    for graph in model.graphs() if removed else ():
         for value in graph.initializers.values():
             tensor = value.const_value
-            if isinstance(tensor, ir.ExternalTensor) and Path(tensor.path) == data_target:
+            if isinstance(tensor, ir.ExternalTensor) and Path(tensor.path) in removed:
                 tensor.invalidate()

@@ -13,6 +13,7 @@ from onnx import helper
 
 from onnxq.errors import first_line
 from onnxq.graph.edit import all_values
+from onnxq.graph.inference import infer_shapes
 from onnxq.graph.skeleton import proto_graphs, skeleton
 from onnxq.graph.walk import is_read
 
@@ -87,7 +88,7 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """By onnx's inference, again for as long as it is wrong of a pool with ceil_mode."""
     _copy_where_nothing_is_inferred(model.graph)
     while True:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        inferred = infer_shapes(model)
         known = (*inferred.graph.input, *_infos(inferred.graph))
         if not correct_ceil_mode(model.graph, {info.name: _sizes(info) for info in known}):
             return inferred

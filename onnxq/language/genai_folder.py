@@ -15,6 +15,7 @@ from onnxq.core.saved import UNREADABLE
 from onnxq.errors import ModelError, OutputError, QConfigError
 from onnxq.graph import io
 from onnxq.graph.saving import save
+from onnxq.graph.untrusted.external_data import leaves_folder
 from onnxq.language.decoder import IDS, LOGITS, MASK, POSITIONS, Decoder
 
 if TYPE_CHECKING:
@@ -108,18 +109,24 @@ def model_in(path: Path) -> Path:
     """The decoder's file in a folder of onnxruntime-genai; of another path, the path.
 
     Raises:
-        ModelError: the folder's configuration names no file.
+        ModelError: the folder's configuration names no file, or one outside of the folder.
     """
     config = path / CONFIG
     if not path.is_dir() or not config.is_file():
         return path
     try:
-        return path / str(json.loads(config.read_text("utf-8"))["model"]["decoder"]["filename"])
-    except UNREADABLE as error:
+        name: str = json.loads(config.read_text("utf-8"))["model"]["decoder"]["filename"]
+        found = path / name
+        is_inside = found.resolve().is_relative_to(path.resolve()) and not leaves_folder(name)
+        why = why_no_file(found) if is_inside else "it lies outside of the folder"
+    except (*UNREADABLE, OSError, RuntimeError) as error:
         raise ModelError(
             f"'{config}' does not name the decoder's file at model.decoder.filename: "
             f"{error!r:.100}. Give the .onnx file inside."
         ) from error
+    if why:
+        raise ModelError(f"'{config}' names the decoder {name!r:.100}: {why}. Give the .onnx file.")
+    return found
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ w = x did.
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from typing import TYPE_CHECKING, Self
@@ -38,6 +39,7 @@ Counts = npt.NDArray[np.int64]
 MIN_EXPONENT = -80
 MAX_EXPONENT = 128  # every float32 is below 2^128
 MOST_VALUES = 2.0**62  # counts of several runs can still be added
+MOST_KEPT = 1 << 12  # values that are kept as they are: 16 KiB, where counts take 128
 _CHUNK = 1 << 15  # elements; the buffers below (512 KiB) and the counts stay in a 1 MiB L2 cache
 _POINTS = 4  # of another histogram's bin, which is up to 4 times as wide
 _NOTHING = np.empty(0, np.float32)
@@ -59,12 +61,15 @@ _buffers = _Buffers()
 class ZeroAnchoredHistogram:
     """Counts at places -2 bins < j < 2 bins.
 
+    The first MOST_KEPT values are kept, not counted: graphs of thousands of small tensors would
+    take more memory for empty bins than for all else. A deep copy shares the counts until one of
+    the two goes on.
+
     Args:
         bins: bins of each sign between 0 and 2^exponent; a power of two.
 
     Attributes:
         exponent: see the module; MIN_EXPONENT while empty.
-        counts: int64 (4 bins,); place j at counts[j + 2 bins].
         minimum: smallest value seen; inf while empty.
         maximum: largest value seen; -inf while empty.
     """
@@ -72,8 +77,38 @@ class ZeroAnchoredHistogram:
     def __init__(self, bins: int) -> None:
         self.bins = bins
         self.exponent = MIN_EXPONENT
-        self.counts: Counts = np.zeros(4 * bins, np.int64)
         self.minimum, self.maximum = np.float32(np.inf), np.float32(-np.inf)
+        self._kept: tuple[tuple[Singles, int], ...] = ()  # values, and how often each counts
+        self._counts: Counts | None = None
+        self._is_shared = False
+
+    def __deepcopy__(self, _: object) -> Self:
+        self._is_shared = self._counts is not None
+        return copy.copy(self)
+
+    @property
+    def counts(self) -> Counts:
+        """int64 (4 bins,), to be read only; place j at counts[j + 2 bins]."""
+        if self._counts is not None:
+            return self._counts
+        counts = np.zeros(4 * self.bins, np.int64)
+        for values, weight in self._kept:
+            self._count(values, weight, counts)
+        return counts
+
+    def own_counts(self) -> Counts:
+        """The counts, to be changed."""
+        counts = self.counts
+        self._counts = counts.copy() if self._is_shared else counts
+        self._kept, self._is_shared = (), False
+        return self._counts
+
+    def _count(self, values: Singles, weight: int, counts: Counts) -> None:
+        per_width = np.float32(1 / self.width)
+        for start in range(0, values.size, _CHUNK):
+            places = _places(values[start : start + _CHUNK], per_width, self.bins)
+            # NumPy's fast path: faster than bincount, and no temporary
+            np.add.at(counts, places, weight)
 
     @property
     def width(self) -> float:
@@ -97,12 +132,14 @@ class ZeroAnchoredHistogram:
         if largest > 0:  # frexp has exponent 0 for zero: bins coarser than the numbers to come
             self.coarsen(max(MIN_EXPONENT, math.frexp(largest)[1]))
         self.minimum, self.maximum = min(self.minimum, minimum), max(self.maximum, maximum)
-        per_width = np.float32(1 / self.width)
-        for x, weight in ((counted.part, counted.weight), (counted.far, 1)):
-            for start in range(0, x.size, _CHUNK):
-                places = _places(x[start : start + _CHUNK], per_width, self.bins)
-                # NumPy's fast path: faster than bincount, and no temporary
-                np.add.at(self.counts, places, weight)
+        found = ((counted.part, counted.weight), (counted.far, 1))
+        size = sum(x.size for x, _ in (*self._kept, *found))
+        if self._counts is None and size <= MOST_KEPT:
+            self._kept += tuple((x.copy(), weight) for x, weight in found if x.size)
+            return
+        counts = self.own_counts()
+        for x, weight in found:
+            self._count(x, weight, counts)
 
     def add_even(self, counts: Counts, low: np.float32, high: np.float32) -> None:
         """Counts what another histogram has counted, each bin as _POINTS values spread over it.
@@ -120,33 +157,33 @@ class ZeroAnchoredHistogram:
         if largest > 0:
             self.coarsen(max(MIN_EXPONENT, math.frexp(largest)[1]))
         self.minimum, self.maximum = min(self.minimum, low), max(self.maximum, high)
-        per_width = np.float32(1 / self.width)
+        per_width, counts_here = np.float32(1 / self.width), self.own_counts()
         for start in range(0, middles.size, _CHUNK):
             places = _places(middles[start : start + _CHUNK], per_width, self.bins)
-            np.add.at(self.counts, places, shares[start : start + _CHUNK])
+            np.add.at(counts_here, places, shares[start : start + _CHUNK])
 
     def coarsen(self, exponent: int) -> None:
         """Doubles the width of the bins until the exponent is at least the one given."""
+        doublings = exponent - self.exponent if self._counts is not None else 0
+        counts = self.own_counts() if doublings > 0 else np.zeros(0, np.int64)
         # after as many doublings as there are bits in `bins`, every count is in the two bins around
         # 0
-        for _ in range(min(exponent - self.exponent, self.bins.bit_length() + 1)):
+        for _ in range(min(doublings, self.bins.bit_length() + 1)):
             zero = 2 * self.bins
             negative = np.zeros(zero, np.int64)
-            negative[1:] = self.counts[zero - 1 : 0 : -1]  # place -m at m: floor + ceil is odd in x
-            positive = _pairs(self.counts[zero:])
-            self.counts[zero - 1 : 0 : -1] = _pairs(negative)[1:]
-            self.counts[zero:] = positive
+            negative[1:] = counts[zero - 1 : 0 : -1]  # place -m at m: floor + ceil is odd in x
+            positive = _pairs(counts[zero:])
+            counts[zero - 1 : 0 : -1] = _pairs(negative)[1:]
+            counts[zero:] = positive
         self.exponent = max(self.exponent, exponent)
 
-    def merged(self, other: Self) -> ZeroAnchoredHistogram:
+    def merged(self, other: Self) -> Self:
         """A new histogram of what both counted; their numbers of bins are equal."""
-        result = ZeroAnchoredHistogram(self.bins)
-        result.counts, result.exponent = self.counts.copy(), self.exponent
-        addend = ZeroAnchoredHistogram(other.bins)
-        addend.counts, addend.exponent = other.counts.copy(), other.exponent
+        result, addend = copy.deepcopy(self), copy.deepcopy(other)
         result.coarsen(other.exponent)
         addend.coarsen(self.exponent)
-        result.counts += addend.counts
+        counts = result.own_counts()
+        counts += addend.counts
         result.minimum = min(self.minimum, other.minimum)
         result.maximum = max(self.maximum, other.maximum)
         return result
@@ -155,19 +192,21 @@ class ZeroAnchoredHistogram:
         """The histogram of the absolute values: a new one."""
         result, zero = ZeroAnchoredHistogram(self.bins), 2 * self.bins
         result.exponent = self.exponent
-        result.counts[zero:] = self.counts[zero:]
-        result.counts[zero + 1 :] += self.counts[zero - 1 : 0 : -1]
+        counts, own = self.counts, result.own_counts()
+        own[zero:] = counts[zero:]
+        own[zero + 1 :] += counts[zero - 1 : 0 : -1]
         result.maximum = max(-self.minimum, self.maximum)
         result.minimum = max(self.minimum, -self.maximum, np.float32(0))
         return result
 
     def dense(self) -> tuple[int, Counts]:
         """(first, counts): counts[i] is that of place first + i; from first to last occupied."""
-        occupied = np.flatnonzero(self.counts)
+        counts = self.counts
+        occupied = np.flatnonzero(counts)
         if occupied.size == 0:
             return 0, np.zeros(0, np.int64)
         first, last = int(occupied[0]), int(occupied[-1])
-        return first - 2 * self.bins, self.counts[first : last + 1].copy()
+        return first - 2 * self.bins, counts[first : last + 1].copy()
 
     def state(self) -> dict[str, npt.NDArray[np.generic]]:
         """{"exponent", "first": int64 (), "counts": int64 (places,), "min", "max": float32 ()}."""
@@ -207,7 +246,7 @@ class ZeroAnchoredHistogram:
                 f"saved state: exponent {result.exponent}, {counts.size} counts from {start} on "
                 f"and values from {low} to {high} are of no histogram of {bins} bins."
             )
-        result.counts[start : start + counts.size] = counts
+        result.own_counts()[start : start + counts.size] = counts
         result.minimum, result.maximum = np.float32(low), np.float32(high)
         return result
 

@@ -30,9 +30,9 @@ def least_divergent_threshold(folded: ZeroAnchoredHistogram, levels: int) -> flo
     bins = int(np.flatnonzero(mass)[-1]) + 1
     if bins <= levels:
         return float(folded.maximum)
-    ends = np.unique(np.linspace(levels, bins, _CANDIDATES).astype(np.int64))
-    divergence = [_divergence(mass[:bins], int(end), levels) for end in ends]
-    best = int(ends[int(np.argmin(divergence))])
+    widths = np.unique(np.linspace(levels, bins, _CANDIDATES).astype(np.int64))
+    divergence = [_divergence(mass[:bins], int(end), levels) for end in widths]
+    best = int(widths[int(np.argmin(divergence))])
     return min(best * folded.width, float(folded.maximum))
 
 

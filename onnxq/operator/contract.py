@@ -148,7 +148,7 @@ class Operator(ABC):
         return True
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
-        """The weights that dynamic quantization can store, and in which forms; or why none.
+        """The weights that dynamic quantization can store, and in which precisions; or why none.
 
         May look at what `rule` may look at.
         """
@@ -229,7 +229,7 @@ class IntegerOperator(ABC):
         return None
 
     @classmethod
-    def has_products(cls) -> bool:
+    def depends_on_machine(cls) -> bool:
         """Whether `kernel_on` is written: the result may depend on the machine."""
         return cls.kernel_on is not IntegerOperator.kernel_on
 

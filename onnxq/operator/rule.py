@@ -1,4 +1,4 @@
-"""How a node is quantized, said as data: which tensors, in which form, and small examples of it.
+"""A rule says as data how a node is quantized: which tensors, which precisions, small examples.
 
 `Float` in place of a rule says why a node stays in float.
 """
@@ -137,7 +137,7 @@ class DynamicRule:
 
     Attributes:
         weights: all of the node's.
-        forms: that `lower_dynamic` can write, the usual one first.
+        precisions: that `lower_dynamic` can write, the usual one first.
         saturating_pairs: as in Rule, for Precision.DYNAMIC_INT8.
         missing: why the operator's usual form is not among them; empty: it is.
         not_rows: axes of the activation, counted from behind, along which no rows of the matrix
@@ -149,7 +149,7 @@ class DynamicRule:
     """
 
     weights: tuple[DynamicWeight, ...]
-    forms: tuple[Precision, ...]
+    precisions: tuple[Precision, ...]
     saturating_pairs: bool = False
     missing: str = ""
     not_rows: tuple[int, ...] = (-1,)

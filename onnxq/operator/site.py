@@ -96,7 +96,7 @@ class DynamicSite(NodeSite):
     Attributes:
         inputs: for a weight of `dynamic_rule`, the initializer of its integers (float16 for
             Precision.WEIGHT_ONLY_FLOAT16) in its stored layout; else the value as it is.
-        plan: form, and qparams of the weights.
+        plan: precision, and qparams of the weights.
     """
 
     plan: DynamicNodePlan

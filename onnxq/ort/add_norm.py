@@ -12,7 +12,7 @@ else, because a Sum alone takes longer than an Add.
 | SkipLayerNormalization, widths 384..1024  | 1.8 to 3.1   | 5.7 to 7.4   | 7.3 to 7.5   |
 | Add, LayerNormalization apart             | 0.97 to 1.00 | 0.94 to 0.98 | 0.98 to 1.09 |
 
-ONNX Runtime 1.31 on AVX512; benchmarks/results/forms.md has it by width.
+ONNX Runtime 1.31 on AVX512; benchmarks/results/fusions.md has it by width.
 """
 
 from __future__ import annotations

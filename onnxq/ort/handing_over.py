@@ -28,10 +28,12 @@ class HandedOver:
     Attributes:
         graph: protobuf bytes; weights that are handed over are external data at IN_MEMORY in it.
         weights: {initializer: the array that it is, mapped from disk where the model's is}.
+        files: {initializer: (file, offset) that its array is mapped from}.
     """
 
     graph: bytes
     weights: dict[str, Array]
+    files: dict[str, tuple[str, int]]
 
 
 def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
@@ -46,6 +48,7 @@ def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
     """
     graph = model.clone()
     weights: dict[str, Array] = {}
+    files: dict[str, tuple[str, int]] = {}
     for name, value in list(graph.graph.initializers.items()):
         if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
             del graph.graph.initializers[name]  # ONNX Runtime drops it, and then misses it
@@ -57,12 +60,14 @@ def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
         if tensor is None or array is None:
             continue
         weights[name] = array
+        if isinstance(tensor, ir.ExternalTensor):
+            files[name] = str(Path(tensor.path).absolute()), tensor.offset or 0
         value.const_value = ir.ExternalTensor(
             IN_MEMORY, 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
         )
     _inline_files(graph, folder)
     try:
-        return HandedOver(ir.to_proto(graph).SerializeToString(), weights)
+        return HandedOver(ir.to_proto(graph).SerializeToString(), weights, files)
     except (ValueError, RuntimeError) as error:  # what protobuf and upb raise beyond 2 GB
         raise ModelError(
             f"model '{model.graph.name}' cannot be serialized: {first_line(error)}. Branches of If "

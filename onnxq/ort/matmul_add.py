@@ -22,16 +22,16 @@ MATRIX = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BiasedProduct:
+class MatMulAdd:
     """A MatMul, and the Add that alone reads its result.
 
     Attributes:
-        product: the MatMul.
+        matmul: the MatMul.
         add: the Add, in the same graph.
         slot: input of the Add that is not the product.
     """
 
-    product: ir.Node
+    matmul: ir.Node
     add: ir.Node
     slot: int
 
@@ -43,13 +43,13 @@ class BiasedProduct:
     @property
     def is_flattened(self) -> bool:
         """Whether A is no matrix: the Gemm then stands between two Reshape."""
-        shape = input_at(self.product, 0).shape
+        shape = input_at(self.matmul, 0).shape
         return shape is not None and len(shape) != MATRIX
 
     @property
     def becomes_gemm(self) -> bool:
         """Whether the shapes are those on which ONNX Runtime makes a Gemm of it."""
-        a, b, c = input_at(self.product, 0).shape, input_at(self.product, 1).shape, self.bias.shape
+        a, b, c = input_at(self.matmul, 0).shape, input_at(self.matmul, 1).shape, self.bias.shape
         if a is None or b is None or c is None or len(b) != MATRIX:
             return False
         columns = b[1]
@@ -62,7 +62,7 @@ class BiasedProduct:
     @property
     def adds_vector(self) -> bool:
         """Whether a constant with one number per column of a matrix B is added."""
-        b, c = input_at(self.product, 1).shape, self.bias.shape
+        b, c = input_at(self.matmul, 1).shape, self.bias.shape
         if b is None or c is None or len(b) != MATRIX or not self.bias.is_initializer():
             return False
         return tuple(c) == (b[1],)
@@ -74,32 +74,32 @@ class BiasedProduct:
         return self.becomes_gemm and self.bias.is_initializer() and len(shape or ()) == 1
 
 
-def biased_product(node: ir.Node) -> BiasedProduct | None:
-    """The BiasedProduct of a MatMul; None: the node is none, or nobody or others read its result.
+def matmul_add(node: ir.Node) -> MatMulAdd | None:
+    """The MatMulAdd of a MatMul; None: the node is none, or nobody or others read its result.
 
     Args:
         node: of a graph.
     """
     if node.op_type != "MatMul" or node.domain:
         return None
-    product = node.outputs[0]
-    uses = product.uses()
-    if len(uses) != 1 or product.is_graph_output():
+    result = node.outputs[0]
+    uses = result.uses()
+    if len(uses) != 1 or result.is_graph_output():
         return None
     (use,) = uses
     add = use.node
     if add.op_type != "Add" or add.domain or add.graph is not node.graph:
         return None
-    return BiasedProduct(node, add, 1 - use.idx)
+    return MatMulAdd(node, add, 1 - use.idx)
 
 
-def biased_product_of(add: ir.Node) -> BiasedProduct | None:
-    """The BiasedProduct whose Add the node is."""
+def matmul_add_of(add: ir.Node) -> MatMulAdd | None:
+    """The MatMulAdd whose Add the node is."""
     if add.op_type != "Add" or add.domain:
         return None
     for value in add.inputs:
         producer = None if value is None else value.producer()
-        found = None if producer is None else biased_product(producer)
+        found = None if producer is None else matmul_add(producer)
         if found is not None and found.add is add:
             return found
     return None

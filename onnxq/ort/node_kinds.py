@@ -78,8 +78,8 @@ INTEGER_TYPES = {
     ir.DataType.UINT2,
     ir.DataType.INT2,
 }
-PRODUCT_OF_BLOCKS = "MatMulNBits"
-ROWS_OF_BLOCKS = "GatherBlockQuantized"
+MATMUL_NBITS = "MatMulNBits"
+GATHER_BLOCK_QUANTIZED = "GatherBlockQuantized"
 INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level that multiplies int8 by int8
 
 
@@ -166,7 +166,7 @@ def _kind(node: ir.Node, types: set[ir.DataType]) -> NodeKind:
     fact = facts.named(node.op_type)
     if fact.converts is not None:
         return NodeKind.CONVERSION
-    if node.op_type == PRODUCT_OF_BLOCKS:
+    if node.op_type == MATMUL_NBITS:
         level = node.attributes.get_int("accuracy_level", 0)
         return NodeKind.INTEGER if level == INT8_ACTIVATIONS else NodeKind.FLOAT
     if fact.on_integers:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 import onnx_ir as ir
 import onnxruntime as ort
+from msgspec.structs import replace
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.core.atomic import temporary_folder
@@ -28,6 +29,9 @@ from onnxq.errors import (
     first_line,
     nearest,
 )
+from onnxq.jobs.child import NoChildError
+from onnxq.jobs.child_main import Opening
+from onnxq.ort.first_run import FirstRun, Source
 from onnxq.ort.handing_over import INLINE_BYTES, folder_of_weights, hand_over
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
 
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 __all__ = [
+    "FirstRunIn",
     "Memory",
     "NodeKind",
     "NodeUse",
@@ -68,10 +73,6 @@ NOT_WRITTEN = "Protobuf serialization failed"
 SEPARATE_BYTES = 1 << 26
 """Optimized models with more weights are written with external data, which is then memory-mapped;
 protobuf would hold them in memory, and ends at 2 GB."""
-FATAL_ONLY = 4
-"""ONNX Runtime's log severity. Its errors are exceptions, too, which say the same. Its warnings are
-about the model it was given (unused initializers, shapes it merges, an optimized file that suits
-this machine only): onnxq writes those on purpose."""
 
 
 class Optimization(enum.Enum):
@@ -81,6 +82,14 @@ class Optimization(enum.Enum):
     BASIC = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     EXTENDED = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     ALL = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+
+
+def _options(threads: int | None, optimization: Optimization) -> Opening:
+    return Opening(int(optimization.value), threads)
+
+
+SINGLE = _options(1, Optimization.ALL)
+"""Options of a session of one thread."""
 
 
 class Memory(enum.Enum):
@@ -113,6 +122,15 @@ class Weights(enum.Enum):
     table of an embedding. The files must stay as they are while the session is open."""
 
 
+class FirstRunIn(enum.Enum):
+    """Process in which a model is opened and run for the first time."""
+
+    CHILD = "child"
+    """A child process, which ONNX Runtime may kill, or which is killed at its bounds."""
+    THIS_PROCESS = "this process"
+    """This one: for parts of a model that ran as a whole, and for models that onnxq makes up."""
+
+
 class Session:
     """A model that is ready to run; also a context manager that frees it.
 
@@ -122,13 +140,77 @@ class Session:
         types: of the outputs, in ONNX Runtime's words: "tensor(uint8)", "seq(tensor(float))".
     """
 
-    def __init__(self, session: ort.InferenceSession, name: str, kept: Sequence[object]) -> None:
-        self._session: ort.InferenceSession | None = session
-        self._name = name
-        self._kept = kept  # OrtValues and arrays that ONNX Runtime refers to
-        self.inputs = tuple(value.name for value in session.get_inputs())
-        self.types: dict[str, str] = {value.name: value.type for value in session.get_outputs()}
+    def __init__(self, source: Source, first_run: FirstRunIn) -> None:
+        self._source: Source | None = source
+        self._session: ort.InferenceSession | None = None  # here; None until it ran elsewhere
+        self._kept: Sequence[object] = ()  # OrtValues and arrays that ONNX Runtime refers to
+        self._trial = None if first_run is FirstRunIn.THIS_PROCESS else FirstRun(source)
+        self._name = source.name
+        self.inputs: tuple[str, ...] = ()
+        self.types: dict[str, str] = {}
+        self.outputs: tuple[str, ...] = ()
+        if self._trial is not None and not self._trial.is_known and self._opened_elsewhere():
+            return
+        self._open_here()
+        assert self._session is not None
+        self.inputs = tuple(value.name for value in self._session.get_inputs())
+        self.types = {v.name: v.type for v in self._session.get_outputs()}
         self.outputs = tuple(self.types)
+
+    def _opened_elsewhere(self) -> bool:
+        """Opens the model in the child process; whether there is one."""
+        assert self._trial is not None
+        try:
+            reply = self._trial.open()
+        except NoChildError:
+            return False
+        if reply.error:
+            raise self._refused(RuntimeError(reply.error))
+        self._source = self._trial.source
+        self.inputs, self.types = reply.inputs, dict(reply.outputs)
+        self.outputs = tuple(self.types)
+        return True
+
+    def _open_here(self) -> None:
+        assert self._source is not None
+        try:
+            self._session, self._kept = self._source.opened()
+        except OPEN_ERRORS as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> ModelError:
+        refused = ModelError(
+            f"{self._name}: ONNX Runtime {ort.__version__} does not accept it: {_reason(error)}"
+        )
+        refused.__cause__ = error
+        return refused
+
+    def prove(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> None:
+        """Runs the model in the child process and opens it here, unless that was done.
+
+        `run` does so by itself. What takes the time of runs calls this before.
+
+        Raises:
+            CalibrationError, ModelError, LimitError: as of `run`.
+        """
+        if self._session is not None or self._source is None or self._trial is None:
+            return
+        self._check_names(feeds)
+        try:
+            reply = self._trial.run(feeds, outputs)
+        except NoChildError:
+            reply = None
+        if reply is not None and reply.error:
+            raise self._unfit(feeds, RuntimeError(reply.error))
+        self._open_here()
+
+    def _unfit(self, feeds: Mapping[str, Array], error: Exception) -> CalibrationError:
+        shapes = {name: (str(x.dtype), x.shape) for name, x in feeds.items()}
+        unfit = CalibrationError(
+            f"{self._name} does not run on inputs {shapes}: {first_line(error)}. {_remedy(error)}"
+        )
+        unfit.__cause__ = error
+        return unfit
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
         """One array per output; they own their memory, and ONNX Runtime does not touch them again.
@@ -139,20 +221,20 @@ class Session:
 
         Raises:
             CalibrationError: an input is missing or unknown, or the model cannot run on it.
+            ModelError: ONNX Runtime dies of the model's first run.
+            LimitError: the first run takes too long, or too much memory.
         """
-        if self._session is None:
+        if self._source is None:
             raise CalibrationError(f"{self._name}: the session is closed; open another one.")
         self._check_names(feeds)
         if outputs is not None and not outputs:
             return []  # to ONNX Runtime, no names are all
+        self.prove(feeds, outputs)
+        assert self._session is not None, "proved"
         try:
             arrays: list[Array] = self._session.run(outputs and list(outputs), dict(feeds))
         except RUN_ERRORS as error:
-            shapes = {name: (str(x.dtype), x.shape) for name, x in feeds.items()}
-            raise CalibrationError(
-                f"{self._name} does not run on inputs {shapes}: {first_line(error)}. "
-                f"{_remedy(error)}"
-            ) from error
+            raise self._unfit(feeds, error) from error
         return arrays
 
     def _check_names(self, feeds: Mapping[str, Array]) -> None:
@@ -171,15 +253,17 @@ class Session:
         """File with the times of the nodes in every run so far; of sessions of `open_profiled`.
 
         Raises:
-            CalibrationError: the session is closed.
+            CalibrationError: the session is closed, or did not run.
         """
         if self._session is None:
-            raise CalibrationError(f"{self._name}: the session is closed; open another one.")
+            raise CalibrationError(f"{self._name}: the session is closed, or has not run yet.")
         return Path(self._session.end_profiling())
 
     def close(self) -> None:
         """Frees the model; further runs are refused."""
-        self._session = None
+        if self._source is not None and self._session is None and self._trial is not None:
+            self._trial.close()
+        self._source, self._session = None, None
         self._kept = ()
 
     def __enter__(self) -> Self:
@@ -197,6 +281,7 @@ def open_session(
     memory: Memory = Memory.PLANNED,
     waiting: Waiting = Waiting.SPINNING,
     weights: Weights = Weights.ARRAYS,
+    first_run: FirstRunIn = FirstRunIn.CHILD,
 ) -> Session:
     """A Session for the model.
 
@@ -210,57 +295,44 @@ def open_session(
         memory: how memory for activations is got.
         waiting: what its threads do between runs.
         weights: how it gets those of an onnx_ir.Model.
+        first_run: where it happens.
 
     Raises:
-        ModelError: the file is not there, or ONNX Runtime does not accept the model.
+        ModelError: the file is not there, or ONNX Runtime does not accept the model, or dies of it.
+        LimitError: opening it takes too long, or too much memory.
     """
-    options = _options(threads, optimization)
-    options.enable_mem_pattern = memory is Memory.PLANNED
+    entries = {}
     if waiting is Waiting.ASLEEP:
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        entries["session.intra_op.allow_spinning"] = "0"
+    opening = replace(
+        _options(threads, optimization),
+        has_memory_plan=memory is Memory.PLANNED,
+        entries=entries,
+    )
     folder = None
     if weights is Weights.FILES and isinstance(model, ir.Model):
         folder = folder_of_weights(model)
-    return _open(model, options, folder)
-
-
-def _options(threads: int | None, optimization: Optimization) -> ort.SessionOptions:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = optimization.value
-    options.log_severity_level = FATAL_ONLY
-    if threads is not None:
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-    return options
+    return _open(model, opening, folder, first_run)
 
 
 def _open(
-    model: ir.Model | str | Path, options: ort.SessionOptions, folder: Path | None = None
+    model: ir.Model | str | Path,
+    opening: Opening,
+    folder: Path | None = None,
+    first_run: FirstRunIn = FirstRunIn.CHILD,
 ) -> Session:
-    source: bytes | str
-    kept: list[ort.OrtValue] = []
-    if isinstance(model, ir.Model):
-        name = f"model '{model.graph.name or 'unnamed'}'"
-        handed = hand_over(model, folder)
-        if folder is not None:
-            key = "session.model_external_initializers_file_folder_path"
-            options.add_session_config_entry(key, str(folder))
-        source = handed.graph
-        kept = [ort.OrtValue.ortvalue_from_numpy(array) for array in handed.weights.values()]
-        if kept:
-            options.add_external_initializers(list(handed.weights), kept)
-    else:
+    if not isinstance(model, ir.Model):
         name = f"model '{model}'"
-        source = str(model)
         if not Path(model).is_file():
             raise ModelError(f"{name}: there is no such file. Check the path.")
-    try:
-        session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    except OPEN_ERRORS as error:
-        raise ModelError(
-            f"{name}: ONNX Runtime {ort.__version__} does not accept it: {_reason(error)}"
-        ) from error
-    return Session(session, name, kept)
+        return Session(Source(name, Path(model), opening), first_run)
+    handed = hand_over(model, folder)
+    if folder is not None:
+        key = "session.model_external_initializers_file_folder_path"
+        opening = replace(opening, entries={**opening.entries, key: str(folder)})
+    name = f"model '{model.graph.name or 'unnamed'}'"
+    source = Source(name, handed.graph, opening, handed.weights, handed.files)
+    return Session(source, first_run)
 
 
 def _reason(error: Exception) -> str:
@@ -302,7 +374,7 @@ def open_with_graph(model: ir.Model | str | Path) -> tuple[Session, ir.Model]:
         ModelError: ONNX Runtime does not accept the model.
         OutputError: the folder for temporary files is full.
     """
-    return _with_graph(model, _options(1, Optimization.ALL))
+    return _with_graph(model, SINGLE)
 
 
 def open_profiled(model: ir.Model | str | Path, folder: Path) -> tuple[Session, ir.Model]:
@@ -315,24 +387,19 @@ def open_profiled(model: ir.Model | str | Path, folder: Path) -> tuple[Session, 
     Raises:
         ModelError, OutputError: as of `open_with_graph`.
     """
-    options = _options(1, Optimization.ALL)
-    options.enable_profiling = True
-    options.profile_file_prefix = str(folder / "profile")
-    return _with_graph(model, options)
+    return _with_graph(model, replace(SINGLE, profile=str(folder / "profile")))
 
 
-def _with_graph(
-    model: ir.Model | str | Path, options: ort.SessionOptions
-) -> tuple[Session, ir.Model]:
+def _with_graph(model: ir.Model | str | Path, opening: Opening) -> tuple[Session, ir.Model]:
     with temporary_folder() as folder:
         path = folder / "optimized.onnx"
-        options.optimized_model_filepath = str(path)
+        entries = dict(opening.entries)
         if _weight_bytes(model) > SEPARATE_BYTES:
             key = "session.optimized_model_external_initializers"
-            options.add_session_config_entry(f"{key}_file_name", "optimized.data")
-            options.add_session_config_entry(f"{key}_min_size_in_bytes", str(INLINE_BYTES))
+            entries[f"{key}_file_name"] = "optimized.data"
+            entries[f"{key}_min_size_in_bytes"] = str(INLINE_BYTES)
         try:
-            session = _open(model, options)
+            session = _open(model, replace(opening, entries=entries, optimized=str(path)))
         except ModelError as error:
             if NOT_WRITTEN not in str(error):
                 raise

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.ort.runtime import open_session
+from onnxq.ort.runtime import FirstRunIn, open_session
 from onnxq.targets import Target, detect, find
 from onnxq.targets.accumulation import SaturationMode
 
@@ -34,6 +34,7 @@ def _pair_of_products() -> int:
     y = ir.Value(name="y", shape=ir.Shape([1, 1]), type=ir.TensorType(ir.DataType.INT32))
     node = ir.Node("", "MatMulInteger", [a, b], outputs=[y], name="product")
     graph = ir.Graph([a], [y], nodes=[node], initializers=[b], opset_imports={"": 21})
-    with open_session(ir.Model(graph, ir_version=10), threads=1) as session:
+    here = FirstRunIn.THIS_PROCESS
+    with open_session(ir.Model(graph, ir_version=10), threads=1, first_run=here) as session:
         (result,) = session.run({"a": np.full((1, 2), 255, np.uint8)})
     return int(np.asarray(result).item())

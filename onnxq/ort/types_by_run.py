@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.errors import CalibrationError, ModelError, UnsupportedError
+from onnxq.errors import CalibrationError, LimitError, ModelError, UnsupportedError
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Optimization, open_session
 from onnxq.samples import input_specs
@@ -34,6 +34,8 @@ def types_by_run(
     where the model does not run on these, its constants suggest other sizes of the first. Samples
     have no say: the canonical form is a function of the model alone, as `verify` relies upon.
     A value in a branch of an If that does not run is not in the result.
+
+    The run happens in the child process first, within its bounds.
 
     Args:
         model: names are unique over the whole model.
@@ -65,7 +67,7 @@ def _on_ones(session: Session, model: ir.Model) -> Sequence[Array]:
     for size in (1, *_suggested_sizes(model)):
         try:
             return session.run(batch_of_ones(specs, size))
-        except UnsupportedError as error:
+        except (UnsupportedError, LimitError) as error:
             raise ModelError(f"types are not found by a run on inputs of ones: {error}") from error
         except CalibrationError as error:
             first = first or error

@@ -19,10 +19,17 @@ PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxrunti
 
 
 @functools.cache
-def installed() -> Version:
-    """The installed version, read without importing it; OLDEST where no distribution tells it."""
+def distribution() -> tuple[str, str]:
+    """(name, version) of the installed distribution, read without importing it; or "unknown"."""
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            major, minor, *_ = metadata.version(name).split(".")
-            return int(major), int(minor)
+            return name, metadata.version(name)
+    return PACKAGES[0], "unknown"
+
+
+def installed() -> Version:
+    """The installed version, read without importing it; OLDEST where no distribution tells it."""
+    major, *rest = distribution()[1].split(".")
+    if rest:
+        return int(major), int(rest[0])
     return OLDEST

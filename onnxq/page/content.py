@@ -167,8 +167,9 @@ class NodePart:
     Attributes:
         name: of it.
         op_type: of it.
-        form: that it has in the quantized model: a Precision's value, or "inside" of another node.
-        reason: why it has that form.
+        precision: that it has in the quantized model: a Precision's value, or "inside" of another
+            node.
+        reason: why it has that precision.
         float_us: microseconds of a run of it in the float model.
         quantized_us: likewise in the quantized one, with conversions that it needs.
         tensors: places of what it gives.
@@ -178,7 +179,7 @@ class NodePart:
 
     name: str
     op_type: str
-    form: str
+    precision: str
     reason: str
     float_us: float | None = None
     quantized_us: float | None = None

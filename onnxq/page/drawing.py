@@ -27,12 +27,12 @@ MOST_TITLE, MOST_NAME = 22, 28
 TURN = 12.0
 """Units below a box where a line turns towards the next column."""
 LANE, LANES = 5.0, 5
-ERROR_ENDS = (15.0, 20.0, 25.0, 30.0, 40.0, 50.0)
+ERROR_BOUNDS = (15.0, 20.0, 25.0, 30.0, 40.0, 50.0)
 """Decibels between the classes of errors: e0 is the worst, e6 the best."""
 TIME_CLASSES = 3
 """Classes of times on either side: t-3 gains most, t3 loses most."""
-ENDS = "end"
-"""Form of inputs and outputs, which are drawn and are no nodes."""
+MODEL_IO = "end"
+"""Precision of inputs and outputs, which are drawn and are no nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class Box:
     Attributes:
         x, y: its upper left corner.
         width: of it.
-        classes: of the style sheet: one for the error, one for the time, one for the form.
+        classes: of the style sheet: one for the error, one for the time, one for the precision.
         title: operator, or name of an input or output.
         name: of the node, shortened; empty where the title is it.
-        error, time, form: its figure, in the words of each colouring.
+        error, time, precision: its figure, in the words of each colouring.
     """
 
     x: float
@@ -56,7 +56,7 @@ class Box:
     name: str
     error: str
     time: str
-    form: str
+    precision: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,10 @@ class Drawing:
 
 def drawing_of(page: Page) -> Drawing:
     """The drawing of a page's nodes."""
-    titles = [shortened(node.name if node.form == ENDS else node.op_type) for node in page.nodes]
-    names = ["" if node.form == ENDS else shown_name(node) for node in page.nodes]
+    titles = [
+        shortened(node.name if node.precision == MODEL_IO else node.op_type) for node in page.nodes
+    ]
+    names = ["" if node.precision == MODEL_IO else shown_name(node) for node in page.nodes]
     widths = [
         min(max(LEAST_WIDE, SIDES + max(TITLE * len(title), NAME * len(name))), MOST_WIDE)
         for title, name in zip(titles, names, strict=True)
@@ -90,12 +92,12 @@ def drawing_of(page: Page) -> Drawing:
             round(x - width / 2, 1),
             round(y - BOX_HIGH / 2, 1),
             width,
-            f"{error_class(page, node)} {time_class(node, most)} f-{node.form}",
+            f"{error_class(page, node)} {time_class(node, most)} f-{node.precision}",
             title,
             name,
             decibels(worst_error(page, node)),
             _time_words(node),
-            form_words(node.form),
+            precision_words(node.precision),
         )
         for (x, y), width, node, title, name in zip(
             layout.centres, widths, page.nodes, titles, names, strict=True
@@ -157,7 +159,7 @@ def error_level(db: float | None) -> str:
     """Class of an SQNR, e0 to e6, or e-none; NaN is the worst."""
     if db is None:
         return "e-none"
-    return f"e{0 if math.isnan(db) else bisect_right(ERROR_ENDS, db)}"
+    return f"e{0 if math.isnan(db) else bisect_right(ERROR_BOUNDS, db)}"
 
 
 def time_class(node: NodePart, most: float) -> str:
@@ -169,12 +171,12 @@ def time_class(node: NodePart, most: float) -> str:
     return f"t{level}"
 
 
-def form_words(form: str) -> str:
-    """A form in words."""
-    return FORMS.get(form, form)
+def precision_words(precision: str) -> str:
+    """A precision in words."""
+    return PRECISION_WORDS.get(precision, precision)
 
 
-FORMS = {
+PRECISION_WORDS = {
     "int8": "integers",
     "int8_float_output": "integers, float out",
     "dynamic_int8": "integers of weights alone",
@@ -184,9 +186,9 @@ FORMS = {
     "float_between_qdq": "16 bits",
     "float": "float",
     "inside": "in its neighbour",
-    ENDS: "",
+    MODEL_IO: "",
 }
-"""Form of a node -> words."""
+"""Precision of a node -> words."""
 
 
 def _time_words(node: NodePart) -> str:
@@ -229,7 +231,7 @@ def _turn(start: Point, end: Point, gutter: float) -> str:
 
 def legend_errors() -> Sequence[tuple[str, str]]:
     """(class, words) of the colours of errors, the worst first."""
-    ends = [f"{end:g}" for end in ERROR_ENDS]
-    between = [f"{low} to {high} dB" for low, high in pairwise(ends)]
-    words = [f"below {ends[0]} dB", *between, f"{ends[-1]} dB and more"]
+    bounds = [f"{end:g}" for end in ERROR_BOUNDS]
+    between = [f"{low} to {high} dB" for low, high in pairwise(bounds)]
+    words = [f"below {bounds[0]} dB", *between, f"{bounds[-1]} dB and more"]
     return [(f"e{level}", said) for level, said in enumerate(words)]

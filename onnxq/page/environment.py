@@ -13,11 +13,12 @@ from onnxq.page.charts import channels_chart, difference_bar, histogram_chart
 from onnxq.page.drawing import (
     difference,
     error_level,
-    form_words,
     is_unlike,
     legend_errors,
+    precision_words,
     shortened,
 )
+from onnxq.shown import shown_lines
 
 
 @functools.cache
@@ -26,6 +27,7 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("onnxq.page"),
         autoescape=True,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -37,7 +39,7 @@ def environment() -> jinja2.Environment:
         "change": wording.change,
         "share": wording.share,
         "number": wording.number,
-        "form": form_words,
+        "precision": precision_words,
         "short": shortened,
         "part": wording.part_of_error,
         "level": error_level,
@@ -57,6 +59,11 @@ def environment() -> jinja2.Environment:
 def asset(name: str) -> str:
     """A file that stands beside the templates."""
     return (Path(__file__).parent / "templates" / name).read_text("utf-8").strip()
+
+
+def _shown(value: object) -> object:
+    """A plain text as it is shown; Markup and numbers stay."""
+    return shown_lines(value) if type(value) is str else value
 
 
 def _sortable(value: float | None) -> str:

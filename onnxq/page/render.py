@@ -21,11 +21,11 @@ from onnxq.core.atomic import write_atomically
 from onnxq.page.charts import HIGH, WIDE, channels_chart, front_chart, histogram_chart
 from onnxq.page.drawing import (
     BOX_HIGH,
-    ENDS,
+    MODEL_IO,
     difference,
     drawing_of,
-    form_words,
     is_unlike,
+    precision_words,
     takes_time,
 )
 from onnxq.page.environment import asset, environment
@@ -55,7 +55,7 @@ def html_of(page: Page) -> str:
     """The text of a page's file."""
     drawing = drawing_of(page)
     style, script = asset("page.css"), asset("page.js")
-    real = [(place, node) for place, node in enumerate(page.nodes) if node.form != ENDS]
+    real = [(i, node) for i, node in enumerate(page.nodes) if node.precision != MODEL_IO]
     timed, first_times = _timed(real)
     return (
         environment()
@@ -74,7 +74,7 @@ def html_of(page: Page) -> str:
             first_times=first_times,
             most_us=max((abs(difference(node) or 0.0) for _, node in real), default=0.0),
             tensors=sorted(enumerate(page.tensors), key=_badness),
-            forms=sorted({node.form for _, node in real}),
+            precisions=sorted({node.precision for _, node in real}),
             front=front_chart(page.front, page.goal_db),
             missing=defaultdict(str, {fact.name: fact.value for fact in page.missing}),
             first_rows=FIRST_ROWS,
@@ -148,7 +148,8 @@ def details_of(page: Page, drawing: Drawing) -> Json:
 
 
 def _node(node: NodePart, place: int) -> Json:
-    facts = [("form", form_words(node.form)), ("why", node.reason)] if node.reason else []
+    words = precision_words(node.precision)
+    facts = [("precision", words), ("why", node.reason)] if node.reason else []
     cost = difference(node)
     if cost is not None and takes_time(node):
         facts.append(("time in float", time_taken(node.float_us)))
@@ -215,7 +216,7 @@ def _chart(chart: Chart) -> Json:
 # script's, so that nothing of it ever runs.
 
 
-_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\x7f": "\\u007f"})
 
 
 def island(data: object) -> Markup:

@@ -5,7 +5,6 @@ mapping = QConfigMapping.from_yaml(Path("qconfig.yaml"))
 """
 
 from onnxq.qconfig._defaults import (
-    blocks_4bit_qat_qconfig,
     default_debug_qconfig,
     default_dynamic_qconfig,
     default_fake_quant,
@@ -17,6 +16,7 @@ from onnxq.qconfig._defaults import (
     float16_dynamic_qconfig,
     get_default_qat_qconfig,
     get_default_qconfig,
+    groupwise_4bit_qat_qconfig,
     learned_4bit_qat_qconfig,
     learned_qat_qconfig,
     onnxq_default_dynamic_qconfig,
@@ -57,7 +57,6 @@ __all__ = [
     "QConfigMapping",
     "QuantizedInput",
     "ScaleRule",
-    "blocks_4bit_qat_qconfig",
     "default_choice",
     "default_debug_qconfig",
     "default_dynamic_qconfig",
@@ -71,6 +70,7 @@ __all__ = [
     "float16_dynamic_qconfig",
     "get_default_qat_qconfig",
     "get_default_qconfig",
+    "groupwise_4bit_qat_qconfig",
     "learned_4bit_qat_qconfig",
     "learned_qat_qconfig",
     "onnxq_default_dynamic_qconfig",

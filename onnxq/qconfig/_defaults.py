@@ -74,7 +74,7 @@ onnxq_default_qconfig = QConfig(
 """Least squared error for activations; weights on [-127, 127], which no CPU computes wrongly."""
 
 onnxq_default_dynamic_qconfig = QConfigDynamic(NarrowRangeObserver.with_args())
-"""A scale per output channel, integers in [-127, 127]; the form is the planner's choice."""
+"""A scale per output channel, integers in [-127, 127]; the precision is the planner's choice."""
 
 onnxq_default_qat_qconfig = QConfig(
     _full_fake_quant,
@@ -101,7 +101,7 @@ learned_4bit_qat_qconfig = QConfig(
 )
 """Weights of 4 bits in [-7, 7], stored as int8; their learned scales start as LSQ's paper says."""
 
-blocks_4bit_qat_qconfig = QConfigDynamic(
+groupwise_4bit_qat_qconfig = QConfigDynamic(
     FakeQuantSpec(
         MovingAveragePerChannelMinMaxObserver.with_args(dtype="uint4", qscheme=per_channel_affine)
     ),
@@ -140,7 +140,7 @@ NAMED: Mapping[str, QConfig | QConfigDynamic] = {
     "default_qat_qconfig": default_qat_qconfig,
     "learned_qat_qconfig": learned_qat_qconfig,
     "learned_4bit_qat_qconfig": learned_4bit_qat_qconfig,
-    "blocks_4bit_qat_qconfig": blocks_4bit_qat_qconfig,
+    "groupwise_4bit_qat_qconfig": groupwise_4bit_qat_qconfig,
     "default_dynamic_qconfig": default_dynamic_qconfig,
     "per_channel_dynamic_qconfig": per_channel_dynamic_qconfig,
     "float16_dynamic_qconfig": float16_dynamic_qconfig,

@@ -12,7 +12,7 @@ nodes:
 tensors:
   logits: null                         # glob over tensor names
   /stem/*: {observer: PercentileObserver}
-choice: all_integers                   # of the forms that no entry names; best without it
+choice: all_integers                   # of the precisions that no entry names; best without it
 improve: [smooth, bias, round]         # improvements of weights (docs/guides/improve.md)
 """
 
@@ -157,7 +157,7 @@ class QConfigMapping:
         op_types: ONNX op type -> entry.
         nodes: node name or glob (*, ?, [...]) -> entry.
         tensors: tensor name or glob -> observer; None leaves the tensor in float.
-        choice: forms of the nodes for which no entry names one.
+        choice: precisions of the nodes for which no entry names one.
         improve: names of the improvements of weights that are carried out (onnxq.weights).
 
     Raises:
@@ -208,7 +208,7 @@ class QConfigMapping:
         return replace(self, tensors={**self.tensors, pattern: spec})
 
     def set_choice(self, choice: Choice) -> QConfigMapping:
-        """A mapping with that choice of the forms that no entry names."""
+        """A mapping with that choice of the precisions that no entry names."""
         return replace(self, choice=choice)
 
     def set_improve(self, names: Sequence[str]) -> QConfigMapping:
@@ -219,24 +219,24 @@ class QConfigMapping:
         """
         return replace(self, improve=as_names(names, "QConfigMapping"))
 
-    def without_forms(self) -> QConfigMapping:
-        """The mapping without the forms that it names: what could be chosen in their place.
+    def without_precisions(self) -> QConfigMapping:
+        """The mapping without the precisions that it names: what could be chosen in their place.
 
         An entry that then says no more than the global one does is left out: its node counts as
         one that nobody named.
         """
-        overall = _without_form(self.global_qconfig)
+        overall = _without_precision(self.global_qconfig)
         kept = {
-            name: _without_form(entry)
+            name: _without_precision(entry)
             for name, entry in self.nodes.items()
-            if _without_form(entry) is entry or _without_form(entry) != overall
+            if _without_precision(entry) is entry or _without_precision(entry) != overall
         }
-        op_types = {name: _without_form(entry) for name, entry in self.op_types.items()}
+        op_types = {name: _without_precision(entry) for name, entry in self.op_types.items()}
         return replace(self, global_qconfig=overall, op_types=op_types, nodes=kept)
 
     def all_open(self) -> QConfigMapping:
-        """The mapping without forms and improvements, in which the best forms are to be chosen."""
-        return replace(self.without_forms(), choice=Choice.BEST, improve=())
+        """The mapping without precisions and improvements: the best are to be chosen."""
+        return replace(self.without_precisions(), choice=Choice.BEST, improve=())
 
     def entry_for_node(self, name: str, op_type: str) -> Entry:
         """The entry that applies to the node, static or dynamic; None leaves it in float."""
@@ -438,8 +438,8 @@ def _is_onnx_op(op_type: str) -> bool:
     return any(onnx.defs.has(op_type, domain) for domain in ("", "ai.onnx.ml"))
 
 
-def _without_form(entry: Entry) -> Entry:
-    """The entry, its form open; itself where it is."""
+def _without_precision(entry: Entry) -> Entry:
+    """The entry, its precision open; itself where it is."""
     if isinstance(entry, QConfig) and entry.precision is not None:
         return replace(entry, precision=None)
     return entry

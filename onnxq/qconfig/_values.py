@@ -26,10 +26,10 @@ DYNAMIC_PRECISIONS = tuple(each for each in Precision if each.stores_weights_alo
 
 
 class Choice(enum.Enum):
-    """Forms that nodes take which the qconfig does not name one by one."""
+    """Precisions that nodes take which the qconfig does not name one by one."""
 
     BEST = "best"
-    """Each node has the form that is fast and accurate for it; float where that is it."""
+    """Each node has the precision that is fast and accurate for it; float where that is it."""
     ALL_INTEGERS = "all_integers"
     """Every node that can runs in integers, the same on every machine."""
 
@@ -111,7 +111,8 @@ class QConfig:
             chosen.
 
     Raises:
-        QConfigError: an observer instance, something else that is no observer, or no such form.
+        QConfigError: an observer instance, something else that is no observer, or no such
+            precision.
     """
 
     activation: Part
@@ -157,8 +158,8 @@ class QConfigDynamic:
             None: chosen.
 
     Raises:
-        QConfigError: an observer instance, something else that is no observer, no form, or a block
-            size that is none of BLOCK_SIZES or has no blocks to be of.
+        QConfigError: an observer instance, something else that is no observer, no precision, or a
+            block size that is none of BLOCK_SIZES or has no blocks to be of.
     """
 
     weight: Part
@@ -186,7 +187,7 @@ class QConfigDynamic:
                 f"QConfigDynamic: block_size {size} with precision '{self.precision.value}'; only "
                 "'weight_only_groupwise' has blocks. Leave one of the two out."
             )
-        # another form would ignore it: who names a size of blocks asks for blocks
+        # another precision would ignore it: who names a size of blocks asks for blocks
         object.__setattr__(self, "precision", Precision.WEIGHT_ONLY_GROUPWISE)
 
     @property

@@ -1,4 +1,4 @@
-"""The QOperator form: nodes that compute on integers, made of the QDQ form by `fuse`.
+"""The QOperator format: nodes that compute on integers, made of the QDQ format by `fuse`.
 
 What has no integer kernel stays between DequantizeLinear and QuantizeLinear, and is named in the
 model's metadata, so that it can be reported later too. So do the guards of nodes left in float:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KEPT_KEY = "onnxq.kept_qdq"
 """Metadata: JSON object, name of a node that stays between DQ and Q -> why."""
 TABLES_KEY = "onnxq.tables"
-"""Metadata: JSON list, names of nodes that are a lookup table here, and float in QDQ form."""
+"""Metadata: JSON list, names of nodes that are a lookup table here, and float in QDQ format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Remains:
 
     Attributes:
         kept: name of a node between DequantizeLinear and QuantizeLinear -> why.
-        tables: names of nodes that are tables, whose integers may differ from the QDQ form's.
+        tables: names of nodes that are tables, whose integers may differ from the QDQ format's.
     """
 
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -48,14 +48,14 @@ class Remains:
         ]
         if self.tables:
             found.append(
-                "a table of all integers, float between Q/DQ nodes in QDQ form: "
+                "a table of all integers, float between Q/DQ nodes in QDQ format: "
                 f"{listed(self.tables)}."
             )
         return found
 
 
 def write_qoperator(qdq: ir.Model, int8: Int8Activations = Int8Activations.SHIFTED) -> ir.Model:
-    """The QOperator form of a model in QDQ form, with what remains of that in its metadata.
+    """The QOperator format of a model in QDQ format, with what remains of that in its metadata.
 
     Args:
         qdq: left as it is.
@@ -82,7 +82,7 @@ FORMATS: dict[str, Callable[[ir.Model, Int8Activations], ir.Model]] = {
     "qdq": _as_it_is,
     "qoperator": write_qoperator,
 }
-"""Name of a form -> what makes it of the QDQ form, given what becomes of int8 activations."""
+"""Name of a form -> what makes it of the QDQ format, given what becomes of int8 activations."""
 
 
 def check_format(format: object) -> None:

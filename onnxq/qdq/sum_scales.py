@@ -2,13 +2,12 @@
 
 x86 adds tensors of integers (QLinearAdd, which Add, Sub and HardSigmoid become) in float32, with
 fused multiply-adds from AVX2 on and without them before; ARM adds in fixed point; WebAssembly
-divides, and does so where it multiplies (QLinearMul), too. For nearly all integers they round to
-the same; near
-ties they may not: with any scales, 0 to 3 of all 65,536 pairs of integers differ on ARM
-(operators/_machine_sums.py and _divided.py have the counts of others), with scales that are powers
-of two up to a quarter of them. Whether a pair differs depends on the last bits of the scales. So
-the scale of the result is raised to the first that makes all pairs agree: usually by 1 in a
-million, and by LARGEST at most.
+divides. They multiply (QLinearMul) in float32 too: ARM with a fused multiply-add, WebAssembly by a
+division. For nearly all integers they round to the same; near ties they may not: with any scales, 0
+to 3 of all 65,536 pairs of integers differ on ARM (operators/_machine_sums.py and _divided.py have
+the counts of others), with scales that are powers of two up to a quarter of them. Whether a pair
+differs depends on the last bits of the scales. So the scale of the result is raised to the first
+that makes all pairs agree: usually by 1 in a million, and by LARGEST at most.
 """
 
 from __future__ import annotations

@@ -185,11 +185,11 @@ def clip_integers(
         stem: of the names of the bounds.
         new: makes them.
     """
-    ends = [
+    limits = [
         new(f"{stem}_{end}", np.array(code, dtype.storage))
         for end, code in zip(("min", "max"), bounds, strict=True)
     ]
-    node = ir.node("Clip", [integers, *ends])
+    node = ir.node("Clip", [integers, *limits])
     result = node.outputs[0]
     result.type, result.shape = ir.TensorType(ir.DataType[dtype.onnx]), integers.shape
     return node

@@ -237,7 +237,7 @@ def sum_scale(x: QParams, w: QParams) -> npt.NDArray[np.float32]:
     return product_scale(x.scale, w.scale)
 
 
-def raised_scale(
+def scale_for_int32_bias(
     w_scale: npt.NDArray[np.float32], bias: FloatArray, x_scale: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
     """Scales of a weight, larger in channels whose bias would leave the int32 accumulator.

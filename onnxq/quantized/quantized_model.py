@@ -108,8 +108,8 @@ class QuantizedModel(ir.Model):
 
     def __repr__(self) -> str:
         nodes = sum(1 for _ in self.graph.all_nodes())
-        form = self.metadata_props.get(FORMAT_KEY, "none")
-        return f"<QuantizedModel '{self.graph.name}', {nodes} nodes, format {form}>"
+        file_format = self.metadata_props.get(FORMAT_KEY, "none")
+        return f"<QuantizedModel '{self.graph.name}', {nodes} nodes, format {file_format}>"
 
     def _repr_html_(self) -> str:
         verdict = self.verdict

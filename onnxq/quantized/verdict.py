@@ -14,6 +14,7 @@ from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, listed
 from onnxq.page.card import card
 from onnxq.quantized.output_part import Part  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,7 +251,7 @@ class Verdict(Saved):
         return f"on {self.samples} of {self.samples_in_all} {self.input_source.value}"
 
     def __str__(self) -> str:
-        return "\n".join(self.sentences())
+        return "\n".join(map(shown, self.sentences()))
 
     def _repr_html_(self) -> str:
         return card("Verdict", tuple(self.sentences()))

@@ -21,11 +21,11 @@ from onnxq.graph.types import infer_types
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input
 from onnxq.operator.readers import goes_out, is_clipped, readers
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
+from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.qdq.read import SCALE, Unread, array_of, dequantizer, is_quantize, qparams_of
 from onnxq.qdq.read import zero_point_of as zero_point_value
 from onnxq.qparams import PerBlock, QParams
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,7 +37,7 @@ MICROSOFT = "com.microsoft"
 INT8_ACCURACY = 4  # session.qdq_matmulnbits_accuracy_level, ONNX Runtime's default
 
 
-def write_block_products(model: ir.Model) -> None:
+def write_groupwise_matmuls(model: ir.Model) -> None:
     """Replaces, in place, what ONNX Runtime would; all graphs."""
     candidates = [node for node in all_nodes(model) if reads_stored_matrix(node)]
     if not candidates:
@@ -45,14 +45,14 @@ def write_block_products(model: ir.Model) -> None:
     infer_types(model)
     names = FreeNames(model)
     # every answer before the first change: a product is what stands in front of the next one
-    found = [(node, block_product(node)) for node in candidates]
-    for node, product in found:
-        if product is not None:
-            _replace(model, node, product, names)
+    found = [(node, groupwise_matmul(node)) for node in candidates]
+    for node, matmul in found:
+        if matmul is not None:
+            _replace(model, node, matmul, names)
 
 
-def _replace(model: ir.Model, node: ir.Node, product: BlockProduct, names: FreeNames) -> None:
-    arrays = _arrays(product)
+def _replace(model: ir.Model, node: ir.Node, matmul: GroupwiseMatMul, names: FreeNames) -> None:
+    arrays = _arrays(matmul)
     graph = graph_of(node)
     slots = [
         node.inputs[0],
@@ -60,11 +60,11 @@ def _replace(model: ir.Model, node: ir.Node, product: BlockProduct, names: FreeN
     ]
     if len(node.inputs) > MATRIX and node.inputs[MATRIX] is not None:
         slots += [None, node.inputs[MATRIX]]
-    inner, columns = product.integers.shape.numpy()
-    bits = product.integers.dtype.bitwidth
-    attributes = {"K": inner, "N": columns, "bits": bits, "block_size": product.block}
+    inner, columns = matmul.integers.shape.numpy()
+    bits = matmul.integers.dtype.bitwidth
+    attributes = {"K": inner, "N": columns, "bits": bits, "block_size": matmul.block}
     made = ir.node(
-        PRODUCT_OF_BLOCKS,
+        MATMUL_NBITS,
         slots,
         attributes | {"accuracy_level": INT8_ACCURACY},
         domain=MICROSOFT,
@@ -76,15 +76,15 @@ def _replace(model: ir.Model, node: ir.Node, product: BlockProduct, names: FreeN
     new.name, old.name = old.name, None
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     graph.remove(node, safe=True)
-    dequantize = product.dequantize
+    dequantize = matmul.dequantize
     if not dequantize.outputs[0].uses() and isinstance(dequantize.graph, ir.Graph):
         dequantize.graph.remove(dequantize, safe=True)
     model.opset_imports.setdefault(MICROSOFT, 1)
 
 
-def _arrays(product: BlockProduct) -> dict[str, npt.NDArray[np.generic]]:
+def _arrays(matmul: GroupwiseMatMul) -> dict[str, npt.NDArray[np.generic]]:
     """Packed integers, scales and zero points, in MatMulNBits' own layout."""
-    integers, qparams, size = product.integers, product.qparams, product.block
+    integers, qparams, size = matmul.integers, matmul.qparams, matmul.block
     bits = integers.dtype.bitwidth
     offset = 1 << (bits - 1) if integers.dtype.is_signed() else 0
     inner, columns = integers.shape.numpy()
@@ -125,7 +125,7 @@ Dims = tuple[int | str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class BlockProduct:
+class GroupwiseMatMul:
     """A product that becomes MatMulNBits.
 
     Attributes:
@@ -143,13 +143,13 @@ class BlockProduct:
 
 def reads_stored_matrix(node: ir.Node) -> bool:
     """Whether it is a product whose second operand is dequantized beside it."""
-    if node.domain or node.op_type not in PRODUCT_OPS or len(node.inputs) < MATRIX:
+    if node.domain or node.op_type not in LINEAR_OPS or len(node.inputs) < MATRIX:
         return False
     source = dequantizer(node.inputs[1])
     return source is not None and source.graph is node.graph
 
 
-def block_product(node: ir.Node) -> BlockProduct | None:
+def groupwise_matmul(node: ir.Node) -> GroupwiseMatMul | None:
     """The MatMulNBits that ONNX Runtime makes of a node; None: it stays as it is.
 
     Args:
@@ -165,11 +165,11 @@ def block_product(node: ir.Node) -> BlockProduct | None:
         return None
     columns = integers.shape.numpy()[1]
     alone = _reads(source.outputs[0]) == [node] and not _has_twin(source)
-    if not alone or not _is_plain(node, columns) or not _ends_in_floats(node, columns):
+    if not alone or not _is_plain(node, columns) or not _gives_floats(node, columns):
         return None
     block = _block(source, qparams, columns)
     fits = block is not None and integers.dtype.bitwidth in WIDTHS
-    return BlockProduct(source, integers, qparams, block) if fits and block is not None else None
+    return GroupwiseMatMul(source, integers, qparams, block) if fits and block is not None else None
 
 
 def folded(value: ir.Value | None) -> ir.TensorProtocol | None:
@@ -236,7 +236,7 @@ def _is_plain(node: ir.Node, columns: int) -> bool:
     return not (len(behind) == 1 and _is_turn(behind[0]))
 
 
-def _ends_in_floats(node: ir.Node, columns: int) -> bool:
+def _gives_floats(node: ir.Node, columns: int) -> bool:
     """Whether its result is neither quantized nor clipped by its only reader.
 
     An Add of a bias is a part of the product.
@@ -255,17 +255,17 @@ def _ends_in_floats(node: ir.Node, columns: int) -> bool:
 
 def _added(node: ir.Node, columns: int) -> ir.Node | None:
     """The Add behind a product of two matrices that ONNX Runtime makes a Gemm of."""
-    product, x = node.outputs[0], node.inputs[0]
-    behind = readers(product, VANISHING)
-    if node.op_type != "MatMul" or len(behind) != 1 or goes_out(product, VANISHING):
+    matmul, x = node.outputs[0], node.inputs[0]
+    behind = readers(matmul, VANISHING)
+    if node.op_type != "MatMul" or len(behind) != 1 or goes_out(matmul, VANISHING):
         return None
     (add,) = behind
     rows = _dims(x)
-    if add.op_type != "Add" or add.domain or product not in add.inputs:
+    if add.op_type != "Add" or add.domain or matmul not in add.inputs:
         return None
     if rows is None or len(rows) != MATRIX:
         return None  # three axes become two first: what reads the Gemm is a Reshape
-    bias = next((value for value in add.inputs if value is not product), None)
+    bias = next((value for value in add.inputs if value is not matmul), None)
     sizes = _dims(bias)
     if sizes is None or sizes == (columns,):
         return add if sizes else None

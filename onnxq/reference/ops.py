@@ -235,7 +235,7 @@ def on_machine(
     if saturation_mode is SaturationMode.EXACT:
         return made
     for key, cls in made.items():
-        if issubclass(cls, KernelOp) and cls.operator.has_products():
+        if issubclass(cls, KernelOp) and cls.operator.depends_on_machine():
             members = {
                 "op_domain": key[0],
                 "operator": cls.operator,

@@ -12,7 +12,7 @@ from onnxq.errors import UnsupportedError, listed
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.qdq.fuse import Int8Activations, fuse_as_loaded
-from onnxq.reference.blocks import write_block_products
+from onnxq.reference.blocks import write_groupwise_matmuls
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.evaluation import Evaluator
 from onnxq.reference.ops import Hear, by_name, on_machine
@@ -117,7 +117,7 @@ def integer_form(
         InlineFunctions()(model)
     int8 = Int8Activations.KEPT if saturation_mode.fixed_point else Int8Activations.SHIFTED
     fused = fuse_as_loaded(model, int8).model
-    write_block_products(fused)
+    write_groupwise_matmuls(fused)
     return fused
 
 

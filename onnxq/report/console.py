@@ -14,6 +14,7 @@ from onnxq.errors import counted
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 from onnxq.report.wrapping import wrapped
+from onnxq.shown import shown_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ class _Console(Console):
     """
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
+        objects = tuple(shown_lines(x) if isinstance(x, str) else x for x in objects)
         if soft_wrap is None and all(isinstance(one, str) for one in objects):
             soft_wrap = True
             if self.is_terminal:
@@ -50,15 +52,15 @@ def open_console(file: TextIO | None = None) -> Console:
 
 
 def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
-    """Every node with its form, then the forms and why, then counts per op type."""
-    places = {(like.precision, like.why): str(i) for i, like in enumerate(summary.alike, 1)}
+    """Every node with its precision, then the precisions and why, then counts per op type."""
+    places = {(group.precision, group.why): str(i) for i, group in enumerate(summary.groups, 1)}
     rows = [
         (n.name, n.op_type, n.precision.value, places[n.precision, n.why]) for n in summary.nodes
     ]
     print_table(console, "", ("node", "op", "precision", "why"), rows, numbers=(3,))
     why = [
-        (f"{i}", like.precision.value, str(len(like.nodes)), like.why.words)
-        for i, like in enumerate(summary.alike, 1)
+        (f"{i}", group.precision.value, str(len(group.nodes)), group.why.words)
+        for i, group in enumerate(summary.groups, 1)
     ]
     print_table(
         console, "why, or how", ("", "precision", "nodes", "why, or how"), why, numbers=(0, 2)
@@ -74,20 +76,20 @@ def print_quantization(
     sizes: tuple[int, int],
     notes: Sequence[str],
 ) -> None:
-    """Counts per op type, forms and why, what ONNX Runtime runs, sizes, notes."""
+    """Counts per op type, precisions and why, what ONNX Runtime runs, sizes, notes."""
     _print_counts(console, summary)
     header = ["precision", "nodes", "op", "why, or how"]
     rows = [
-        [like.precision.value, str(len(like.nodes)), _ops(like.op_types), like.why.words]
-        for like in summary.alike
+        [group.precision.value, str(len(group.nodes)), _ops(group.op_types), group.why.words]
+        for group in summary.groups
     ]
     if is_whole():
         header.append("which")
         rows = [
-            [*row, counted(like.nodes, MAX_NAMED)]
-            for row, like in zip(rows, summary.alike, strict=True)
+            [*row, counted(group.nodes, MAX_NAMED)]
+            for row, group in zip(rows, summary.groups, strict=True)
         ]
-    print_table(console, "forms of nodes", header, rows, numbers=(1,))
+    print_table(console, "precisions of nodes", header, rows, numbers=(1,))
     if execution is not None:
         print_execution(console, execution)
     before, after = sizes
@@ -172,8 +174,8 @@ def _print_counts(console: Console, summary: Summary) -> None:
 
 def _stored_as(summary: Summary) -> str:
     """Heading of the nodes whose weights alone are integers in the file: their precisions."""
-    forms = {node.precision.value for node in summary.nodes if node.dynamic}
-    return " or ".join(sorted(forms)) or "dynamic"
+    precisions = {node.precision.value for node in summary.nodes if node.dynamic}
+    return " or ".join(sorted(precisions)) or "dynamic"
 
 
 def print_execution(console: Console, execution: Execution) -> None:
@@ -207,13 +209,3 @@ def _ops(op_types: Mapping[str, int]) -> str:
 
 def _ratio(before: int, after: int) -> str:
     return f"{before / after:.2f}x" if after else "-"
-
-
-# --- Sentences that fit a terminal: words wrap, and what follows a line's first row is indented
-#
-#     note: 4 node(s) compute in float: Conv (1), Log (1). Their last bits may
-#       differ between machines
-#
-# In a pipe a sentence stays one line, for `grep`. Words and paths are never broken. A command that
-# is
-# there to be copied is printed by itself, without wrapping.

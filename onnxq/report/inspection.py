@@ -1,4 +1,4 @@
-"""Inspections as values: the form of each node of a float model, or what a quantized one is."""
+"""An Inspection: the precision of each node of a float model, or what a quantized one is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Inspection of a float model: the form of every node, and why.
+    """Inspection of a float model: the precision of every node, and why.
 
     Attributes:
         target: name of the machine.
@@ -60,15 +60,15 @@ class Inspection:
     chain: tuple[Said, ...] = ()
 
     def __repr__(self) -> str:
-        forms = ", ".join(f"{like} {count}" for like, count in self.summary.forms.items())
-        return f"Inspection({self.target}: {len(self.summary.nodes)} nodes: {forms})"
+        precisions = ", ".join(f"{like} {count}" for like, count in self.summary.precisions.items())
+        return f"Inspection({self.target}: {len(self.summary.nodes)} nodes: {precisions})"
 
     def _repr_html_(self) -> str:
-        alike = tuple(
-            (like.precision.value, str(len(like.nodes)), like.why.words)
-            for like in self.summary.alike
+        groups = tuple(
+            (group.precision.value, str(len(group.nodes)), group.why.words)
+            for group in self.summary.groups
         )
-        return card(repr(self), self.notes, (), (Table(("form", "nodes", "why"), alike),))
+        return card(repr(self), self.notes, (), (Table(("precision", "nodes", "why"), groups),))
 
     def print_why(self, console: Console) -> None:
         """Prints the chain of the node that was asked for, and its outcome."""

@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+from onnxq.shown import shown_json
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,26 +21,18 @@ JsonObject = dict[str, object]
 
 def to_text(value: Mapping[str, object] | Sequence[object]) -> str:
     """JSON text; a NaN in it is an error of ours."""
-    return json.dumps(value, indent=1, allow_nan=False)
+    return shown_json(json.dumps(value, indent=1, allow_nan=False))
 
 
 def summary(value: Summary) -> JsonObject:
-    """Counts per op type, groups of one form and reason, and every node."""
+    """Counts per op type, groups of one precision and reason, and every node."""
     return {
         "counts": {op: dataclasses.asdict(count) for op, count in value.counts.items()},
-        "reasons": [
-            {"op_type": r.op_type, "reason": r.why.words, "nodes": list(r.nodes)}
-            for r in value.reasons
-        ],
-        "dynamic": [
-            {"op_type": r.op_type, "how": r.why.words, "nodes": list(r.nodes)}
-            for r in value.dynamic
-        ],
         "groups": [
             {
-                "op_type": g.op_type,
                 "precision": g.precision.value,
                 "why": g.why.words,
+                "op_types": dict(g.op_types),
                 "nodes": list(g.nodes),
             }
             for g in value.groups

@@ -8,7 +8,7 @@ from onnxq import targets
 from onnxq.checking.differences import ULPS
 from onnxq.checking.prediction import WEIGHTS
 from onnxq.errors import listed
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, rounding
+from onnxq.ort.node_kinds import MATMUL_NBITS, rounding
 from onnxq.report.tables import print_table
 from onnxq.targets.reduce_range import ReduceRange
 
@@ -72,7 +72,7 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
         console.print("no integers are computed from them")
     if prediction.float_outputs:
         console.print(f"outputs computed from them: {', '.join(prediction.float_outputs)}")
-    if PRODUCT_OF_BLOCKS in prediction.floats:
+    if MATMUL_NBITS in prediction.floats:
         console.print(OWN_BLOCKS)
 
 
@@ -112,7 +112,7 @@ def _numbers(machine: MachinePrediction) -> tuple[str, str]:
 
 
 def _largest(found: LayerPrediction | OutputPrediction) -> str:
-    """In steps; of floats that no scale was given for, as it is, beside the largest of them."""
+    """In LSB; of floats that no scale was given for, as it is, beside the largest of them."""
     if found.unit == ULPS:
         return f"{found.error:.3g} (numbers up to {found.size:.3g})"
     return f"{found.largest} {found.unit}"
@@ -204,7 +204,7 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
             f"{'; '.join(told)}. Their last bits may differ between machines, and integers made of "
             "them by one LSB"
         )
-    if PRODUCT_OF_BLOCKS in execution.integer_nodes:
+    if MATMUL_NBITS in execution.integer_nodes:
         notes.append(OWN_BLOCKS)
     return notes
 
@@ -217,7 +217,7 @@ def _told(nodes: Mapping[str, int], what: str) -> str:
 
 
 def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
-    """(node, channels that gave up range, largest factor of a scale, mean) of each that did."""
+    """(node, channels of reduced range, largest factor of a scale, mean) of each with such."""
     return [
         (name, f"{r.channels} of {r.of}", f"x {r.largest:.3f}", f"x {r.mean:.3f}")
         for name, r in made.reductions.items()
@@ -225,13 +225,13 @@ def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
 
 
 def reduced_in_a_line(made: Plan) -> list[str]:
-    """One note on weights that gave up range; empty where none did."""
+    """One note on weights with a reduced range; empty where there are none."""
     if not made.reductions:
         return []
     name, most = max(made.reductions.items(), key=lambda item: item[1].largest)
     channels = sum(r.channels for r in made.reductions.values())
     return [
-        f"{channels} channels of weights in {len(made.reductions)} node(s) gave up range, so that "
-        f"pairs of products fit ({made.reduce_range}): steps up to {most.largest:.2f} times as "
-        f"wide, in '{name}'; -v lists them"
+        f"{channels} channels of weights in {len(made.reductions)} node(s) have a reduced range, "
+        f"so that pairs of products fit int16 ({made.reduce_range}): scales up to "
+        f"{most.largest:.2f} times as large, in '{name}'; -v lists them"
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onnxq.checking.execution import execution_in
 from onnxq.checking.inventory import inventory
 from onnxq.core.brief import size_text
-from onnxq.errors import ModelError, counted
+from onnxq.errors import LimitError, ModelError, counted
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
@@ -122,9 +122,9 @@ def look_at(model: ir.Model) -> QuantizedFile | None:
     Raises:
         ModelError: its metadata were altered.
     """
-    form = model.metadata_props.get(FORMAT_KEY, "")
+    file_format = model.metadata_props.get(FORMAT_KEY, "")
     found = inventory(model)
-    if not form and not found.is_quantized:
+    if not file_format and not found.is_quantized:
         return None
     runs: Execution | None = None
     floats: tuple[tuple[str, str], ...] = ()
@@ -134,12 +134,12 @@ def look_at(model: ir.Model) -> QuantizedFile | None:
         runs = execution_in(model, optimized)
         uses = runtime.integer_nodes(optimized)
         floats = tuple((original_name(u.name), u.op_type) for u in uses if u.kind is NodeKind.FLOAT)
-    except ModelError as error:  # files of other tools may be for other machines
+    except (ModelError, LimitError) as error:  # files of other tools may be for other machines
         problem = str(error)
     target = model.metadata_props.get(TARGET_KEY)
     ends = tuple(ends_of(model))
     size, cache = saved_bytes(model), _cache_of(model)
-    return QuantizedFile(form, target, size, ends, found, runs, floats, problem, cache)
+    return QuantizedFile(file_format, target, size, ends, found, runs, floats, problem, cache)
 
 
 def _cache_of(model: ir.Model) -> str:

@@ -1,4 +1,4 @@
-"""A Summary: decisions counted per op type and grouped by form and reason, in graph order."""
+"""A Summary: decisions counted per op type and grouped by precision and reason, in graph order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxq.dynamic.dynamic_decision import QuantizeDynamic
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.page.card import card_of, counts
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxq.core.reason import Reason
     from onnxq.dynamic.dynamic_decision import DynamicDecision
     from onnxq.static.choosing.choices import Choices
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class NodeDecision:
         in_integers: static quantization runs it on integers.
         dynamic: dynamic quantization stores its weights as integers or float16.
         precision: that it has.
-        why: it has that form.
+        why: it has that precision.
     """
 
     name: str
@@ -65,30 +65,12 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
-    """Nodes of one op type that stay in float, or run so, for the same reason."""
-
-    op_type: str
-    why: Reason
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes of one op type that have the same form for the same reason."""
-
-    op_type: str
-    precision: Precision
-    why: Reason
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Like:
-    """Nodes of any op type that have the same form for the same reason.
+    """Nodes that have the same precision for the same reason.
 
     Attributes:
-        op_types: op type -> how many.
+        op_types: op type -> how many, the most frequent first.
+        nodes: names, by op type.
     """
 
     precision: Precision
@@ -107,7 +89,7 @@ class Summary:
         return brief(self)
 
     def _repr_html_(self) -> str:
-        return card_of(self, counts("form", self.forms))
+        return card_of(self, counts("precision", self.precisions))
 
     @property
     def counts(self) -> dict[str, Count]:
@@ -123,60 +105,31 @@ class Summary:
         return counts
 
     @property
-    def forms(self) -> dict[str, int]:
-        """Form -> nodes that have it, the most frequent first."""
+    def precisions(self) -> dict[str, int]:
+        """Precision -> nodes that have it, the most frequent first."""
         return dict(Counter(node.precision.value for node in self.nodes).most_common())
 
     @property
     def groups(self) -> list[Group]:
-        """Nodes by op type, form and words; the most frequent first, floats behind the others."""
-        found: dict[tuple[str, Precision, Reason], list[str]] = {}
+        """Nodes by precision and reason, the most frequent first, floats last."""
+        found: dict[tuple[Precision, Reason], dict[str, list[str]]] = {}
         for node in self.nodes:
-            found.setdefault((node.op_type, node.precision, node.why), []).append(node.name)
-        groups = [Group(*key, tuple(names)) for key, names in found.items()]
-        return sorted(
-            groups, key=lambda group: (group.precision is Precision.FLOAT, -len(group.nodes))
-        )
-
-    @property
-    def alike(self) -> list[Like]:
-        """The groups of one form and words together; form by form, the most frequent first."""
-        found: dict[tuple[Precision, Reason], list[Group]] = {}
-        for group in self.groups:
-            found.setdefault((group.precision, group.why), []).append(group)
-        alike = [
-            Like(
-                *key,
-                {group.op_type: len(group.nodes) for group in groups},
-                tuple(name for group in groups for name in group.nodes),
-            )
-            for key, groups in found.items()
-        ]
+            by_op = found.setdefault((node.precision, node.why), {})
+            by_op.setdefault(node.op_type, []).append(node.name)
+        groups = []
+        for (precision, why), by_op in found.items():
+            ordered = sorted(by_op.items(), key=lambda item: -len(item[1]))
+            op_types = {op: len(names) for op, names in ordered}
+            nodes = tuple(name for _, names in ordered for name in names)
+            groups.append(Group(precision, why, op_types, nodes))
         totals = Counter(node.precision for node in self.nodes)
 
-        def place(like: Like) -> tuple[bool, int, str, int]:
-            form = like.precision
-            return (form is Precision.FLOAT, -totals[form], form.value, -len(like.nodes))
+        def place(group: Group) -> tuple[bool, int, str, int, int]:
+            precision, most = group.precision, next(iter(group.op_types.values()))
+            is_float = precision is Precision.FLOAT
+            return is_float, -totals[precision], precision.value, -len(group.nodes), -most
 
-        return sorted(alike, key=place)
-
-    @property
-    def dynamic(self) -> list[Alike]:
-        """Nodes that are quantized dynamically, by how, the most frequent first."""
-        return self._grouped("dynamic")
-
-    @property
-    def reasons(self) -> list[Alike]:
-        """Why nodes stay in float, the most frequent first."""
-        return self._grouped("float")
-
-    def _grouped(self, decision: str) -> list[Alike]:
-        groups: dict[tuple[str, Reason], list[str]] = {}
-        for node in self.nodes:
-            if node.decision == decision:
-                groups.setdefault((node.op_type, node.why), []).append(node.name)
-        ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-        return [Alike(op_type, why, tuple(names)) for (op_type, why), names in ordered]
+        return sorted(groups, key=place)
 
 
 def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summary:
@@ -185,9 +138,9 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
     for node, _ in walk(model.graph):
         decision = decisions[node_name(node)]
         made = isinstance(decision, QuantizeDynamic)
-        form = decision.precision if isinstance(decision, QuantizeDynamic) else Precision.FLOAT
+        precision = decision.precision if isinstance(decision, QuantizeDynamic) else Precision.FLOAT
         why = decision.reason if isinstance(decision, Float) else decision.how
-        nodes.append(NodeDecision(node_name(node), op_label(node), False, why, made, form))
+        nodes.append(NodeDecision(node_name(node), op_label(node), False, why, made, precision))
     return Summary(tuple(nodes))
 
 
@@ -199,18 +152,18 @@ def summarize_choices(
     Args:
         model: canonical.
         decisions: node name -> decision.
-        choices: node name -> form, and why.
+        choices: node name -> precision, and why.
     """
     nodes = []
     for node, _ in walk(model.graph):
         name = node_name(node)
         decision, choice = decisions[name], choices[name]
         dynamic = choice.precision.stores_weights_alone
-        form, why = choice.precision, choice.reason
+        precision, why = choice.precision, choice.reason
         if isinstance(decision, Float) and not dynamic:
-            form, why = Precision.FLOAT, decision.reason
+            precision, why = Precision.FLOAT, decision.reason
         integers = isinstance(decision, Quantize)
-        nodes.append(NodeDecision(name, op_label(node), integers, why, dynamic, form))
+        nodes.append(NodeDecision(name, op_label(node), integers, why, dynamic, precision))
     return Summary(tuple(nodes))
 
 

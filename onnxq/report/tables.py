@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxq.report.detail import is_whole
+from onnxq.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -56,7 +57,7 @@ def print_table(
         numbers: columns that are right-aligned and never broken.
         marked: places of rows that stand out, by a sign and, where there is colour, by colour.
     """
-    cells = _that_fit(console, header, [list(row) for row in rows], numbers)
+    cells = _that_fit(console, header, [[*map(shown, row)] for row in rows], numbers)
     if marked:
         for place, row in enumerate(cells):
             row[0] = (MARK if place in marked else " " * len(MARK)) + row[0]
@@ -67,12 +68,12 @@ def print_table(
         table.add_column(Text(name), justify=justify, width=widths[i], overflow="fold")  # type: ignore[arg-type]  # a literal
     for place, row in enumerate(cells):
         # lists of names wrap, as words do
-        shown = [
+        fitting = [
             shortened(cell, width) if _is_name(cell) else cell
             for cell, width in zip(row, widths, strict=True)
         ]
         style = MARKED if place in marked else None
-        table.add_row(*map(Text, shown), style=style)
+        table.add_row(*map(Text, fitting), style=style)
     if title:
         console.print(f"{title}:")
     _print_lines(console, table, sum(widths) + GAP * len(widths))

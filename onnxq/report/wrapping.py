@@ -15,6 +15,8 @@ import textwrap
 
 import click
 
+from onnxq.shown import shown_lines
+
 HANG = 2
 """Columns by which the rows behind the first are indented."""
 LEAST = 24
@@ -55,6 +57,7 @@ def say_aside(text: str) -> None:
 
 
 def _say(text: str, *, is_error: bool) -> None:
+    text = shown_lines(text)
     stream = sys.stderr if is_error else sys.stdout
     if stream is not None and stream.isatty():
         text = wrapped(text, shutil.get_terminal_size().columns)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"])
+_FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM")
+"""Formats of pixels alone: whatever a file is called, Pillow runs Ghostscript for an EPS."""
 MODES = {1: "L", 3: "RGB"}
 """Channels -> Pillow's name of the colours."""
 IMAGE_RANK = 4  # (N, C, H, W) or (N, H, W, C)
@@ -191,7 +193,7 @@ def _read(file: Path, form: ImageForm) -> Array:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(file) as opened:
+        with Image.open(file, formats=_FORMATS) as opened:
             turned = ImageOps.exif_transpose(opened).convert(MODES[form.channels])
             pixels = np.asarray(_covering(turned, form))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

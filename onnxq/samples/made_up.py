@@ -163,8 +163,8 @@ def _random(rng: np.random.Generator, spec: InputSpec, shape: tuple[int, ...]) -
     if dtype.kind not in "fiub":
         raise UnsupportedError(f"input '{spec.name}' is of type {dtype}; give samples.")
     if spec.quantized is not None and dtype.kind in "iu":
-        ends = np.iinfo(spec.quantized.dtype)
-        return rng.integers(ends.min, ends.max, shape, endpoint=True).astype(dtype)
+        limits = np.iinfo(spec.quantized.dtype)
+        return rng.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)
     values = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)
     return np.asarray(values.astype(dtype))
 

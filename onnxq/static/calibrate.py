@@ -11,6 +11,7 @@ from onnxq.errors import WorkerError
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import without_state
+from onnxq.shown import shown
 from onnxq.static.arguments import check_path, check_prepared, check_progress, check_threads
 from onnxq.static.by_parts import ObservingWorker, seen_by_parts
 from onnxq.static.calibration import Calibration, begun
@@ -99,7 +100,7 @@ def calibrate(
     before = begun(prepared, statistics, shard)
     job = _Job(prepared, batches, first, shard, before, keeper, progress)
     workers = without_state(executor, prepared.feedback)
-    LOG.info("calibrating on %s: %s batches", batches.where, batches.count or "some")
+    LOG.info("calibrating on %s: %s batches", shown(batches.where), batches.count or "some")
     if workers is None:
         return job.here(threads)
     return job.by_workers(workers, 1 if threads is None else threads)

@@ -10,7 +10,7 @@ from onnxq.errors import nearest
 from onnxq.graph.walk import node_name, tensor_names, walk
 from onnxq.graph.weights import constant_array
 from onnxq.operator.nodes import find_input
-from onnxq.static.placing.decision import Quantize, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

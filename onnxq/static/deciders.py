@@ -3,16 +3,16 @@
     ALONE           one node: by_dynamic_request, by_loop, by_operator, by_request,
                     by_operator_rule, by_tensors, by_integer_types, by_default
     BESIDE          beside nodes ahead: by_infinity, by_clip_bounds
-    by_conversions  what integers cost in conversions, where the quantizers are placed
+    by_conversions  what integers cost in conversions, where the quantizers are inserted
     BY_STATE        by_state: rounding that would add up from batch to batch
     BY_RULES        what was measured of whole networks: by_static_form, by_neighbours, by_lookup
     WITH_EVIDENCE   by_data (what 8 bits do not hold), by_time, by_total_time, by_shared_tails
                     (noise at the start of float sums), by_size (objective `size`)
 
-Placement carries out ALONE, BESIDE and by_conversions each time that quantizers are placed: they
-take from what integers could do, and never give back. The others propose entries for nodes that the
-user left open. After each of WITH_EVIDENCE, BY_RULES are asked again: nodes may have lost their
-reason. `onnxq inspect MODEL --why NODE` prints what each decider said of one node.
+ALONE, BESIDE and by_conversions run each time that quantizers are inserted: they take from what
+integers could do, and never give back. The others propose entries for nodes that the user left
+open. After each of WITH_EVIDENCE, BY_RULES are asked again: nodes may have lost their reason.
+`onnxq inspect MODEL --why NODE` prints what each decider said of one node.
 
 Three places act after this list, each on what only exists then:
 
@@ -38,9 +38,9 @@ from onnxq.static.choosing.carried import by_state
 from onnxq.static.choosing.evidence import Evidence
 from onnxq.static.choosing.proposals import Proposals, SoFar, open_entry
 from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form
-from onnxq.static.placing.candidates import ALONE
-from onnxq.static.placing.groups import as_observed
-from onnxq.static.placing.placement import BESIDE, by_conversions
+from onnxq.static.insertion.candidates import ALONE
+from onnxq.static.insertion.groups import as_observed
+from onnxq.static.insertion.insert_quantizers import BESIDE, by_conversions
 from onnxq.times import costs_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def decided_again(prepared: Prepared, decider: str, more: Proposals) -> Prepared
         more: for nodes that nobody named.
     """
     so_far = by_rules(SoFar(prepared.context, prepared.chosen.following(decider, more)))
-    found = so_far.placed
+    found = so_far.inserted
     return replace(
         prepared,
         chosen=so_far.decided,
@@ -141,13 +141,13 @@ def _evidence(
     times, notes = None, []
     if table is None:
         notes = [
-            f"no times were measured for {prepared.target}: forms follow the static rules. `onnxq "
-            "costs -o FILE` on such a machine and --costs FILE decide by its times"
+            f"no times were measured for {prepared.target}: precisions follow the static rules. "
+            "`onnxq costs -o FILE` on such a machine and --costs FILE decide by its times"
         ]
     elif not statistics.samples.shapes:
         notes = [
             "the statistics are of an earlier onnxq and tell no shapes, without which no times are "
-            "known: forms follow the static rules. Calibrate again"
+            "known: precisions follow the static rules. Calibrate again"
         ]
     else:
         times = (sizes_of(prepared.model, statistics.samples.shapes), table)

@@ -22,6 +22,7 @@ from onnxq.dynamic.dynamic_decision import (
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import CalibrationError, UnsupportedError
+from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Float
 from onnxq.page.card import card_of, counts
 from onnxq.qparams import QParams
@@ -30,14 +31,14 @@ from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.choosing.choices import (
     Choices,
     Request,
-    form_counts,
     is_dynamic,
     named_mapping,
+    precision_counts,
     with_dynamic,
 )
 from onnxq.static.deciders import with_evidence
-from onnxq.static.placing.channel_scales import channel_scales_of
-from onnxq.static.placing.decision import Decision
+from onnxq.static.insertion.channel_scales import channel_scales_of
+from onnxq.static.insertion.decision import Decision
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.clipped import with_shared_qparams
 from onnxq.static.planning.constants import PlannedBias, PlannedWeight, check_weights_left
@@ -83,10 +84,10 @@ class Plan(Saved):
         notes: what a user should know.
         dynamic: node name -> how it is quantized dynamically; its decision is a Float, since its
             inputs and results are.
-        reduce_range: where weights gave up range.
-        reductions: node name -> how much its weight gave up; the others nothing.
-        choices: node name -> the form that was chosen for it, and why; a node may stay in float all
-            the same, where the data leave it without numbers: see its decision.
+        reduce_range: where weights have a reduced range.
+        reductions: node name -> how much the range of its weight is reduced; others: not.
+        choices: node name -> the precision that was chosen for it, and why; a node may stay in
+            float all the same, where the data leave it without numbers: see its decision.
         asked: the qconfig that it was made with; None: of a file that an earlier version wrote.
         improvements: what became of the improvements of weights; the weights of the plan are then
             those of the Prepared that came with it, not the float model's own.
@@ -116,11 +117,11 @@ class Plan(Saved):
         return brief(self)
 
     def _repr_html_(self) -> str:
-        return card_of(self, counts("form", form_counts(self.choices)))
+        return card_of(self, counts("precision", precision_counts(self.choices)))
 
     @property
     def qconfig(self) -> QConfigMapping:
-        """The mapping that names the form of every node: with it nothing is left to choose.
+        """The mapping that names the precision of every node: with it nothing is left to choose.
 
         `prepare` with it, and the same samples or statistics, gives the same file.
 
@@ -128,7 +129,7 @@ class Plan(Saved):
             CalibrationError: an earlier version wrote the plan, without the choices.
         """
         if self.asked is None:
-            raise CalibrationError(f"the plan has no choices of forms. {self.ANEW}")
+            raise CalibrationError(f"the plan has no choices of precisions. {self.ANEW}")
         return named_mapping(self.asked.mapping, self.choices, self.dynamic)
 
     def __hash__(self) -> int:
@@ -176,10 +177,10 @@ def plan(
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
-    prepared, of_forms = with_evidence(prepared, statistics, objective)
+    prepared, of_precisions = with_evidence(prepared, statistics, objective)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
-    notes += [*statistics.notes(), *of_forms]
+    notes += [*statistics.notes(), *of_precisions]
     notes += untaken_branches(prepared, statistics)
     decisions = demoted(prepared, unseen, tensors)
     tensors = with_shifts(prepared, decisions, tensors)
@@ -190,7 +191,7 @@ def plan(
     notes += of_sums
     channel_scales = _channel_scales(prepared, statistics, tensors, decisions)
     constants = plan_constants(prepared, statistics, decisions, tensors, channel_scales, saturated)
-    dynamic, reasons, of_dynamic = _dynamic(prepared, objective)
+    dynamic, reasons, of_dynamic = _dynamic(prepared, statistics, objective)
     decisions |= reasons
     choices = with_dynamic(prepared.choices, dynamic, reasons)
     stored = {weight.tensor for weight in constants.weights.values()}
@@ -216,7 +217,7 @@ def plan(
 
 
 def _dynamic(
-    prepared: Prepared, objective: Objective
+    prepared: Prepared, statistics: Statistics, objective: Objective
 ) -> tuple[dict[str, QuantizeDynamic], dict[str, Float], tuple[str, ...]]:
     """(nodes that are quantized dynamically, a reason for every other that was to be, notes)."""
     chosen = prepared.chosen.mapping
@@ -229,6 +230,7 @@ def _dynamic(
         objective,
         known_hash=prepared.model_hash,
         asked=prepared.qconfig,
+        sizes=sizes_of(prepared.model, statistics.samples.shapes),
     )
     asked = {n for n, d in prepared.decisions.items() if is_dynamic(d)}
     reasons = {n: d for n in asked if isinstance(d := made.decisions[n], Float)}

@@ -1,4 +1,4 @@
-"""Decides placement without data: every node Quantize or Float(reason), tensors their observers."""
+"""Decides without data where quantizers go: nodes are Quantize or Float, tensors get observers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, mapping_from
 from onnxq.static.choosing.proposals import Decided, SoFar
 from onnxq.static.deciders import BY_RULES, BY_STATE, by_rules
-from onnxq.static.origin import suit_kernels
-from onnxq.static.placing.context import Context, Rules
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.groups import (
+from onnxq.static.insertion.context import Context, Rules
+from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.groups import (
     as_observed,
     observers_of,
     with_stand_ins,
 )
+from onnxq.static.origin import suit_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig.quantized_input import Asked, Pixels, QuantizedInput
     from onnxq.quantized.outcome import Outcome
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.groups import TensorGroup
     from onnxq.targets import Target
     from onnxq.times import Costs
 
@@ -115,13 +115,13 @@ def prepare(
 
 
 def prepared_with(begun: Prepared, mapping: QConfigMapping) -> Prepared:
-    """The same model with a qconfig that names forms; equal to what `prepare` gives of it.
+    """The same model with a qconfig that names precisions; equal to what `prepare` gives of it.
 
     What could be chosen, and is observed for that, is taken over: half of the work, and more.
 
     Args:
         begun: with `mapping.all_open()`.
-        mapping: names forms.
+        mapping: names precisions.
 
     Raises:
         QConfigError, UnsupportedError: as of `prepare`.
@@ -197,7 +197,7 @@ def _decided(
         name: its hash.
         asked: what is wanted.
         notes: on the model alone.
-        begun: with all forms open; None: it is made where it is needed.
+        begun: with all precisions open; None: it is made where it is needed.
     """
     mapping = asked.mapping
     context = Context(
@@ -209,17 +209,19 @@ def _decided(
         asked.feedback,
     )
     so_far = _decided_without_data(context)
-    found, open_forms = so_far.placed, mapping.without_forms()
+    found, open_precisions = so_far.inserted, mapping.without_precisions()
     if begun is not None:
         every = begun.in_integers
-    elif open_forms != so_far.decided.mapping:
-        every = SoFar(context, Decided(open_forms)).placed.groups
+    elif open_precisions != so_far.decided.mapping:
+        every = SoFar(context, Decided(open_precisions)).inserted.groups
     else:
         every = found.groups
     groups = found.groups
-    if open_forms != mapping:  # observed as if they were still to be chosen: the same numbers
+    if open_precisions != mapping:  # observed as if they were still to be chosen: the same numbers
         seen = (
-            set(begun.observed) if begun else _observed(replace(context, asked=open_forms), every)
+            set(begun.observed)
+            if begun
+            else _observed(replace(context, asked=open_precisions), every)
         )
         groups = with_stand_ins(groups, seen, every)
     absent = absent_op_types([node for node, _ in context.order], mapping)
@@ -245,13 +247,13 @@ def _decided(
 
 
 def _observed(context: Context, every: tuple[TensorGroup, ...]) -> set[str]:
-    """Tensors that are observed where forms are open.
+    """Tensors that are observed where precisions are open.
 
     Args:
-        context: with a mapping without forms.
+        context: with a mapping without precisions.
         every: groups with every node in integers that can be.
     """
-    ruled = _decided_without_data(context).placed
+    ruled = _decided_without_data(context).inserted
     return {*observers_of(every), *observers_of(ruled.groups)}
 
 

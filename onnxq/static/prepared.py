@@ -18,15 +18,15 @@ from onnxq.page.card import card_of, counts
 from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.static.calibration import Calibration
-from onnxq.static.choosing.choices import Choices, choices_of, form_counts
-from onnxq.static.noise.probed import probed
-from onnxq.static.origin import Origin, read_again
-from onnxq.static.placing.context import Context
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.groups import (
+from onnxq.static.choosing.choices import Choices, choices_of, precision_counts
+from onnxq.static.insertion.context import Context
+from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.groups import (
     TensorGroup,
     observers_of,
 )
+from onnxq.static.noise.probed import probed
+from onnxq.static.origin import Origin, read_again
 from onnxq.static.planning.input_means import averaged
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
     from onnxq.quantized.outcome import Outcome
     from onnxq.static.choosing.proposals import Decided
-    from onnxq.static.placing.channel_scales import ChannelScale
-    from onnxq.static.placing.context import Rules
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.channel_scales import ChannelScale
+    from onnxq.static.insertion.context import Rules
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
     from onnxq.times import Costs
@@ -62,7 +62,7 @@ class Prepared:
         target: the machine that the model is for.
         qconfig: what was asked for.
         rules: of the operators for each node.
-        chosen: the same with the forms that were chosen without data, and why.
+        chosen: the same with the precisions that were chosen without data, and why.
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
         groups: the quantized activation tensors.
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
@@ -114,7 +114,7 @@ class Prepared:
         return brief(self)
 
     def _repr_html_(self) -> str:
-        return card_of(self, counts("form", form_counts(self.choices)))
+        return card_of(self, counts("precision", precision_counts(self.choices)))
 
     @property
     def context(self) -> Context:
@@ -135,7 +135,7 @@ class Prepared:
 
     @property
     def choices(self) -> Choices:
-        """Node name -> its form as far as it can be told without data, and why."""
+        """Node name -> its precision as far as it can be told without data, and why."""
         throughput = self.target.throughput
         return choices_of(self.model, self.decisions, self.chosen.reasons, throughput)
 
@@ -185,7 +185,9 @@ class Prepared:
         folded = {
             name: floats[decision.folded_into]
             for name, decision in self.decisions.items()
-            if isinstance(decision, Quantize) and decision.folded_into in floats
+            if isinstance(decision, Quantize)
+            and decision.folded_into is not None
+            and decision.folded_into in floats
         }
         left = {**self.left, **folded, **floats}
         return replace(self, decisions={**self.decisions, **left}, left=left)

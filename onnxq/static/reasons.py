@@ -246,7 +246,7 @@ class FloatReadersOfResult(Reason):
     )
 
 
-class ProductOfActivations(Reason):
+class MatMulOfActivations(Reason):
     WORDS = (
         "a product of two activations: integers cost a ViT that was measured 4.5 dB and 0.07 of "
         "its time"

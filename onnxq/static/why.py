@@ -10,16 +10,16 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
 from onnxq.static.choosing.choices import choices_of
 from onnxq.static.choosing.proposals import Decided, SoFar
-from onnxq.static.placing.candidates import alone
-from onnxq.static.placing.placement import by_clip_bounds, by_conversions
-from onnxq.static.placing.unbounded import by_infinity
+from onnxq.static.insertion.candidates import alone
+from onnxq.static.insertion.insert_quantizers import by_clip_bounds, by_conversions
+from onnxq.static.insertion.unbounded import by_infinity
 from onnxq.static.reasons import BoundsOutsideRange, ReadsInfinity
 
 if TYPE_CHECKING:
     from onnxq.core.reason import Reason
     from onnxq.static.prepared import Prepared
 
-_PLACED_BY: dict[type[Reason], str] = {
+_INSERTED_BY: dict[type[Reason], str] = {
     ReadsInfinity: by_infinity.__name__,
     BoundsOutsideRange: by_clip_bounds.__name__,
 }
@@ -69,10 +69,10 @@ def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
     if first is not None:
         said = [Said(first[0], Precision.FLOAT, first[1].reason)]
     else:
-        decisions = SoFar(context, Decided(context.asked)).placement.decisions
-        placed = choices_of(context.model, decisions, {}, context.target.throughput)[name]
-        decider = _PLACED_BY.get(type(placed.reason), by_conversions.__name__)
-        said = [Said(decider, placed.precision, placed.reason)]
+        decisions = SoFar(context, Decided(context.asked)).insertion.decisions
+        inserted = choices_of(context.model, decisions, {}, context.target.throughput)[name]
+        decider = _INSERTED_BY.get(type(inserted.reason), by_conversions.__name__)
+        said = [Said(decider, inserted.precision, inserted.reason)]
     for by, proposal in prepared.chosen.chain.get(name, ()):
         asked = None if proposal.entry is None else proposal.entry.precision
         said.append(Said(by, asked or Precision.DYNAMIC_INT8, proposal.reason))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.brief import size_text
 from onnxq.core.processor import processor_name
 from onnxq.core.version import VERSION
+from onnxq.ort.version import distribution
 from onnxq.page.content import CheckedBound, Fact, Figure, Head
 from onnxq.page.wording import decibels, microseconds, share_away
 from onnxq.quantized.verdict import LOW_SQNR_DB
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
     from onnxq.times.attribution import PairedNodeTimes
 
-PACKAGES = ("onnxruntime", "onnx", "numpy")
+PACKAGES = ("onnx", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ def heading(
             *([Fact("samples", str(subject.samples))] if subject.samples else []),
             Fact("batches", str(findings.batches)),
             Fact("onnxq", VERSION),
+            Fact(*distribution()),
             *(Fact(name, version(name)) for name in PACKAGES),
             Fact("Python", platform.python_version()),
             *_here(),
@@ -186,7 +188,7 @@ def _bounds(findings: Findings, bounds: Bounds) -> list[CheckedBound]:
     if bounds.max_lsb is not None:
         steps = [f.max_error_lsb for f in every if f.max_error_lsb is not None]
         most = max(steps, default=math.inf)
-        words = f"no error beyond {bounds.max_lsb:g} steps: largest {most:.1f}"
+        words = f"no error beyond {bounds.max_lsb:g} LSB: largest {most:.1f}"
         said.append(CheckedBound(words, most <= bounds.max_lsb))
     return said
 

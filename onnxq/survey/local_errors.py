@@ -226,8 +226,8 @@ class _Cut:
         self, side: int, feeds: Mapping[str, Array], tensors: Sequence[str]
     ) -> dict[str, Array]:
         names = {tensor: self.models[side].outputs[tensor] for tensor in tensors}
-        ends = [p.target if side else p.source for p in self.outputs]
-        names |= {end: end for end in ends}
+        outputs = [p.target if side else p.source for p in self.outputs]
+        names |= {output: output for output in outputs}
         wanted = list(dict.fromkeys(names.values()))
         got = dict(zip(wanted, self.sessions[side].run(feeds, wanted), strict=True))
         return {tensor: got[name] for tensor, name in names.items()}
@@ -262,7 +262,7 @@ def _count(one: TensorErrors, x: Array, pair: Pair, axis: int | None) -> None:
     if not values.size:
         return
     if one.counts is None:
-        one.low, one.high = _ends(values, pair)
+        one.low, one.high = _min_and_max(values, pair)
         one.counts = np.zeros(BINS, np.int64)
     if axis is not None and x.ndim > 1 and values.size == x.size:
         found = reaches_of(carried, axis)
@@ -271,7 +271,7 @@ def _count(one: TensorErrors, x: Array, pair: Pair, axis: int | None) -> None:
     one.counts += np.histogram(inside, BINS, (one.low, one.high))[0].astype(np.int64)
 
 
-def _ends(values: Reals, pair: Pair) -> tuple[float, float]:
+def _min_and_max(values: Reals, pair: Pair) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     p = pair.qparams
     if p is not None:

@@ -12,7 +12,7 @@ from onnxq.checking.integers import SUFFIX
 from onnxq.core.packing import unpacked_rows
 from onnxq.graph.walk import walk
 from onnxq.operator.nodes import find_input
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
+from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.page.content import WeightPart
 from onnxq.qdq.read import Unread, is_constant, is_dequantize, qparams_from, qparams_of
 from onnxq.qparams import PerBlock, PerChannel, groups
@@ -108,7 +108,7 @@ def _part(value: ir.Value, qparams: QParams | Unread, node: int | None) -> Weigh
     if isinstance(qparams.granularity, PerChannel):
         axis = qparams.granularity.axis % integers.ndim
         words = f"{scale.size} channels of axis {axis}"
-    lows, highs = _ends(integers, axis)
+    lows, highs = _min_and_max(integers, axis)
     zero = np.broadcast_to(qparams.zero_point.astype(np.float64), lows.shape)
     scales = np.broadcast_to(scale.astype(np.float64), lows.shape)
     reach = np.maximum(qparams.dtype.qmax - zero, zero - qparams.dtype.qmin - 1) * scales
@@ -139,7 +139,7 @@ def _of_rows(name: str, place: int | None, dtype: str, rows: RowsInBlocks) -> We
     return WeightPart(name, place, dtype, rows.words, _floats(lows), _floats(highs), _floats(reach))
 
 
-def _ends(integers: Array, axis: int) -> tuple[Reals, Reals]:
+def _min_and_max(integers: Array, axis: int) -> tuple[Reals, Reals]:
     """Least and largest integer of each channel."""
     rows = np.moveaxis(integers, axis, 0).reshape(integers.shape[axis], -1).astype(np.float64)
     return (rows.min(1), rows.max(1)) if rows.size else (np.zeros(0), np.zeros(0))
@@ -161,12 +161,12 @@ def _place(reader: ir.Node, places: Mapping[str, int]) -> int | None:
 #     file
 
 
-INTEGERS = {PRODUCT_OF_BLOCKS: 1, ROWS_OF_BLOCKS: 0}
+INTEGERS = {MATMUL_NBITS: 1, GATHER_BLOCK_QUANTIZED: 0}
 """Operator of weights in blocks -> slot of its integers."""
 SCALES, ZERO_POINTS, ORDER = 2, 3, 4
 """Slots of both; g_idx, which gives blocks another order, is MatMulNBits' alone."""
 DEFAULT_BITS = 4
-BLOCK = {PRODUCT_OF_BLOCKS: 0, ROWS_OF_BLOCKS: 128}
+BLOCK = {MATMUL_NBITS: 0, GATHER_BLOCK_QUANTIZED: 128}
 """Block size where the attribute is left out."""
 
 
@@ -181,14 +181,14 @@ class RowsInBlocks:
         scales: (rows, blocks), blocks = ceil(inner / size); below 0, too.
         points: (rows, blocks), whole or real.
         size: elements of a block.
-        ends: (lowest integer, highest integer).
+        limits: (lowest integer, highest integer).
     """
 
     integers: Array
     scales: Reals
     points: Reals
     size: int
-    ends: tuple[int, int]
+    limits: tuple[int, int]
 
     @property
     def words(self) -> str:
@@ -202,12 +202,12 @@ class RowsInBlocks:
     def ranges(self) -> tuple[Reals, Reals, Reals]:
         """(smallest real, largest real, largest real that a code of its blocks is) of each row."""
         starts = np.arange(0, self.integers.shape[1], self.size)
-        ends = [
+        limits = [
             (choose.reduceat(self.integers, starts, axis=1) - self.points) * self.scales
             for choose in (np.minimum, np.maximum)
         ]
-        reach = np.abs([(end - self.points) * self.scales for end in self.ends]).max(0)
-        return np.minimum(*ends).min(1), np.maximum(*ends).max(1), reach.max(1)
+        reach = np.abs([(limit - self.points) * self.scales for limit in self.limits]).max(0)
+        return np.minimum(*limits).min(1), np.maximum(*limits).max(1), reach.max(1)
 
 
 def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> RowsInBlocks:
@@ -225,8 +225,8 @@ def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> 
         return moved.reshape(-1, moved.shape[-1])
 
     scales, points = (rows(v).astype(np.float64) for v in (qparams.scale, qparams.zero_point))
-    ends = qparams.dtype.qmin, qparams.dtype.qmax
-    return RowsInBlocks(rows(integers).astype(np.int32), scales, points, size, ends)
+    limits = qparams.dtype.qmin, qparams.dtype.qmax
+    return RowsInBlocks(rows(integers).astype(np.int32), scales, points, size, limits)
 
 
 def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
@@ -248,11 +248,11 @@ def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
     inner = int(node.attributes.get_int("K", found.shape[1]))
     graph_qparams = scales.astype(np.float64).reshape(rows, -1)
     lowest = 0 if packed or str(integers.dtype).startswith("uint") else -(1 << (bits - 1))
-    ends = (lowest, lowest + (1 << bits) - 1)
+    limits = (lowest, lowest + (1 << bits) - 1)
     points = np.broadcast_to(np.float64(1 << (bits - 1) if packed else 0), graph_qparams.shape)
     if (given := _array(node, ZERO_POINTS)) is not None:
         points = _points(given, graph_qparams.shape, bits)
-    return RowsInBlocks(found[:, :inner].astype(np.int32), graph_qparams, points, size, ends)
+    return RowsInBlocks(found[:, :inner].astype(np.int32), graph_qparams, points, size, limits)
 
 
 def _points(given: Array, shape: tuple[int, ...], bits: int) -> Reals:

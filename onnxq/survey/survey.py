@@ -22,10 +22,10 @@ from onnxq.page.content import (
     TensorPart,
     TensorQParams,
 )
-from onnxq.page.drawing import ENDS
+from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
 from onnxq.survey.channel_reaches import median_share
-from onnxq.survey.file_forms import forms_in, planned, shown_by_file, with_reasons
+from onnxq.survey.file_precisions import planned, precisions_in, shown_by_file, with_reasons
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.local_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from onnxq.qparams import QParams
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
-    from onnxq.survey.file_forms import ShownForm
+    from onnxq.survey.file_precisions import ShownPrecision
     from onnxq.survey.heading import ReportSubject
-    from onnxq.tuning.milestones import Milestone
+    from onnxq.tuning.tables import Milestone
     from onnxq.tuning.tuned import Tuned
 
 
@@ -105,7 +105,7 @@ def survey(
         choices = with_reasons(choices, beside.weights)
     errors = why.tried("accuracy", lambda: errors_of(sides, batches, feedback)) or {}
     times = why.tried(
-        "time", lambda: paired_node_times(source, target, forms_in(choices), batches[0])
+        "time", lambda: paired_node_times(source, target, precisions_in(choices), batches[0])
     )
     machines = why.tried("machines", lambda: layers_on_machines(target))
     graph = surveyed_graph(source, choices, {} if times is None else times.nodes)
@@ -135,7 +135,7 @@ class _Missing:
         self.said: dict[str, str] = {}
         if beside.plan is None and beside.weights is None:
             self.said["decisions"] = (
-                "The forms are read from the quantized file. With the plan that it was made with "
+                "Precisions are read from the quantized file. With the plan that it was made with "
                 "(quantize --save-plan FILE, then report --plan FILE) the reasons are the plan’s."
             )
 
@@ -234,9 +234,9 @@ def _joined(
             read[weight.node].append(place)
     results = {tensor.name: place for place, tensor in enumerate(tensors) if tensor.is_output}
     for place, node in enumerate(nodes):
-        if node.op_type == OUTPUT and node.form == ENDS and node.name in results:
+        if node.op_type == OUTPUT and node.precision == MODEL_IO and node.name in results:
             given[place] = [results[node.name]]
-    behind = {source: reader for source, reader in edges if nodes[reader].form == INSIDE}
+    behind = {source: reader for source, reader in edges if nodes[reader].precision == INSIDE}
     for place in reversed(range(len(nodes))):
         if not given[place] and place in behind:
             given[place] = given[behind[place]]
@@ -331,7 +331,7 @@ def _words(layer: LayerPrediction) -> str:
 INPUT, OUTPUT = "input", "output"
 """Operators of ends, in words."""
 INSIDE = "inside"
-"""Form of a node that another one carries out."""
+"""Precision of a node that another one carries out."""
 
 
 @dataclass(frozen=True)
@@ -353,10 +353,10 @@ class SurveyedGraph:
 
 def surveyed_graph(
     source: ir.Model,
-    choices: Mapping[str, ShownForm],
+    choices: Mapping[str, ShownPrecision],
     times: Mapping[str, tuple[float, float]],
 ) -> SurveyedGraph:
-    """The graph with the form and the times of every node.
+    """The graph with the precision and the times of every node.
 
     Args:
         source: the float model, canonical.
@@ -365,7 +365,7 @@ def surveyed_graph(
     """
     inputs = [v for v in source.graph.inputs if not v.is_initializer()]
     nodes = [node for node, _ in walk(source.graph)]
-    parts = [NodePart(value_name(v), INPUT, ENDS, "") for v in inputs]
+    parts = [NodePart(value_name(v), INPUT, MODEL_IO, "") for v in inputs]
     parts += [_part(node, choices[node_name(node)], times.get(node_name(node))) for node in nodes]
     places = {node_name(node): len(inputs) + place for place, node in enumerate(nodes)}
     makers = {value_name(v): place for place, v in enumerate(inputs)}
@@ -375,18 +375,18 @@ def surveyed_graph(
         name = value_name(output)
         if name in makers:
             edges.append((makers[name], len(parts)))
-        parts.append(NodePart(name, OUTPUT, ENDS, ""))
+        parts.append(NodePart(name, OUTPUT, MODEL_IO, ""))
     return SurveyedGraph(tuple(parts), tuple(dict.fromkeys(edges)), places, makers)
 
 
-def _part(node: ir.Node, choice: ShownForm, times: tuple[float, float] | None) -> NodePart:
-    form = INSIDE if choice.precision is None else choice.precision.value
+def _part(node: ir.Node, choice: ShownPrecision, times: tuple[float, float] | None) -> NodePart:
+    precision = INSIDE if choice.precision is None else choice.precision.value
     name = node_name(node)
     # every command that quantizes has this option
     revert = "" if choice.precision in (Precision.FLOAT, None) else f"--exclude {shlex.quote(name)}"
     op_type = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     before, after = times or (None, None)
-    return NodePart(name, op_type, form, choice.reason, before, after, revert=revert)
+    return NodePart(name, op_type, precision, choice.reason, before, after, revert=revert)
 
 
 def _edges(node: ir.Node, places: Mapping[str, int], makers: Mapping[str, int]) -> Iterator[Edge]:

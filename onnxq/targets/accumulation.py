@@ -11,10 +11,11 @@
     WRAPS              the same, in matrix products and dense convolutions too: ARM, plain NEON
 
 Which integers make a pair, and which kernels add pairs at all, is in onnxq.operators._pairs, as
-measured. One thing more differs: two tensors of integers are added (QLinearAdd) in fixed point on
-ARM, and without fused multiply-adds on x86 without AVX2 (onnxq.operators._machine_sums); in
-WebAssembly they are added and multiplied (QLinearMul) by a division (onnxq.operators._divided).
-These round otherwise. All other integers are the same on every machine.
+measured. One thing more differs: two tensors of integers are added (QLinearAdd) in fixed point and
+multiplied (QLinearMul) by a fused multiply-add on ARM, and added without fused multiply-adds on x86
+without AVX2 (onnxq.operators._machine_sums); in WebAssembly they are added and multiplied by a
+division (onnxq.operators._divided). These round otherwise. All other integers are the same on every
+machine.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class SaturationMode(enum.Enum):
 
     @property
     def fixed_point(self) -> bool:
-        """Whether it is ARM's, which adds tensors of integers in fixed point."""
+        """Whether it is ARM's, which adds in fixed point and multiplies by a fused multiply-add."""
         return self in (SaturationMode.WRAPS, SaturationMode.WRAPS_DEPTHWISE)
 
     @property

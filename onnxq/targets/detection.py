@@ -13,9 +13,18 @@ LINUX_NAMES = {"avx512vnni": "avx512_vnni", "avxvnni": "avx_vnni"}
 
 def this_machine() -> str:
     """Name of this machine's target, never of one whose results would be wrong here."""
+    return classify(platform.system(), platform.machine(), _cpuinfo())
+
+
+def flags_here() -> set[str]:
+    """Flags of this machine's processor, as Linux names them; empty: not told."""
+    text = _cpuinfo()
+    return _flags(text, "flags") or _flags(text, "features")
+
+
+def _cpuinfo() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else asked()
-    return classify(platform.system(), platform.machine(), text)
+    return cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else asked()
 
 
 @functools.cache

@@ -27,7 +27,7 @@ bit for bit with exact integer arithmetic.
     -128. Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
 
     Sums: QLinearAdd rounds otherwise on ARM, in fixed point, and on x86-sse, without fused
-    multiply-adds; in WebAssembly QLinearAdd and QLinearMul divide. Rarely, see
+    multiply-adds; QLinearMul on ARM, with one; in WebAssembly both divide. Rarely, see
     static/planning/plan_sums.py.
 
 WebAssembly is onnxruntime-web 1.30 in Node and in Chromium (tests/wasm), one build for all

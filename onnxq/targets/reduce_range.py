@@ -50,7 +50,7 @@ def as_reduce_range(value: ReduceRange | str) -> ReduceRange:
 
 @dataclass(frozen=True, slots=True)
 class ReducedRange:
-    """Range that one weight gave up.
+    """Reduction of one weight's range.
 
     Attributes:
         channels: whose scale was increased.

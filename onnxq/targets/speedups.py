@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-PRODUCT_OPS = ("MatMul", "Gemm")
+LINEAR_OPS = ("MatMul", "Gemm")
 """Float operators that become one integer matrix product, with or without a bias."""
 GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Rows of W and R, in multiples of the hidden size."""

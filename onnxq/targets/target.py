@@ -39,14 +39,14 @@ SLOW_IN_INTEGERS: Mapping[str, float] = {
 
 
 AS_FAST = 1.0
-"""Ratio of a form that runs as fast as float."""
+"""Ratio of a precision that runs as fast as float."""
 UNPROVEN = 0.98
 """Speedup expected below all shapes that were measured: less than float, and than STORED."""
 
 
 FIXED_POINT = (
-    "sums of integers round in fixed point: where scales were not chosen for that (imported "
-    "models, other targets) they may be one LSB off near ties"
+    "sums of integers round in fixed point, products by a fused multiply-add: where scales were "
+    "not chosen for that (imported models, other targets) they may be one LSB off near ties"
 )
 
 
@@ -115,7 +115,7 @@ class Target:
             until fixed point (ARM), separate multiplications and additions (x86-sse) and divisions
             (wasm) round as fused multiply-adds do.
         int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
-            they are stored as uint8 (see onnxq.static.placing.stored_types).
+            they are stored as uint8 (see onnxq.static.insertion.stored_types).
         caveat: what is not exact, and when; empty: nothing is known.
     """
 
@@ -164,7 +164,7 @@ class Target:
         where = "any input" if self.reduce_range.for_any_input else "the samples"
         return f"int8 within +-{self.weight_qmax}, pairs within int16 for {where}"
 
-    def with_range_reduction(self, which: ReduceRange | str) -> Target:
+    def with_reduce_range(self, which: ReduceRange | str) -> Target:
         """The same machine, with weights held back elsewhere.
 
         Args:

@@ -6,8 +6,8 @@ Conversions and changes of layout belong to the node that needs them:
 
     float node -> QuantizeLinear -> integer node       the reader, which wants integers
     integer node -> DequantizeLinear -> float node     the producer, which gives integers
-    in between where both have form INTEGER            the one of the two that computes in float
-    ReorderInput, ReorderOutput, Transpose of layouts  the convolution beside it
+    in between where both have precision INTEGER            the one of the two that computes in
+    float ReorderInput, ReorderOutput, Transpose of layouts  the convolution beside it
 
 What none of this tells is a row of its own, by its operator; nothing is dropped.
 """
@@ -68,23 +68,23 @@ class TimeOwner:
 
 
 def owners(
-    source: ir.Model, optimized: ir.Model, forms: Mapping[str, Precision | None]
+    source: ir.Model, optimized: ir.Model, precisions: Mapping[str, Precision | None]
 ) -> dict[str, TimeOwner]:
     """Name of each node in the profile of a model -> whose time it is.
 
     Args:
         source: the float model, as prepared.
         optimized: what ONNX Runtime runs.
-        forms: that the nodes took; FLOAT where they are not named, None inside of another.
+        precisions: that the nodes took; FLOAT where they are not named, None inside of another.
     """
-    return _Attribution(source, optimized, forms).owners()
+    return _Attribution(source, optimized, precisions).owners()
 
 
 class _Attribution:
     """One optimized graph beside the float model."""
 
     def __init__(
-        self, source: ir.Model, optimized: ir.Model, forms: Mapping[str, Precision | None]
+        self, source: ir.Model, optimized: ir.Model, precisions: Mapping[str, Precision | None]
     ) -> None:
         self._nodes = {node_name(node): node for node, _ in walk(source.graph)}
         self._makers = {
@@ -94,7 +94,7 @@ class _Attribution:
             if value.name
         }
         self._optimized = [node for node, _ in walk(optimized.graph)]
-        self._forms = forms
+        self._precisions = precisions
         self._kernels: dict[ir.Node, str] = {}
 
     def owners(self) -> dict[str, TimeOwner]:
@@ -157,12 +157,12 @@ class _Attribution:
         producers = list(self._beside(node, _producers))
         readers = list(self._beside(node, _readers))
         if node.op_type == QUANTIZE:
-            if producers and self._form(producers[0]) is Precision.INT8:
+            if producers and self._precision(producers[0]) is Precision.INT8:
                 # it computed in float, between integers
                 return TimeOwner(producers[0], TimePart.KERNEL)
             needing = [*readers, *producers]
         elif node.op_type == DEQUANTIZE:
-            if readers and self._form(readers[0]) in READS_INTEGERS:
+            if readers and self._precision(readers[0]) in READS_INTEGERS:
                 return TimeOwner(readers[0], TimePart.KERNEL)
             needing = [*producers, *readers]
         elif node.op_type in CHANGES_LAYOUT:
@@ -185,8 +185,8 @@ class _Attribution:
                     seen.add(other)
                     waiting.append(other)
 
-    def _form(self, name: str) -> Precision | None:
-        return self._forms.get(name, Precision.FLOAT)
+    def _precision(self, name: str) -> Precision | None:
+        return self._precisions.get(name, Precision.FLOAT)
 
 
 def _producers(node: ir.Node) -> list[ir.Node]:
@@ -233,16 +233,16 @@ def _index(name: str) -> int:
 
 
 def times_by_owner(
-    source: ir.Model, run: Profiled, forms: Mapping[str, Precision | None]
+    source: ir.Model, run: Profiled, precisions: Mapping[str, Precision | None]
 ) -> dict[TimeOwner, float]:
     """Nanoseconds of the float model's nodes, and of what belongs to none, in the run of a model.
 
     Args:
         source: the float model, as prepared.
         run: of a model that was made from it.
-        forms: that its nodes took; see `owners`.
+        precisions: that its nodes took; see `owners`.
     """
-    known = owners(source, run.optimized, forms)
+    known = owners(source, run.optimized, precisions)
     sums: dict[TimeOwner, float] = defaultdict(float)
     for name, ns in with_unnamed(run.ns, known).items():
         sums[known.get(name, TimeOwner(name, TimePart.OTHER))] += ns
@@ -276,7 +276,7 @@ class PairedNodeTimes:
 def paired_node_times(
     source: ir.Model,
     target: ir.Model,
-    forms: Mapping[str, Precision | None],
+    precisions: Mapping[str, Precision | None],
     batch: Batch,
 ) -> PairedNodeTimes:
     """Times on the first row of a batch, or on all of it where the model's batch is static.
@@ -284,7 +284,7 @@ def paired_node_times(
     Args:
         source: the float model, canonical.
         target: the quantized one.
-        forms: that it gives the nodes.
+        precisions: that it gives the nodes.
         batch: to run.
 
     Raises:
@@ -292,7 +292,7 @@ def paired_node_times(
         CalibrationError: it does not run on the batch.
     """
     runs = profiled([source, target], one_row(source, input_specs(source), batch))
-    sums = [times_by_owner(source, run, of) for run, of in zip(runs, ({}, forms), strict=True)]
+    sums = [times_by_owner(source, run, of) for run, of in zip(runs, ({}, precisions), strict=True)]
     nodes = {str(node.name): (0.0, 0.0) for node in source.graph.all_nodes()}
     others: dict[str, tuple[float, float]] = {}
     for owner in sorted({*sums[0], *sums[1]}, key=lambda owner: owner.name):

@@ -1,4 +1,4 @@
-"""Time of a model of which a few nodes take another form: only what is around them is walked."""
+"""Time of a model in which a few nodes change their precision: only what is around them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
-from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
 from onnxq.times import Change
-from onnxq.times.microbenchmarks.link import BLOCKS, Parts, integers, numbers
+from onnxq.times.microbenchmarks.link import READS, Parts, changing_link, tensors_of
 from onnxq.times.model_times import ChangeTime
 from onnxq.times.time_model import FLOATS, changing, step_of, total_ns
 from onnxq.times.timed_runs import profiled
@@ -38,7 +36,7 @@ class ChangedTime:
 
     Args:
         model: float, canonical.
-        found: the model with its forms.
+        found: the model with its precisions.
         costs: table of the machine.
     """
 
@@ -51,15 +49,17 @@ class ChangedTime:
             for value in dict.fromkeys(moving(node)):
                 self._needs.setdefault(value, Counter())[state] += 1
 
-    def ns(self, changed: Collection[ir.Node], form_of: Callable[[ir.Node], Precision]) -> float:
-        """Nanoseconds that the model takes longer where these nodes have other forms.
+    def ns(
+        self, changed: Collection[ir.Node], precision_of: Callable[[ir.Node], Precision]
+    ) -> float:
+        """Nanoseconds that the model takes longer where these nodes have other precisions.
 
-        That is the difference of two `predicted`, to rounding. A node walks again where its form,
-        that of a source, or the state of what it reads is another.
+        That is the difference of two `predicted`, to rounding. A node walks again where its
+        precision, that of a source, or the state of what it reads is another.
 
         Args:
-            changed: nodes whose forms are others.
-            form_of: forms that all nodes have then.
+            changed: nodes whose precisions are others.
+            precision_of: precisions that all nodes have then.
         """
         found = self._found
         states: dict[ir.Value, TensorState] = {}
@@ -70,7 +70,7 @@ class ChangedTime:
         while waiting:
             node = self._nodes[heapq.heappop(waiting)]
             known = ChainMap(states, found.states)
-            step = step_of(node, form_of(node), form_of, known, found.sizes, self._costs)
+            step = step_of(node, precision_of(node), precision_of, known, found.sizes, self._costs)
             ns += total_ns(step.own or ()) - total_ns(found.own[node] or ())
             if step.reads != found.reads[node]:
                 for value in dict.fromkeys(moving(node)):
@@ -204,7 +204,6 @@ SHAPES = ((1, 16, 8, 8), (1, 64, 56, 56))
 """Shapes of two tensors, of 1,024 and 200,704 elements; times are the line through both."""
 SECONDS = 0.2
 """CPU seconds that go into each."""
-LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 def change_times() -> dict[str, ChangeTime]:
@@ -219,10 +218,11 @@ def _timed(shape: tuple[int, ...]) -> dict[str, float]:
 
     Models of their own for small tensors: writing times down takes as long as they do.
     """
-    _, channels, size, _ = shape
-    parts = Parts()
-    feeds = {"x": numbers(*shape), "q": integers(*shape), "t": integers(1, size, size, channels)}
-    names = {change.value: build(parts, channels) for change, build in _BUILDS.items()}
+    parts, feeds = Parts(), tensors_of(shape)
+    names = {
+        change.value: changing_link(change, shape[1])(parts, READS.get(change, "x"))
+        for change in Change
+    }
     (run,) = profiled([parts.model(feeds, list(names.values()))], feeds, SECONDS)
     return {change: run.ns.get(name, 0.0) for change, name in names.items()}
 
@@ -242,18 +242,3 @@ def _line(sizes: list[int], ns: list[float]) -> ChangeTime:
     """The line through two measurements; no part of it is below 0."""
     slope = max((ns[1] - ns[0]) / (sizes[1] - sizes[0]), 0.0)
     return ChangeTime(max(ns[0] - slope * sizes[0], 0.0), slope)
-
-
-def _qparams(parts: Parts) -> tuple[str, str]:
-    return parts.constant(np.array(0.02, np.float32)), parts.constant(np.array(128, np.uint8))
-
-
-_BUILDS: dict[Change, Callable[[Parts, int], str]] = {
-    Change.QUANTIZE: lambda p, _: p.add(QUANTIZE, ["x", *_qparams(p)]),
-    Change.DEQUANTIZE: lambda p, _: p.add(DEQUANTIZE, ["q", *_qparams(p)]),
-    Change.QUANTIZE_AT_RUN: lambda p, _: p.add(QUANTIZES_AT_RUN, ["x"], results=3),
-    Change.CHANNELS_LAST: lambda p, _: p.add(REORDERED, ["q"], {"perm": LAST}),
-    Change.CHANNELS_FIRST: lambda p, _: p.add(REORDERED, ["t"], {"perm": FIRST}),
-    Change.BLOCKED: lambda p, _: p.add(INTO_BLOCKS, ["x"], {}, BLOCKS),
-    Change.UNBLOCKED: lambda p, c: p.add(OUT_OF_BLOCKS, ["x"], {"channels": c}, BLOCKS),
-}

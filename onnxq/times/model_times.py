@@ -1,4 +1,4 @@
-"""Times of the nodes of one model, measured on one machine, and of the model in other forms."""
+"""Measured times of the nodes of one model, and times of the model in other precisions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.absorbed import FormOf
-    from onnxq.times.time_model import Forms
+    from onnxq.times.absorbed import PrecisionOf
+    from onnxq.times.time_model import Precisions
 
 
 IN_FLOAT = (Precision.FLOAT, Precision.WEIGHT_ONLY)
-"""Forms that run the float model's kernels."""
+"""Precisions that run the float model's kernels."""
 
 SHARED = {
     Precision.WEIGHT_ONLY: Precision.FLOAT,
@@ -38,7 +38,7 @@ SHARED = {
     Precision.INT8: Precision.INT8_FLOAT_OUTPUT,
     Precision.INT8_FLOAT_OUTPUT: Precision.INT8,
 }
-"""Forms that run the kernel of another one, or nearly, where they were not measured."""
+"""Precisions that run the kernel of another one, or nearly, where they were not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +46,28 @@ class NodeTimes:
     """Times of one node.
 
     Attributes:
-        ns: name of a form -> nanoseconds on one thread, conversions not counted; of float, in the
-            float model. A node that runs inside of another one's kernel takes 0.
-        around: name of a form -> nanoseconds of conversions and changes of layout that it needed
-            in the model in which the form was measured.
-        behind: name of the form of the node ahead -> nanoseconds of this one in float, in models
-            that onnxq made: what ONNX Runtime fuses depends on it. 0: the node ahead computes this
-            one too.
+        ns: name of a precision -> nanoseconds on one thread, conversions not counted; of float, in
+            the float model. A node that runs inside of another one's kernel takes 0.
+        around: name of a precision -> nanoseconds of conversions and changes of layout that it
+            needed in the model in which the precision was measured.
+        behind: name of the precision of the node ahead -> nanoseconds of this one in float, in
+            models that onnxq made: what ONNX Runtime fuses depends on it. 0: the node ahead
+            computes this one too.
     """
 
     ns: Mapping[str, float] = field(hash=False)
     around: Mapping[str, float] = field(default_factory=dict, hash=False)
     behind: Mapping[str, float] = field(default_factory=dict, hash=False)
 
-    def of(self, form: Precision) -> float | None:
-        """Nanoseconds in that form; None: it was not measured."""
-        for each in (form, SHARED.get(form)):
+    def of(self, precision: Precision) -> float | None:
+        """Nanoseconds in that precision; None: it was not measured."""
+        for each in (precision, SHARED.get(precision)):
             if each is not None and each.value in self.ns:
                 return self.ns[each.value]
         return None
 
     def of_float(self, ahead: Precision) -> float:
-        """Nanoseconds in float behind a node of that form."""
+        """Nanoseconds in float behind a node of that precision."""
         known = self.behind.get(ahead.value)
         return (self.of(Precision.FLOAT) or 0.0) if known is None else known
 
@@ -117,37 +117,36 @@ class Times(Saved):
     float_ns: float
     notes: tuple[str, ...] = ()
 
-    def of(self, nodes: tuple[str, ...], form: Precision) -> float | None:
-        """Nanoseconds of nodes in that form; float where one lacks it; None: none was measured."""
+    def of(self, nodes: tuple[str, ...], precision: Precision) -> float | None:
+        """Nanoseconds of nodes in that precision; float where one lacks it; None: not measured."""
         known = [self.nodes[name] for name in nodes if name in self.nodes]
-        if not any(each.of(form) is not None for each in known):
+        if not any(each.of(precision) is not None for each in known):
             return None
-        found = [each.of(form) for each in known]
+        found = [each.of(precision) for each in known]
         floats = [each.of(Precision.FLOAT) for each in known]
         return sum(
             (ns if ns is not None else plain) or 0.0
             for ns, plain in zip(found, floats, strict=True)
         )
 
-    def by_form(self, nodes: tuple[str, ...]) -> dict[Precision, float]:
-        """Form -> nanoseconds of these nodes, for the forms that one was measured in."""
-        measured = {form for name in nodes if name in self.nodes for form in self.nodes[name].ns}
-        found = {form: self.of(nodes, form) for form in Precision if form.value in measured}
-        return {form: ns for form, ns in found.items() if ns is not None}
+    def by_precision(self, nodes: tuple[str, ...]) -> dict[Precision, float]:
+        """Precision -> nanoseconds of these nodes, for the precisions that one was measured in."""
+        measured = {p for name in nodes if name in self.nodes for p in self.nodes[name].ns}
+        found = {p: self.of(nodes, p) for p in Precision if p.value in measured}
+        return {p: ns for p, ns in found.items() if ns is not None}
 
 
-def form_ahead(node: ir.Node, form_of: FormOf) -> Precision:
-    """Form of the first node ahead that computes in integers; FLOAT where none does."""
+def precision_ahead(node: ir.Node, precision_of: PrecisionOf) -> Precision:
+    """Precision of the first node ahead that computes in integers; FLOAT where none does."""
     makers = (value.producer() for value in moving(node))
-    found = (form_of(maker) for maker in makers if maker is not None)
-    quantized = (form for form in found if form is not None and form not in IN_FLOAT)
-    return next(quantized, Precision.FLOAT)
+    found = (precision_of(maker) for maker in makers if maker is not None)
+    return next((p for p in found if p is not None and p not in IN_FLOAT), Precision.FLOAT)
 
 
 class TimeModel:
     """Predicted times of one model from those of its own nodes; a `TimeSource`.
 
-        time(forms) = sum over nodes of their time in their form
+        time(precisions) = sum over nodes of their time in their precision
                     + sum over tensors of the changes between their producer and their readers
                     + what belongs to no node
 
@@ -172,47 +171,51 @@ class TimeModel:
         """
         return _restored, (self.times, PortableModel.of(self._model, self._model))
 
-    def ratio(self, forms: Forms) -> float | None:
+    def ratio(self, precisions: Precisions) -> float | None:
         """Predicted time over the float model's; None where it has no time at all.
 
         Args:
-            forms: of the nodes, of a plan for example.
+            precisions: of the nodes, of a plan for example.
         """
-        return self.ns(forms) / self.times.float_ns if self.times.float_ns > 0 else None
+        return self.ns(precisions) / self.times.float_ns if self.times.float_ns > 0 else None
 
-    def ns(self, forms: Forms) -> float:
+    def ns(self, precisions: Precisions) -> float:
         """Predicted nanoseconds of one run; arguments as of `ratio`."""
-        found = walked(self._model, forms, self._sizes, self)
-        inner = sum(_within(*each, forms) for each in self._inner.items())
+        found = walked(self._model, precisions, self._sizes, self)
+        inner = sum(_within(*each, precisions) for each in self._inner.items())
         nodes = sum(total_ns(own or ()) for own in found.own.values())
         changes = changes_of(self._model, found, self)
         return self._others + inner + nodes + sum(map(total_ns, changes.values()))
 
     def of_node(
-        self, node: ir.Node, form: Precision, form_of: FormOf, sizes: Mapping[str, Sizes]
+        self,
+        node: ir.Node,
+        precision: Precision,
+        precision_of: PrecisionOf,
+        sizes: Mapping[str, Sizes],
     ) -> tuple[Estimate, ...] | None:
-        """Time in that form, else in float with conversions on both sides, where it reads integers.
+        """Time in that precision; else in float, with conversions around it if it reads integers.
 
         Args:
             node: of the main graph.
-            form: of it.
-            form_of: those of its sources.
+            precision: of it.
+            precision_of: those of its sources.
             sizes: of the values, by name.
         """
         known = self.times.nodes.get(node_name(node))
         if known is None:
             return None
-        if form in IN_FLOAT:
-            return (Estimate(known.of_float(form_ahead(node, form_of)), 0.0),)
-        found = known.of(form)
+        if precision in IN_FLOAT:
+            return (Estimate(known.of_float(precision_ahead(node, precision_of)), 0.0),)
+        found = known.of(precision)
         if found is not None:
             return (Estimate(found, 0.0),)
         floats = Estimate(known.of(Precision.FLOAT) or 0.0, 0.0)
-        if form is not Precision.INT8:
+        if precision is not Precision.INT8:
             return (floats,)
-        ends = [(Change.DEQUANTIZE, value) for value in moving(node)]
-        ends += [(Change.QUANTIZE, value) for value in node.outputs]
-        shapes = [(change, sizes.get(value_name(value))) for change, value in ends]
+        changes = [(Change.DEQUANTIZE, value) for value in moving(node)]
+        changes += [(Change.QUANTIZE, value) for value in node.outputs]
+        shapes = [(change, sizes.get(value_name(value))) for change, value in changes]
         took = [self.change(c, math.prod(shape)) for c, shape in shapes if shape is not None]
         return (floats, *(each for each in took if each is not None))
 
@@ -222,12 +225,12 @@ class TimeModel:
         return None if time is None else Estimate(time.ns(elements), 0.0)
 
 
-def _within(name: str, known: NodeTimes, forms: Forms) -> float:
+def _within(name: str, known: NodeTimes, precisions: Precisions) -> float:
     """Time of a node in a body, with the conversions that it needed where it was measured."""
-    form = forms.get(name, Precision.FLOAT)
-    if form is None:
+    precision = precisions.get(name, Precision.FLOAT)
+    if precision is None:
         return 0.0
-    measured = form if known.of(form) is not None else Precision.FLOAT
+    measured = precision if known.of(precision) is not None else Precision.FLOAT
     return (known.of(measured) or 0.0) + known.around.get(measured.value, 0.0)
 
 

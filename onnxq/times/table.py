@@ -1,7 +1,8 @@
-"""Times of operators in each form on one machine, as measured by `onnxq costs`, as one CSV file.
+"""Times of operators in each precision on one machine, as `onnxq costs` measured them, in a CSV.
 
 The first lines are "# name: value": which machine, and how it was measured. Below them, one row per
-measurement: the Work of a node, the form it took, and its nanoseconds among its like on one thread.
+measurement: the Work of a node, the precision it took, and its nanoseconds among its like on one
+    thread.
 Behind the rows stand their fits, see `known_fits`.
 """
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.absorbed import FormOf
+    from onnxq.times.absorbed import PrecisionOf
 
 
 FORMAT = "onnxq.costs 2"
@@ -45,17 +46,17 @@ SHARED = {
     **{each: Precision.FLOAT for each in Precision if each.runs_in_float},
     Precision.FLOAT_BETWEEN_QDQ: Precision.FLOAT,
 }
-"""Forms that run the kernel of another one where they were not measured: stored weights become
+"""Precisions that run the kernel of another one where they were not measured: stored weights become
 floats when a session is made, and between 16-bit integers ONNX Runtime computes in float."""
 EVERYWHERE = "portable"
 """The target that may take any table: its files run on every machine, measured or not."""
 SHOWN_BY = {EVERYWHERE: "x86-vnni"}
 """Target -> the one whose table it takes: of the processors that portable files run on, the one
-that was measured. Its forms are then those of that target, and so is its accuracy."""
+that was measured. Its precisions are then those of that target, and so is its accuracy."""
 
 
 class Change(enum.Enum):
-    """Change of a tensor between two nodes whose forms differ."""
+    """Change of a tensor between two nodes whose precisions differ."""
 
     QUANTIZE = "quantize"
     """Float32 to integers."""
@@ -102,12 +103,13 @@ class Timing:
 
     Attributes:
         work: of the node.
-        form: that it took; FLOAT for changes of layout in float, INTEGER for those of integers.
+        precision: that it took; FLOAT for changes of layout in float, INTEGER for those of
+            integers.
         ns: its time among its like, one thread.
     """
 
     work: Work
-    form: Precision
+    precision: Precision
     ns: float
 
 
@@ -145,7 +147,7 @@ class Costs:
     def _rows(self) -> dict[Key, list[Timing]]:
         rows: dict[Key, list[Timing]] = {}
         for timing in self.timings:
-            key = (timing.work.operator, timing.work.kind, timing.form)
+            key = (timing.work.operator, timing.work.kind, timing.precision)
             rows.setdefault(key, []).append(timing)
         return rows
 
@@ -157,58 +159,62 @@ class Costs:
     def _known(self) -> dict[tuple[Work, Precision], Estimate | None]:
         return {}
 
-    def node(self, work: Work, form: Precision) -> Estimate | None:
-        """Time of a node in a form, conversions around it not counted; None: not measured."""
-        if (work, form) not in self._known:
-            self._known[work, form] = self._estimate(work, form)
-        return self._known[work, form]
+    def node(self, work: Work, precision: Precision) -> Estimate | None:
+        """Time of a node in a precision, conversions around it not counted; None: not measured."""
+        if (work, precision) not in self._known:
+            self._known[work, precision] = self._estimate(work, precision)
+        return self._known[work, precision]
 
-    def _estimate(self, work: Work, form: Precision) -> Estimate | None:
-        for each in (form, SHARED.get(form)):
+    def _estimate(self, work: Work, precision: Precision) -> Estimate | None:
+        for each in (precision, SHARED.get(precision)):
             found = None if each is None else self._fit(work, each)
             if found is not None:
                 return Estimate(found[0].ns(work.sizes), found[1])
         return None
 
     def of_node(
-        self, node: ir.Node, form: Precision, form_of: FormOf, sizes: Mapping[str, Sizes]
+        self,
+        node: ir.Node,
+        precision: Precision,
+        precision_of: PrecisionOf,
+        sizes: Mapping[str, Sizes],
     ) -> tuple[Estimate, ...] | None:
-        """Times of what a node runs in that form; None: not known.
+        """Times of what a node runs in that precision; None: not known.
 
         A node that another one computes takes what it adds to that. Between integers, an operator
         without integer kernel converts on both sides.
 
         Args:
             node: of the main graph.
-            form: of it.
-            form_of: those of its sources.
+            precision: of it.
+            precision_of: those of its sources.
             sizes: of the values, by name.
         """
         work = work_of(node, sizes)
-        if is_absorbed(node, form, form_of):
-            inside = None if work is None else self.node(replace(work, kind=FUSED), form)
+        if is_absorbed(node, precision, precision_of):
+            inside = None if work is None else self.node(replace(work, kind=FUSED), precision)
             return () if inside is None else (inside,)
         if work is None:
             return None
-        found = self.node(work, form)
+        found = self.node(work, precision)
         if found is not None:
             return (found,)
         floats = self.node(work, Precision.FLOAT)
-        if form is not Precision.INT8 or floats is None or not facts.of(node).stays_float:
+        if precision is not Precision.INT8 or floats is None or not facts.of(node).stays_float:
             return None
-        ends = (
+        changes = (
             self.change(Change.DEQUANTIZE, work.read),
             self.change(Change.QUANTIZE, work.written),
         )
-        return (floats, *(end for end in ends if end is not None))
+        return (floats, *(end for end in changes if end is not None))
 
     def change(self, change: Change, elements: int) -> Estimate | None:
         """Time of changing a tensor of so many elements; None: not measured."""
         return self.node(change.work(elements), Precision.FLOAT)
 
-    def _fit(self, work: Work, form: Precision) -> tuple[Fit, float] | None:
+    def _fit(self, work: Work, precision: Precision) -> tuple[Fit, float] | None:
         """(fit, its error), made when it is first asked for."""
-        key = (work.operator, work.kind, form)
+        key = (work.operator, work.kind, precision)
         if key not in self._fits:
             rows = self._rows.get(key)
             if rows is None:
@@ -235,7 +241,7 @@ class Costs:
             )
 
     def errors(self) -> dict[Key, tuple[int, float]]:
-        """(rows, relative error) of each (operator, kind, form), in the table's order."""
+        """(rows, relative error) of each (operator, kind, precision), in the table's order."""
         return {key: (len(self._rows[key]), fit.error) for key, fit in self.known_fits().items()}
 
     def save(self, path: str | Path) -> None:
@@ -259,7 +265,7 @@ class Costs:
         writer.writerow(COLUMNS)
         for timing in self.timings:
             work = timing.work
-            named = (work.operator, work.kind, timing.form.value)
+            named = (work.operator, work.kind, timing.precision.value)
             writer.writerow([*named, *work.sizes, f"{timing.ns:.4g}"])
         return out.getvalue()
 
@@ -317,11 +323,11 @@ HEADER = tuple(
 def _timing(row: list[str]) -> Timing:
     if len(row) != len(COLUMNS):
         raise ValueError(f"a row has {len(row)} columns: {row}")
-    operator, kind, form, *sizes, ns = row
+    operator, kind, precision, *sizes, ns = row
     numbers = [int(size) for size in sizes]
     if min(numbers) < 0 or not 0 < float(ns) < float("inf"):
         raise ValueError(f"a row has sizes or a time below 0: {row}")
-    return Timing(Work(operator, kind, *numbers), Precision(form), float(ns))
+    return Timing(Work(operator, kind, *numbers), Precision(precision), float(ns))
 
 
 @functools.cache
@@ -335,14 +341,15 @@ def costs_of(target: str) -> Costs | None:
     return Costs.from_csv(file.read_text("utf-8")) if file.is_file() else None
 
 
-# --- Fits of a table's rows, in the lines below them: "# fit: operator,kind,form,error,base..."
+# --- Fits of a table's rows, in the lines below them: "# fit:
+# operator,kind,precision,error,base..."
 #
 # They follow from the rows, which takes a tenth of a second. "# rows: CRC-32" before them says of
 # which rows they are; where these were edited, they are found anew.
 
 
 Key = tuple[str, str, Precision]
-"""Operator, kind and form: what is measured together."""
+"""Operator, kind and precision: what is measured together."""
 FIT, ROWS = "fit", "rows"
 
 
@@ -369,9 +376,9 @@ def as_lines(table: str, fits: Mapping[Key, KnownFit]) -> str:
     out = io.StringIO()
     out.write(f"# {ROWS}: {_crc(table.splitlines())}\n")
     writer = csv.writer(out, lineterminator="\n")
-    for (operator, kind, form), fit in fits.items():
+    for (operator, kind, precision), fit in fits.items():
         out.write(f"# {FIT}: ")
-        writer.writerow([operator, kind, form.value, repr(fit.error), *map(repr, fit.base)])
+        writer.writerow([operator, kind, precision.value, repr(fit.error), *map(repr, fit.base)])
     return out.getvalue()
 
 
@@ -392,8 +399,8 @@ def fits_in(lines: Sequence[str], notes: Iterable[tuple[str, str]]) -> dict[Key,
 
 
 def _fit(row: list[str]) -> tuple[Key, KnownFit]:
-    operator, kind, form, error, *base = row
-    return (operator, kind, Precision(form)), KnownFit(tuple(map(float, base)), float(error))
+    operator, kind, precision, error, *base = row
+    return (operator, kind, Precision(precision)), KnownFit(tuple(map(float, base)), float(error))
 
 
 def _crc(lines: Sequence[str]) -> str:

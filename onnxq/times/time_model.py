@@ -1,4 +1,4 @@
-"""Time of a whole model whose nodes take given forms: nodes, conversions, changes of layout."""
+"""Time of a model in given precisions: its nodes, conversions and changes of layout."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.absorbed import FormOf
+    from onnxq.times.absorbed import PrecisionOf
     from onnxq.times.table import Costs, Estimate
 
 
-# --- Layouts of the tensors around a node, as its form and its neighbours decide them
+# --- Layouts of the tensors around a node, as its precision and its neighbours decide them
 
 
 IMAGE_RANK = 4
@@ -43,29 +43,29 @@ class Layout(enum.Enum):
 
 
 def layout_of(
-    node: ir.Node, form: Precision, layouts: Sequence[Layout], sizes: Mapping[str, Sizes]
+    node: ir.Node, precision: Precision, layouts: Sequence[Layout], sizes: Mapping[str, Sizes]
 ) -> tuple[Layout, Layout]:
     """(layout that the node reads, layout that it writes).
 
     Args:
         node: of the float model.
-        form: that it takes.
+        precision: that it takes.
         layouts: of its inputs that are no constants.
         sizes: of the values, by name.
     """
     if node.op_type == CONVOLUTION and is_constant(node, 1):
         weight = sizes.get(value_name(node.inputs[1]) if node.inputs[1] else "", ())
-        if form is Precision.INT8:
+        if precision is Precision.INT8:
             return Layout.CHANNELS_LAST, Layout.CHANNELS_LAST
         if not _runs_in_blocks(weight, int(node.attributes.get_int("group", 1))):
             return Layout.PLAIN, Layout.PLAIN
         few = weight[1] < FEW_CHANNELS and int(node.attributes.get_int("group", 1)) == 1
         return Layout.PLAIN if few else Layout.BLOCKED, Layout.BLOCKED
     same = Layout.PLAIN
-    if form is Precision.INT8 and Layout.CHANNELS_LAST in layouts:
+    if precision is Precision.INT8 and Layout.CHANNELS_LAST in layouts:
         if node.op_type in CHANNELS_LAST or _keeps_shape(node, sizes):
             same = Layout.CHANNELS_LAST
-    elif form is not Precision.INT8 and set(layouts) == {Layout.BLOCKED}:
+    elif precision is not Precision.INT8 and set(layouts) == {Layout.BLOCKED}:
         operands = {sizes.get(value_name(v)) for v in node.inputs if v is not None}
         alone = len(layouts) == 1 or node.op_type in CHANNELS_LAST or len(operands) == 1
         if node.op_type in IN_BLOCKS and alone:
@@ -92,13 +92,13 @@ def _keeps_shape(node: ir.Node, sizes: Mapping[str, Sizes]) -> bool:
     return alike and not {"perm", "axis", "axes"} & set(node.attributes)
 
 
-# --- Time of a whole model whose nodes take given forms: nodes, conversions, changes of layout
+# --- Time of a model in given precisions: its nodes, conversions and changes of layout
 
 
-Forms = Mapping[str, Precision | None]
-"""Name of a node -> its form; FLOAT where it is not named; None: the node ahead computes it too."""
+Precisions = Mapping[str, Precision | None]
+"""Node name -> its precision; FLOAT where not named; None: the node ahead computes it too."""
 READS_INTEGERS = frozenset([Precision.INT8, Precision.INT8_FLOAT_OUTPUT])
-"""Forms that read integers."""
+"""Precisions that read integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +126,12 @@ class PredictedTime:
         nodes: name of a node -> nanoseconds.
         changes: name of a tensor -> nanoseconds of its conversions and changes of layout.
         run: nanoseconds that a run takes whatever its nodes are.
-        error_ns: root of the sum of the squared errors of all of them.
         unknown: nodes whose time is not known, which are left out.
     """
 
     nodes: Mapping[str, float]
     changes: Mapping[str, float]
     run: float
-    error_ns: float
     unknown: tuple[str, ...]
 
     @property
@@ -146,14 +144,18 @@ class TimeSource(Protocol):
     """Times of nodes and of changes between them: a table's, or those of one model's own nodes."""
 
     def of_node(
-        self, node: ir.Node, form: Precision, form_of: FormOf, sizes: Mapping[str, Sizes]
+        self,
+        node: ir.Node,
+        precision: Precision,
+        precision_of: PrecisionOf,
+        sizes: Mapping[str, Sizes],
     ) -> tuple[Estimate, ...] | None:
-        """Times of what a node runs in that form, conversions around it not counted.
+        """Times of what a node runs in that precision, conversions around it not counted.
 
         Args:
             node: of the main graph.
-            form: of it.
-            form_of: those of its sources.
+            precision: of it.
+            precision_of: those of its sources.
             sizes: of the values, by name.
 
         Returns:
@@ -166,7 +168,7 @@ class TimeSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Walked:
-    """A model whose nodes took forms, with the states of its tensors.
+    """A model whose nodes took precisions, with the states of its tensors.
 
     Attributes:
         sizes: of the values, by name.
@@ -183,37 +185,37 @@ class Walked:
 
 def walked(
     model: ir.Model,
-    forms: Mapping[str, Precision] | Forms,
+    precisions: Mapping[str, Precision] | Precisions,
     sizes: Mapping[str, Sizes],
     times: TimeSource,
 ) -> Walked:
-    """The model with these forms.
+    """The model with these precisions.
 
     Args:
         model: float, canonical; nodes in bodies count for nothing.
-        forms: of its nodes.
+        precisions: of its nodes.
         sizes: of the values, by name.
         times: of the machine.
     """
     found = Walked(sizes, dict.fromkeys(model.graph.inputs, FLOATS), {}, {})
 
-    def form_of(node: ir.Node) -> Precision | None:
-        return forms.get(node_name(node), Precision.FLOAT)
+    def precision_of(node: ir.Node) -> Precision | None:
+        return precisions.get(node_name(node), Precision.FLOAT)
 
     for node in model.graph:
-        form = form_of(node)
-        if form is None:
+        precision = precision_of(node)
+        if precision is None:
             ahead = next((found.states.get(value, FLOATS) for value in moving(node)), FLOATS)
             found.states.update(dict.fromkeys(node.outputs, ahead))
             continue
-        step = step_of(node, form, form_of, found.states, sizes, times)
+        step = step_of(node, precision, precision_of, found.states, sizes, times)
         found.reads[node], found.own[node] = step.reads, step.own
         found.states.update(dict.fromkeys(node.outputs, step.writes))
     return found
 
 
 class Step(NamedTuple):
-    """The work of a node in a form.
+    """The work of a node in a precision.
 
     Attributes:
         reads: state in which it reads its activations.
@@ -228,48 +230,46 @@ class Step(NamedTuple):
 
 def step_of(
     node: ir.Node,
-    form: Precision,
-    form_of: FormOf,
+    precision: Precision,
+    precision_of: PrecisionOf,
     states: Mapping[ir.Value, TensorState],
     sizes: Mapping[str, Sizes],
     times: TimeSource,
 ) -> Step:
-    """Step of the node in its form.
+    """Step of the node in its precision.
 
     Args:
         node: of the main graph.
-        form: of it.
-        form_of: those of its sources.
+        precision: of it.
+        precision_of: those of its sources.
         states: of what it reads.
         sizes: of the values, by name.
         times: of the machine.
     """
     layouts = [states.get(value, FLOATS).layout for value in moving(node)]
-    reads, writes = layout_of(node, form, layouts, sizes)
+    reads, writes = layout_of(node, precision, layouts, sizes)
     return Step(
-        TensorState(form in READS_INTEGERS, reads),
-        TensorState(form is Precision.INT8, writes),
-        times.of_node(node, form, form_of, sizes),
+        TensorState(precision in READS_INTEGERS, reads),
+        TensorState(precision is Precision.INT8, writes),
+        times.of_node(node, precision, precision_of, sizes),
     )
 
 
 def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
-    """Predicted time of a model with its forms.
+    """Predicted time of a model with its precisions.
 
     Args:
         model: float, canonical.
-        found: the model with these forms.
+        found: the model with these precisions.
         costs: table of the machine.
     """
     nodes = {node_name(node): own for node, own in found.own.items()}
     changes = {value_name(value): own for value, own in changes_of(model, found, costs).items()}
     run = costs.node(Work(RUN), Precision.FLOAT)
-    every = [e for own in (*nodes.values(), *changes.values()) if own for e in own]
     return PredictedTime(
         {name: total_ns(own) for name, own in nodes.items() if own is not None},
         {name: total_ns(own) for name, own in changes.items() if own},
         0.0 if run is None else run.ns,
-        math.hypot(*(each.error_ns for each in every)),
         tuple(name for name, own in nodes.items() if own is None),
     )
 
@@ -281,7 +281,7 @@ def changes_of(
 
     Args:
         model: float, canonical.
-        found: the model with its forms.
+        found: the model with its precisions.
         times: of the machine.
     """
     needs: dict[ir.Value, set[TensorState]] = {value: {FLOATS} for value in model.graph.outputs}

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxq.graph.walk import attribute_values, is_read, value_name
 from onnxq.operator.nodes import find_input, is_constant
 from onnxq.ort.layouts import BLOCK, CONVOLUTION, FEW_CHANNELS, VIEW, VIEWS
-from onnxq.targets.speedups import GATES, PRODUCT_OPS
+from onnxq.targets.speedups import GATES, LINEAR_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def work_of(node: ir.Node, sizes: Mapping[str, Sizes]) -> Work | None:
     plain = Work(node.op_type, "", read, written)
     if node.op_type == CONVOLUTION and is_constant(node, WEIGHT):
         return _convolution(node, sizes, plain)
-    if node.op_type in PRODUCT_OPS:
+    if node.op_type in LINEAR_OPS:
         return _product(node, sizes, plain)
     if node.op_type in GATES:
         return _recurrent(node, sizes, plain)
@@ -126,7 +126,7 @@ def _blocks(channels: int) -> int:
 
 def _product(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     """A (..., m, k) B (..., k, n): k products for every result; Gemm runs as MatMul does."""
-    product = PRODUCT_OPS[0]
+    product = LINEAR_OPS[0]
     result = sizes[value_name(node.outputs[0])]
     if is_constant(node, WEIGHT):
         weight = math.prod(_sizes(node, WEIGHT, sizes))
@@ -208,8 +208,8 @@ def _kind_of_operands(node: ir.Node, result: Sizes, sizes: Mapping[str, Sizes]) 
 
 def _is_repeated(operand: Sizes, result: Sizes) -> bool:
     """Whether an operand that is no single number is broadcast over the result."""
-    ends = result[len(result) - len(operand) :]
+    last_axes = result[len(result) - len(operand) :]
     fits = len(operand) <= len(result) and all(
-        size in (1, end) for size, end in zip(operand, ends, strict=True)
+        size in (1, end) for size, end in zip(operand, last_axes, strict=True)
     )
     return fits and 1 < math.prod(operand) < math.prod(result)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from onnxq.checking.check import Check
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import QConfigError, kind_of
-from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
 from onnxq.samples import Samples
 from onnxq.samples.excerpt import EVERY
@@ -25,21 +24,19 @@ from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, check_path, check_progress, mapping_from
 from onnxq.static.prepare import backend_of
 from onnxq.times.model_times import TimeModel
-from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluation.evaluations import Evaluations
 from onnxq.tuning.evaluation.evaluator import Evaluator
-from onnxq.tuning.milestones import Milestone
 from onnxq.tuning.scoring.baseline import baseline_of
 from onnxq.tuning.scoring.goal import Goal
-from onnxq.tuning.scoring.metric import as_metric
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
 from onnxq.tuning.search.config_changes import changes_of_the_whole
 from onnxq.tuning.search.layers import by_layer_type
+from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.search.pareto_candidates import Clock, front_of
 from onnxq.tuning.search.search import Search, open_journal, times_in
+from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
-from onnxq.weights import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -65,13 +62,11 @@ def tune(
     model: ModelSource,
     samples: object,
     *,
-    metric: object = None,
     goal: Goal = DEFAULT_GOAL,
     qconfig: QConfigMapping | str | Path | None = None,
     target: str | Target | None = None,
     format: str = "qdq",
     check: object = HELD_APART,
-    improve: Sequence[str] = IMPROVE,
     quantized_input: Mapping[str, Asked] | None = None,
     quantized_output: Sequence[str] = (),
     costs: Costs | None = None,
@@ -86,9 +81,7 @@ def tune(
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
         samples: file, folder, {input name: array of all samples}, batches of that form, or
             onnxq.Samples; labels may be among the arrays.
-        metric: "sqnr" (the default), "top1", "bits", "FILE.py:function", or function(run, samples)
-            that gives a number, higher is better (see onnxq.tuning.scoring.metric).
-        goal: bounds, an objective within them, and what the search may spend.
+        goal: bounds, the metric, an objective within them, and what the search may use and spend.
         qconfig: where the search begins, or the path of a YAML file that says it; what it names
             stays as it is. None: onnxq's default.
         target: the machine that the result is for.
@@ -97,7 +90,6 @@ def tune(
             `samples` in so many, which chooses nothing.
         quantized_input: as of `quantize`.
         quantized_output: as of `quantize`.
-        improve: improvements of weights that the search may use (see onnxq.weights).
         costs: times of nodes, from `onnxq costs`; None: they are measured on this machine.
         journal: file that keeps what was measured, from which a search that was stopped goes on.
         executor: runs candidates beside each other; the result is the same. None: this process.
@@ -116,13 +108,11 @@ def tune(
     given = Samples.of(samples)
     checked_on = _check_of_goal(check, given)
     wishes = Wishes(target, given.feedback, quantized_input, quantized_output, costs, format)
-    by = as_metric(metric)
-    _check_goal(goal, by)
+    by = _metric_of(goal)
     named = mapping_from(qconfig, backend_of(target))
     check_costs(costs)
     check_path("journal", journal)
     check_progress(progress)
-    wanted(default_qconfig_mapping().set_improve(improve).improve)
     subject = Subject.of(model, wishes)
     check_feedback(subject.canonical.model, wishes.feedback)
     search, apart = open_tuning_samples(given, checked_on, subject.inputs)
@@ -130,17 +120,17 @@ def tune(
     work = Stopwatch()
     baseline = baseline_of(subject, search, by)
     pass_s = work.spent_s
-    with open_journal(journal, subject, search, by, goal) as kept:
+    with open_journal(journal, subject, search, by) as kept:
         evaluator = Evaluator(subject, search, baseline, by)
         times = times_in(kept, evaluator, costs)
         evaluator.ratio = TimeModel(times, subject.prepared(subject.default).model).ratio
         clock = Clock(evaluator, kept) if costs is None else None
         told = progress or (lambda _done, _most: None)
         run = Search(Evaluations(evaluator, kept), goal, executor, told, clock)
-        starts = run.beginnings(asked)
-        groups = starts[0].groups
-        sensitivity = run.sensitivity(asked, groups)
-        found = run.run(starts, sensitivity, changes_of_the_whole(asked, improve))
+        begun = run.begin(asked, changes_of_the_whole(asked))
+        groups = begun.start.groups
+        sensitivity = run.sensitivity(asked.set_improve(begun.improve), groups)
+        found = run.run(begun, sensitivity)
         best, score = found.best.candidate.mapping, found.best.score
         beside = baseline_of(subject, apart, by)
         checked = _with_time_of(score, Evaluations(evaluator.on(beside), kept)(best))
@@ -160,7 +150,7 @@ def tune(
         layer_types=tuple(layers.node_group for layers in by_layer_type(groups)),
         labels=tuple(name for name in search.batches[0] if name not in search.inputs),
         refused=found.refused,
-        left_in_float=run.left_in_float(found.best),
+        left_in_float=left_in_float(found.best, begun.search.proposals),
         why=found.why,
         spent=Spent(run.runs, work.spent_s, pass_s),
         plan=made.plan,
@@ -198,17 +188,20 @@ def _check_of_goal(check: object, samples: Samples) -> Check:
     return replace(checked, samples=checked.unseen.with_feedback(samples.feedback))
 
 
-def _check_goal(goal: object, metric: Metric) -> None:
+def _metric_of(goal: Goal) -> Metric:
+    """The metric of a goal that fits its bounds."""
     if not isinstance(goal, Goal):
         raise QConfigError(
             f"goal is {kind_of(goal)}; wanted onnxq.Goal(...), such as Goal(min_sqnr_db=30)."
         )
+    metric = goal.by
     if goal.max_drop is not None and metric.float_value == math.inf:
         raise QConfigError(
             f"goal: a drop is a loss of the metric, and {metric.name} of the float model is "
-            "infinite. Name a metric (metric=function, on the command line --metric "
+            "infinite. Name a metric (Goal(metric=function), on the command line --metric "
             "FILE.py:function), or bound the SQNR (min_sqnr_db, on the command line --min-sqnr)."
         )
+    return metric
 
 
 def _with_time_of(searched: Score, apart: Score) -> Score:

@@ -13,18 +13,21 @@ from onnxq.operator import Precision
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
-from onnxq.tuning.milestones import (
+from onnxq.tuning.search.local_search import LATE, NO_RUN
+from onnxq.tuning.tables import (
     FRONT_HEADER,
     Milestone,
     front_rows,
     print_front,
+    print_group_times,
+    print_left_in_float,
+    print_revert,
+    print_sensitivity,
     print_steps,
     save_milestones,
     score_words,
+    why_float,
 )
-from onnxq.tuning.search.left_in_float import print_left_in_float, why_float
-from onnxq.tuning.search.local_search import LATE, NO_RUN
-from onnxq.tuning.sensitivity.group_tables import print_group_times, print_revert, print_sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,10 +40,10 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.times.model_times import Times
     from onnxq.tuning.scoring.goal import Goal
-    from onnxq.tuning.scoring.node_group import NodeGroup
     from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.layers import NodeGroup
     from onnxq.tuning.search.left_in_float import LeftInFloat
-    from onnxq.tuning.sensitivity.sensitivity import Sensitivity
+    from onnxq.tuning.sensitivity import Sensitivity
 
 
 class MissedGoalWarning(UserWarning):
@@ -222,7 +225,7 @@ class Tuned:
             {
                 "group": group.name,
                 "nodes": list(group.nodes),
-                "ns": {form.value: ns for form, ns in self.times.by_form(group.nodes).items()},
+                "ns": {form.value: ns for form, ns in self.times.by_precision(group.nodes).items()},
             }
             for group in self.layer_types
         ]

@@ -28,7 +28,7 @@ from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import SequentialPipeline, last_reads, stages_of
 from onnxq.weights.solve import Nearest
 from onnxq.weights.subgraphs import cut
-from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -212,7 +212,7 @@ class _Variants:
             self.model, replace(self.plan, decisions=decisions), (), QuantizedWeightsFile()
         )
         part = cut(self.model, self.nodes, subgraph, gives)
-        writer = ProductWriter(part, FLOAT_ACCURACY)
+        writer = GroupwiseWriter(part, FLOAT_ACCURACY)
         for node, _ in list(walk(part.graph)):
             if (name := node_name(node)) in integers:
                 writer.write(node, integers[name], decisions[name])

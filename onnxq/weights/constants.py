@@ -13,8 +13,8 @@ from onnxq.graph.edit import NamePool, graph_of, new_initializer
 from onnxq.graph.walk import node_name, tensor_names
 from onnxq.graph.weights import is_private
 from onnxq.operator.nodes import has_input, input_at
-from onnxq.qparams import raised_scale
-from onnxq.static.placing.decision import Quantize, weight_of
+from onnxq.qparams import scale_for_int32_bias
+from onnxq.static.insertion.decision import Quantize, weight_of
 from onnxq.static.planning.constants import plan_bias
 from onnxq.weights.layers import layer_of
 
@@ -82,7 +82,9 @@ class Constants:
         made = self._gain_of_result(layer)
         numbers = bias.reshape(-1) if made is None else bias.reshape(-1) * made
         x = self.plan.tensors[layer.x]
-        if (raised_scale(weight.qparams.scale, numbers, x.scale) > weight.qparams.scale).any():
+        if (
+            scale_for_int32_bias(weight.qparams.scale, numbers, x.scale) > weight.qparams.scale
+        ).any():
             return "its bias would leave int32 at x_scale * w_scale"
         if new.weight is not None:
             value = weight_of(layer.node, layer.rule)

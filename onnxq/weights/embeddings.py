@@ -15,7 +15,7 @@ from onnxq.dynamic.float_tables import LOOKUP
 from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at, is_constant
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.weights.reasons import GroupsDoNotDivide, NoRowsOfFloats
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
     for node in nodes:
         if is_lookup(node):
             read.setdefault(input_at(node, 0), node_name(node))
-    products = [n for n in nodes if n.op_type in PRODUCT_OPS and not n.domain]
+    products = [n for n in nodes if n.op_type in LINEAR_OPS and not n.domain]
     weights = [v for n in products for v in n.inputs if v is not None and v.is_initializer()]
     found = {value_name(value): Tie(value_name(value), name) for value, name in read.items()}
     for value, twin in find_twins([*read, *weights]).items() if weights else ():

@@ -34,7 +34,7 @@ class EqualModel:
     Attributes:
         model: with nodes of the same names, and perhaps more.
         outcomes: what was tried.
-        naming: forms of nodes that the qconfig leaves open, found on the way.
+        naming: precisions of nodes that the qconfig leaves open, found on the way.
     """
 
     model: ir.Model

@@ -14,10 +14,10 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import constant_array, is_private
 from onnxq.operator import Rule
 from onnxq.operator.nodes import find_input, has_input, input_at
-from onnxq.ort.matmul_add import biased_product
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.tensors import rounded_integers
 from onnxq.qparams import PerBlock
-from onnxq.static.placing.decision import Quantize, weight_observer, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_observer, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Ints, Reals, Singles
     from onnxq.operator import Unfolded
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.plan import Plan
     from onnxq.static.planning.constants import PlannedWeight
 
@@ -128,7 +128,7 @@ class Layer:
         return self.unfolded.matrix(self.weight).astype(np.float64)
 
     @property
-    def ends(self) -> tuple[Ints, Ints]:
+    def limits(self) -> tuple[Ints, Ints]:
         """int32 (groups, outputs): smallest and largest integer, less the zero point."""
         p, limit = self.plan.qparams, self.plan.integer_limit
         low, high = self.span
@@ -286,7 +286,7 @@ def bias_of(
     """(where the bias is or can be, the result that has it added)."""
     if rule.bias is not None:
         return BiasSlot(node, rule.bias), node.outputs[0]
-    found = biased_product(node)
+    found = matmul_add(node)
     behind = None if found is None else decisions[node_name(found.add)]
     on_integers = isinstance(behind, Quantize) and behind.folded_into != node_name(node)
     if found is not None and found.adds_vector and not on_integers:

@@ -68,6 +68,11 @@ class SizeAim:
                 "at most 1."
             )
 
+    @classmethod
+    def of(cls, given: SizeAim | float | None) -> SizeAim | None:
+        """A SizeAim as it is, or one of the file's size; None: bits are not mixed."""
+        return given if given is None or isinstance(given, SizeAim) else cls(size=given)
+
     def budget(self, model: ir.Model, plan: WeightPlan) -> BitBudget:
         """The budget that the products have to keep.
 

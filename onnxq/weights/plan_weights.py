@@ -4,7 +4,7 @@ Each node alone, bodies of If, Loop and Scan included. A weight that is, transpo
 embedding too, stays in float with it unless embeddings are asked for: its integers would stand
 in the file beside the float embedding. Integers of an embedding come before any sample has gone
 through the model, so that they are found without; a product that shares them has the embedding's
-form.
+precision.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import input_at, is_constant, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.weights.embeddings import find_ties, is_lookup, notes_on_no_embeddings, why_no_rows
 from onnxq.weights.hessian import parts_of_inputs
 from onnxq.weights.reasons import (
-    ConstantProduct,
+    ConstantMatMul,
     EmbeddingsNotAsked,
     Excluded,
     GroupsAlongRows,
@@ -65,7 +65,7 @@ class WeightRequest:
         spec: form of the integers.
         method: how they are found.
         exclude: names or globs of nodes that stay in float.
-        embeddings: form of embeddings, and of products that are one; None: they stay in float.
+        embeddings: precision of embeddings, and of products that are one; None: they stay in float.
     """
 
     spec: GroupSpec = field(default_factory=GroupSpec)
@@ -79,7 +79,7 @@ class Groupwise:
     """A product, or a lookup, whose weight is stored in groups.
 
     Attributes:
-        spec: form of its integers.
+        spec: precision of its integers.
         method: how they are found.
         slot: of the weight.
         tensor: name of the float initializer.
@@ -108,7 +108,7 @@ class Groupwise:
 
     @property
     def how(self) -> StoredGroupwise:
-        """The form of the weight, and how it is found."""
+        """The precision of the weight, and how it is found."""
         return StoredGroupwise(self.spec.words, self.method.value)
 
 
@@ -243,7 +243,7 @@ def _decision(
     if is_lookup(node):
         return _lookup(node, request, excluded)
     operator = catalog.find(node.op_type, node.domain)
-    if node.op_type not in PRODUCT_OPS or operator is None or not operator.has_dynamic_rule():
+    if node.op_type not in LINEAR_OPS or operator is None or not operator.has_dynamic_rule():
         return _no_product(node)
     rule = operator.dynamic_rule(node)
     if isinstance(rule, Float):
@@ -271,10 +271,10 @@ def _decision(
 
 def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
     """Why the weight cannot be stored in groups, or None."""
-    if Precision.WEIGHT_ONLY_GROUPWISE not in rule.forms:
+    if Precision.WEIGHT_ONLY_GROUPWISE not in rule.precisions:
         return NoGroupwiseMatrix()
     if is_constant(node, 1 - rule.weights[0].slot):
-        return ConstantProduct()
+        return ConstantMatMul()
     return None
 
 

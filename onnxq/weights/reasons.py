@@ -18,7 +18,7 @@ class NoGroupwiseMatrix(Reason):
     WORDS = "its weight is no matrix, or the rank of its other operand is not known"
 
 
-class ConstantProduct(Reason):
+class ConstantMatMul(Reason):
     WORDS = "both of its matrices are constants: it is computed when the model is loaded"
 
 
@@ -54,7 +54,7 @@ class GroupsDoNotDivide(Reason):
 class MisreadByRuntime(Reason):
     WORDS = (
         "ONNX Runtime misreads {bits}-bit integers of {outputs} outputs, which 4 does not divide;"
-        " ask for 4 bits, or for form 'matmulnbits'"
+        " ask for 4 bits, or for format 'matmulnbits'"
     )
     bits: int
     outputs: int

@@ -103,7 +103,7 @@ class _Rounding:
 
     def __init__(self, layer: Layer, batches: int, partners: Places | None) -> None:
         self._layer, self._batches = layer, batches
-        self._qparams = IntegerRows(layer.scale, *layer.ends, partners)
+        self._qparams = IntegerRows(layer.scale, *layer.limits, partners)
         self._stored = layer.stored
         self._bias = layer.bias[:, np.newaxis]
         self._sums = tuple(LayerSums(*self._stored.shape) for _ in range(2))

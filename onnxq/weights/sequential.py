@@ -32,7 +32,7 @@ from onnxq.operator.nodes import input_at
 from onnxq.weights.activation_cache import ActivationCache, SpilledArrays
 from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
 from onnxq.weights.subgraphs import Subgraph, cut, subgraphs_of
-from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -252,7 +252,7 @@ class _Run:
 
     def _write_integers(self, part: ir.Model) -> None:
         """Gives the products of a part the integers that were found."""
-        writer, integers = ProductWriter(part, FLOAT_ACCURACY), self.walked.integers or {}
+        writer, integers = GroupwiseWriter(part, FLOAT_ACCURACY), self.walked.integers or {}
         for node, _ in list(walk(part.graph)):
             name = node_name(node)
             if name in integers:
@@ -276,7 +276,7 @@ class _Run:
 
     def _spoilt(self, tensor: str) -> str:
         """The remedy for a tensor that is finite in the float model alone."""
-        ahead = products_ahead(self.walked.model, tensor, self.walked.integers or {})
+        ahead = linear_ahead(self.walked.model, tensor, self.walked.integers or {})
         return (
             f"tensor '{tensor}', which products read, is finite in the float model, and NaN, Inf "
             f"or huge behind the integers of {listed(ahead)}: a function between them, such as "
@@ -286,7 +286,7 @@ class _Run:
         )
 
 
-def products_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> list[str]:
+def linear_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> list[str]:
     """The nearest products ahead of a tensor: those that it depends on by other nodes alone.
 
     Args:

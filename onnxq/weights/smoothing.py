@@ -39,7 +39,7 @@ from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
 from onnxq.weights.held_back import is_held_back
-from onnxq.weights.integer_products import at_run_time, integer_products
+from onnxq.weights.integer_layers import at_run_time, integer_layers
 from onnxq.weights.layerwise import all_feeds
 from onnxq.weights.smoothing_sites import along
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import Prepared
-    from onnxq.weights.integer_products import IntegerProduct
+    from onnxq.weights.integer_layers import IntegerLayer
     from onnxq.weights.smoothing_sites import Site
     from onnxq.weights.smoothing_trial import Flow
 
@@ -217,7 +217,7 @@ def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
         flow: that the model will be made by.
         sites: where factors can be.
     """
-    found = integer_products(flow.prepared, flow.objective)
+    found = integer_layers(flow.prepared, flow.objective)
     return [
         _choice(site, seen, [found[name] for name in site.readers], flow)
         for site, seen in _seen(flow.prepared, sites, flow.batches)
@@ -288,7 +288,7 @@ def _spread_rows(x: Singles, most: int) -> Singles:
     return np.array(rows[np.union1d(places, np.abs(rows).max(1).argmax())], np.float32)
 
 
-def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Flow) -> SiteChoice:
+def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerLayer], flow: Flow) -> SiteChoice:
     """The exponent whose products lose least, judged on the part held back.
 
     An exponent near 1 brings every channel to the very range that it had: what another sample has
@@ -323,12 +323,12 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerProduct], flow: Fl
     return SiteChoice(site, factors, before, after, best, is_corrected)
 
 
-def _noise_of(product: IntegerProduct, flow: Flow) -> Noise:
+def _noise_of(product: IntegerLayer, flow: Flow) -> Noise:
     """The noise that counts: what is left behind the improvements that follow."""
     return varying_noise if flow.corrects_biases and product.has_bias else row_noise
 
 
-def _product(found: IntegerProduct, noise: Noise) -> Product:
+def _product(found: IntegerLayer, noise: Noise) -> Product:
     node, slot = found.node, found.slot
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None

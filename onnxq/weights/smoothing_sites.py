@@ -23,14 +23,14 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.qconfig import NotSet
-from onnxq.static.placing.decision import Quantize
-from onnxq.weights.integer_products import integer_products
+from onnxq.static.insertion.decision import Quantize
+from onnxq.weights.integer_layers import integer_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from onnxq.core.arrays import Reals
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.prepared import Prepared
 
 
@@ -180,10 +180,10 @@ def sites_of(prepared: Prepared, objective: Objective = Objective.SPEED) -> list
     """The sites of a model, channels on the last axis, in the order in which their readers run.
 
     Tensors to which the plan gives factors anyway, at no cost to any weight, are none
-    (onnxq.static.placing.channel_scales).
+    (onnxq.static.insertion.channel_scales).
     """
     readers: dict[ir.Value, list[ir.Node]] = {}
-    for product in integer_products(prepared, objective).values():
+    for product in integer_layers(prepared, objective).values():
         node, x = product.node, _divisible_input(product.node)
         if x is not None and node.graph is prepared.model.graph:
             readers.setdefault(x, []).append(node)

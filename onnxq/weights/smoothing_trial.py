@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import Objective
     from onnxq.samples.inputs import Batch
     from onnxq.static.choosing.proposals import Proposals
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.weights.judgement import Compared

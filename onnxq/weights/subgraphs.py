@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.walk import bodies, node_name, value_name, walk
-from onnxq.ort.matmul_add import biased_product
-from onnxq.static.placing.decision import Quantize
+from onnxq.ort.matmul_add import matmul_add
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ def with_folded_behind(model: ir.Model, plan: Plan) -> Iterator[ir.Node]:
         if isinstance(decision, Quantize) and decision.folded_into:
             hosts.setdefault(decision.folded_into, []).append(node)
             folded.add(node)
-        product = biased_product(node)
+        product = matmul_add(node)
         if product is not None and product.bias.is_initializer() and product.add not in folded:
             added = plan.decisions[node_name(product.add)]
             if not (isinstance(added, Quantize) and added.folded_into):

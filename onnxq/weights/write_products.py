@@ -27,7 +27,7 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived, renamed
 from onnxq.operator.nodes import find_input, input_at, shape
 from onnxq.operator.site import MICROSOFT
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS, ROWS_OF_BLOCKS
+from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.qparams.groups import INTEGERS
 from onnxq.weights.embeddings import is_lookup
 
@@ -74,7 +74,7 @@ FLOAT_ACCURACY, INT8_ACCURACY = 0, 4
 ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
 
 
-class ProductWriter:
+class GroupwiseWriter:
     """Writer of one model's products; nodes that read one weight in one graph share its integers.
 
     Args:
@@ -140,7 +140,7 @@ class ProductWriter:
             "quantize_axis": 1,
         }
         slots = [integers, input_at(node, 1), *others]
-        return ir.node(ROWS_OF_BLOCKS, slots, attributes, domain=MICROSOFT)
+        return ir.node(GATHER_BLOCK_QUANTIZED, slots, attributes, domain=MICROSOFT)
 
     def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
         """The last node of what stands for the float one; those ahead of it are inserted."""
@@ -172,7 +172,7 @@ class ProductWriter:
             "block_size": decision.spec.group_size,
             "accuracy_level": self._accuracy,
         }
-        return ir.node(PRODUCT_OF_BLOCKS, slots, attributes, domain=MICROSOFT)
+        return ir.node(MATMUL_NBITS, slots, attributes, domain=MICROSOFT)
 
     def _times_beta(self, node: ir.Node, value: ir.Value) -> ir.Node:
         factor = np.float32(node.attributes.get_float("beta", 1.0))

@@ -1,6 +1,6 @@
 """Carries out a plan of weights in groups: each product reads its integers, and no float weight.
 
-`ProductWriter` writes com.microsoft MatMulNBits; `DequantizeWriter` is for any runtime:
+`GroupwiseWriter` writes com.microsoft MatMulNBits; `DequantizeWriter` is for any runtime:
 DequantizeLinear ahead of the product, opset 21.
 
     Y = X W    ->    MatMul(X, DequantizeLinear(integers, scales, zero_points; axis, block_size))
@@ -34,7 +34,7 @@ from onnxq.qparams.group_spec import is_scrambled
 from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.weights.reasons import MisreadByRuntime
-from onnxq.weights.write_products import ProductWriter, StoredIntegers, drop_if_unread
+from onnxq.weights.write_products import GroupwiseWriter, StoredIntegers, drop_if_unread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def misread(plan: WeightPlan) -> dict[str, Float]:
-    """Products that ONNX Runtime would compute wrongly in this form, each with the reason."""
+    """Products that ONNX Runtime would compute wrongly in this format, each with the reason."""
     return {
         name: Float(MisreadByRuntime(d.spec.bits, d.outputs))
         for name, d in plan.quantized.items()
@@ -123,12 +123,12 @@ def _laid_out(
     return derived(compute, dtype, shape[::-1] if decision.inputs_first else shape, name)
 
 
-class ProductForm(enum.Enum):
+class WeightFormat(enum.Enum):
     """How products of blocks are written."""
 
     MATMULNBITS = "matmulnbits"
     """com.microsoft MatMulNBits."""
-    DEQUANTIZE = "dequantize"
+    QDQ = "qdq"
     """DequantizeLinear ahead of the float product, in operators of ai.onnx alone: opset 21."""
 
 
@@ -146,28 +146,28 @@ def write_weights(
     plan: WeightPlan,
     integers: Mapping[str, Mapping[str, ir.TensorProtocol]],
     accuracy: int,
-    form: ProductForm = ProductForm.MATMULNBITS,
+    format: WeightFormat = WeightFormat.MATMULNBITS,
 ) -> QuantizedModel:
     """The model with weights in groups; the float model stays as it is and shares what it can.
 
     Args:
         model: the canonical float model that the plan was made of.
-        plan: which products, and in which form.
+        plan: which products, and in which format.
         integers: product -> arrays of `PackedGroups` by name, in memory or on disk.
         accuracy: accuracy_level of MatMulNBits.
-        form: how products are written.
+        format: how products are written.
 
     Raises:
         UnsupportedError: the opset cannot be raised as far as the types of integers need.
     """
     written = model.clone()
-    writer: ProductWriter | DequantizeWriter
-    if form is ProductForm.DEQUANTIZE:
+    writer: GroupwiseWriter | DequantizeWriter
+    if format is WeightFormat.QDQ:
         needed = max((d.spec.dtype.min_opset for d in plan.quantized.values()), default=0)
         upgrade_opset(written, max(needed, BLOCKS_OPSET))
         writer = DequantizeWriter(written)
     else:
-        writer = ProductWriter(written, accuracy)
+        writer = GroupwiseWriter(written, accuracy)
     for node, _ in list(walk(written.graph)):
         decision = plan.quantized.get(node_name(node))
         if decision is not None:

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scripts import _pool
 from scripts._fuzz import inside
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 CPU_LIMIT_S = 30.0  # of one call
-WALL_LIMIT_S = 120.0  # of one call that waits for something, on a machine that others use too
+WAIT_LIMIT_S = 120.0  # of one call that waits for something other than a free core
 CASES = 50
 """Cases of one process: what an earlier one left in memory must not count against a later one."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -60,7 +60,8 @@ class Worker:
         self._result: Result | None = None
         self._cases = 0
         self._call = ""
-        self._began = self._began_cpu = self._began_case = 0.0
+        self._began = self._began_case = 0.0
+        self._began_used = _NOTHING
 
     @property
     def connection(self) -> Connection:
@@ -124,10 +125,12 @@ class Worker:
 
     def _stuck(self) -> Outcome | None:
         """HANG or MEMORY where the process is over a limit."""
-        cpu, resident = _usage(self._child.pid)
-        if cpu - self._began_cpu > CPU_LIMIT_S or time.monotonic() - self._began > WALL_LIMIT_S:
+        used, began = _usage(self._child.pid), self._began_used
+        cpu_s, queued_s = used.cpu_s - began.cpu_s, used.queued_s - began.queued_s
+        waited_s = time.monotonic() - self._began - cpu_s - queued_s
+        if cpu_s > CPU_LIMIT_S or waited_s > WAIT_LIMIT_S:
             return Outcome.HANG
-        return Outcome.MEMORY if resident > inside.LIMIT_BYTES else None
+        return Outcome.MEMORY if used.resident > inside.LIMIT_BYTES else None
 
     def _bury(self, outcome: Outcome | None) -> Result | None:
         """The result of a case whose process is gone, or is ended now.
@@ -147,17 +150,31 @@ class Worker:
 
     def _mark(self) -> None:
         self._began = time.monotonic()
-        self._began_cpu = _usage(self._child.pid)[0]
+        self._began_used = _usage(self._child.pid)
 
 
-def _usage(pid: int) -> tuple[float, int]:
-    """(CPU seconds, resident bytes) of a process; zeros where it is gone."""
+class _Usage(NamedTuple):
+    """What a process took: CPU seconds, seconds that it waited for a core, resident bytes."""
+
+    cpu_s: float
+    queued_s: float
+    resident: int
+
+
+_NOTHING = _Usage(0.0, 0.0, 0)
+
+
+def _usage(pid: int) -> _Usage:
+    """What a process took so far; nothing where it is gone."""
+    files = (Path(f"/proc/{pid}/{name}") for name in ("stat", "statm", "schedstat"))
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        resident = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
+        stat, statm, schedule = (file.read_text(encoding="utf-8") for file in files)
+        resident, queued_ns = int(statm.split()[1]), int(schedule.split()[1])
     except (OSError, IndexError):
-        return 0.0, 0
-    return (int(fields[11]) + int(fields[12])) / _TICKS, resident * _PAGE
+        return _NOTHING
+    fields = stat.rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return _Usage(ticks / _TICKS, queued_ns / 1e9, resident * _PAGE)
 
 
 def run(jobs: Iterable[Job], processes: int) -> Iterator[Result]:

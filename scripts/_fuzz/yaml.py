@@ -42,7 +42,7 @@ WORDS = (
 )  # fmt: skip
 KEYS = (
     "global", "op_types", "nodes", "tensors", "Conv", "*", "x", "activation", "weight", "dynamic",
-    "observer", "dtype", "fake_quantize", "scale", "form", "block_size", "bins",
+    "observer", "dtype", "fake_quantize", "scale", "precision", "block_size", "bins",
 )  # fmt: skip
 VALUES: tuple[object, ...] = (
     None, True, -1, 0, 1, 32, 2**70, 0.5, float("nan"), float("inf"), "", "float", "default",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from scripts._pages.page import Block, Integer, Page, commands
+from scripts._pages.page import Block, Page, PythonBlock, commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,16 +38,16 @@ def notebook(page: Page) -> dict[str, Any]:
 def _cells(page: Page) -> Iterator[Cell]:
     at = 0
     for step in page.steps():
-        block = step.block if isinstance(step, Integer) else step
+        block = step.block if isinstance(step, PythonBlock) else step
         yield from _markdown(_FENCE.sub("", page.text[at : block.start]))
         yield _integer(_source(step))
-        end = step.output if isinstance(step, Integer) and step.output else block
+        end = step.output if isinstance(step, PythonBlock) and step.output else block
         at = page.text.index("```", end.start + len(end.text)) + len("```\n")
     yield from _markdown(page.text[at:])
 
 
-def _source(step: Integer | Block) -> str:
-    if isinstance(step, Integer):
+def _source(step: PythonBlock | Block) -> str:
+    if isinstance(step, PythonBlock):
         return step.block.text
     if step.file is not None:
         return f"%%writefile {step.file}\n{step.text}"

@@ -60,7 +60,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Integer:
+class PythonBlock:
     """A block of Python, and the output that stands under it."""
 
     block: Block
@@ -105,7 +105,7 @@ class Page:
             for found in _FENCE.finditer(self.text)
         ]
 
-    def steps(self) -> Iterator[Integer | Block]:
+    def steps(self) -> Iterator[PythonBlock | Block]:
         """Blocks that do something, in order: Python with its output, consoles, files."""
         blocks = self.blocks()
         for block, behind in zip_longest(blocks, blocks[1:]):
@@ -113,7 +113,7 @@ class Page:
                 yield block
             elif block.language == "python":
                 is_output = behind is not None and behind.language == "output"
-                yield Integer(block, behind if is_output else None)
+                yield PythonBlock(block, behind if is_output else None)
 
 
 def commands(block: Block) -> list[Command]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scripts._pages.comparison import agrees
-from scripts._pages.page import ROOT, Block, Command, Integer, Page, commands
+from scripts._pages.page import ROOT, Block, Command, Page, PythonBlock, commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def run(page: Page, folder: Path) -> Iterator[Shown]:
     names: dict[str, object] = {"__name__": "page"}
     with contextlib.chdir(folder), _importable():
         for step in page.steps():
-            if isinstance(step, Integer):
+            if isinstance(step, PythonBlock):
                 yield _python(page, step, names)
             elif step.file is not None:
                 (folder / step.file).write_text(step.text, "utf-8")
@@ -58,7 +58,7 @@ def run(page: Page, folder: Path) -> Iterator[Shown]:
                 yield from (_bash(line, step, folder) for line in commands(step))
 
 
-def _python(page: Page, step: Integer, names: dict[str, object]) -> Shown:
+def _python(page: Page, step: PythonBlock, names: dict[str, object]) -> Shown:
     out = io.StringIO()
     line = page.text.count("\n", 0, step.block.start)
     code = compile("\n" * line + step.block.text, page.name, "exec")

@@ -13,7 +13,7 @@ from benchmarks.parts.qat_models import MODELS
 from benchmarks.qat_models import run
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(nights=5)
 @pytest.mark.filterwarnings("ignore")  # of those libraries
 @pytest.mark.parametrize("name", MODELS)
 def test_it_trains_and_onnx_runtime_computes_the_integers_that_the_reference_does(

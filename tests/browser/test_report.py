@@ -120,7 +120,7 @@ def test_forms_can_be_left_out(page: Browser) -> None:
 @pytest.mark.nightly
 def test_colours_follow_the_choice_and_are_explained(page: Browser) -> None:
     colours = []
-    for value in ("error", "time", "form"):
+    for value in ("error", "time", "precision"):
         page.run("document.querySelector(`input[value=${arguments[0]}]`).click()", value)
         colours.append(
             page.run("""

@@ -10,6 +10,14 @@ from onnxq import Check
 from onnxq.errors import CalibrationError
 from onnxq.samples import InputSpec, Samples, open_samples
 
+MAIN = (
+    onnxq.quantize,
+    onnxq.quantize_dynamic,
+    onnxq.quantize_weights,
+    onnxq.tune,
+    onnxq.verify,
+    onnxq.cross_check,
+)
 X = np.arange(8, dtype=np.float32)[:, None]
 INPUTS = [InputSpec("x", np.dtype(np.float32), ("N", 1))]
 
@@ -46,8 +54,5 @@ def test_a_goal_is_checked_on_samples_and_has_the_bounds_itself() -> None:
 
 
 def test_no_main_function_has_more_than_14_parameters() -> None:
-    counts = {
-        each.__name__: len(inspect.signature(each).parameters)
-        for each in (onnxq.quantize, onnxq.quantize_dynamic, onnxq.verify, onnxq.cross_check)
-    }
+    counts = {each.__name__: len(inspect.signature(each).parameters) for each in MAIN}
     assert max(counts.values()) <= 14

@@ -12,8 +12,9 @@ from onnx import helper
 import onnxq
 from onnxq.checking import runnable as recovery
 from onnxq.checking import with_verdict
-from onnxq.checking.validation import RefusalError
-from onnxq.static.placing.decision import Quantize
+from onnxq.checking.validation import RefusalError, refusal
+from onnxq.checking.validation_run import try_out
+from onnxq.static.insertion.decision import Quantize
 from tests.examples import ALL_INTEGERS, images, network, weights
 from tests.examples import model as example
 from tests.golden_models import BODIES, CONSTANTS, conv_model, data
@@ -63,8 +64,7 @@ class Injector:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refused: set[str]) -> None:
         self.refused = refused
         self.plans: dict[int, tuple[QuantizedModel, Plan]] = {}
-        true_runnable, true_refusal = recovery.runnable, recovery.refusal
-        true_try_out = recovery.try_out
+        true_runnable, true_refusal, true_try_out = recovery.runnable, refusal, try_out
 
         def runnable(make: Any, *rest: Any) -> Any:
             def noted(floats: Mapping[str, Any]) -> Any:
@@ -74,17 +74,17 @@ class Injector:
 
             return true_runnable(noted, *rest)
 
-        def refusal(model: Any, feeds: Any) -> Any:
+        def refuse(model: Any, feeds: Any) -> Any:
             return REFUSAL if self.refuses(model) else true_refusal(model, feeds)
 
-        def try_out(model: Any, validation: Any) -> Any:
+        def tried(model: Any, validation: Any) -> Any:
             if self.refuses(model):
                 raise RefusalError(RuntimeError(REFUSAL), None)
             return true_try_out(model, validation)
 
         monkeypatch.setattr(with_verdict, "runnable", runnable)
-        monkeypatch.setattr(recovery, "refusal", refusal)
-        monkeypatch.setattr(recovery, "try_out", try_out)
+        monkeypatch.setattr(recovery, "refusal", refuse)
+        monkeypatch.setattr(recovery, "try_out", tried)
 
     def refuses(self, model: object) -> bool:
         if id(model) not in self.plans:

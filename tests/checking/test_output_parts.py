@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
-from onnxq.checking.output_parts import Part, PartSums
+from onnxq.checking.output_parts import PartSums
+
+if TYPE_CHECKING:
+    from onnxq.quantized.output_part import Part
 
 RNG = np.random.default_rng(0)
 

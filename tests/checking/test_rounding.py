@@ -257,7 +257,7 @@ def test_the_bound_of_a_product_in_blocks_goes_through_what_is_behind_it() -> No
     """Zero points are subtracted behind the sum: near 0, results are less exact than they look."""
     text = "g (float[n, 72] x) => (float[n, 24] y) { h = MatMul(x, w)  r = Tanh(h)  y = Neg(r) }"
     made = onnxq.quantize_weights(
-        parsed(text, {"w": normal(72, 24, seed=7)}), group_size=128, method="rtn", form="dequantize"
+        parsed(text, {"w": normal(72, 24, seed=7)}), group_size=128, method="rtn", format="qdq"
     )
     onnxq.cross_check(made, {"x": normal(15, 72)}).check()
 

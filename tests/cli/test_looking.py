@@ -4,9 +4,12 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 import onnxq
 from onnxq import targets
 from onnxq.language.genai_folder import genai_folder
+from tests.examples import network, save
 from tests.tiny_decoder import TINY, tiny_decoder
 
 if TYPE_CHECKING:
@@ -112,6 +115,23 @@ def test_a_folder_of_genai_says_its_products_and_its_cache(run: Run, tmp_path: P
     assert "past_key_values.*.key (4)" in said
     assert "cache: 4 layers, 1 heads of 16 numbers, float32: 512 B a token" in said
     assert "GroupQueryAttention" in said
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.onnx", "/etc/passwd", "C:\\secret.onnx", "link.onnx", "n" * 5000, 3, "a\0b"]
+)
+def test_a_configuration_that_leads_out_of_its_folder_is_refused(
+    run: Run, tmp_path: Path, name: object
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    save(network(), tmp_path / "secret.onnx")
+    (folder / "link.onnx").symlink_to(tmp_path / "secret.onnx")
+    config = {"model": {"decoder": {"filename": name}}}
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    result = run("inspect", folder)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert len(result.stderr) < 1000
 
 
 def test_a_folder_whose_configuration_names_no_file_is_refused(run: Run, tmp_path: Path) -> None:

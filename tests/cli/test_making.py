@@ -27,7 +27,7 @@ def test_quantize_reports_people_what_became_of_the_nodes(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     result = run("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx", "-v")
-    assert "forms of nodes" in result.stdout
+    assert "precisions of nodes" in result.stdout
     assert "softmax" in result.stdout
     assert "QLinearConv" in result.stdout
     assert "size:" in result.stdout
@@ -49,20 +49,23 @@ def test_quantize_reports_programs_the_same(
     onnx.checker.check_model(str(output), full_check=True)
 
 
-def test_quantize_lists_the_layers_that_gave_up_range(
+def test_quantize_lists_the_layers_with_a_reduced_range(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     arguments = ("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx")
     text = run(*arguments).stdout
-    assert "gave up range, so that pairs of products fit (worst-case): steps up to" in text
+    assert (
+        "have a reduced range, so that pairs of products fit int16 (worst-case): scales up to"
+        in text
+    )
     assert "largest scale" not in text
     whole = run(*arguments, "-v").stdout
-    assert "gave up range of weights, so that pairs of products fit (worst-case):" in whole
+    assert "reduced range of weights, so that pairs of products fit int16 (worst-case):" in whole
     assert "Their last bits may differ between machines" in text  # a Softmax is left in float
     value = json.loads(run(*arguments, "--reduce-range", "everywhere", "--json").stdout)
     assert value["reduce_range"] == "everywhere"
     assert {r["largest"] for r in value["reductions"].values()} == {127 / 64}
-    assert "gave up range" not in run(*arguments, "--target", "x86-vnni").stdout
+    assert "reduced range" not in run(*arguments, "--target", "x86-vnni").stdout
 
 
 def test_quantize_looks_for_saturation_on_the_samples(
@@ -322,9 +325,9 @@ def test_quantize_reports_the_nodes_that_it_quantized_dynamically(
     value = json.loads(result.stdout)
     assert value["counts"]["Gemm"] == {"integers": 0, "floats": 0, "dynamic": 1}
     assert value["counts"]["Conv"] == {"integers": 2, "floats": 0, "dynamic": 0}
-    (group,) = value["dynamic"]
+    (group,) = (g for g in value["groups"] if "Gemm" in g["op_types"])
     assert group["nodes"] == ["gemm"]
-    assert group["how"].startswith("int8 weights")
+    assert group["why"].startswith("int8 weights")
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
@@ -353,21 +356,25 @@ def test_the_remedy_that_a_recurrent_node_is_given_works(
     assert types != [name]
 
 
-def test_the_saved_forms_give_the_same_file(
+def test_the_saved_precisions_give_the_same_file(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
-    first, again, forms = tmp_path / "a.onnx", tmp_path / "b.onnx", tmp_path / "forms.yaml"
-    options = ("-o", first, "--save-qconfig", forms)
+    first, again, precisions = (
+        tmp_path / "a.onnx",
+        tmp_path / "b.onnx",
+        tmp_path / "precisions.yaml",
+    )
+    options = ("-o", first, "--save-qconfig", precisions)
     assert run("quantize", model_path, samples_path, *options).exit_code == 0
-    result = run("quantize", model_path, samples_path, "-o", again, "--qconfig", forms)
+    result = run("quantize", model_path, samples_path, "-o", again, "--qconfig", precisions)
     assert result.exit_code == 0, result.stderr
     assert again.read_bytes() == first.read_bytes()
 
 
 def test_excluded_nodes_stay_in_float_on_the_command_line_too(run: Run, model_path: Path) -> None:
     result = run("inspect", model_path, "--exclude", "conv*", "--exclude", "gemm", "--json")
-    forms = {node["name"]: node["precision"] for node in json.loads(result.stdout)["nodes"]}
-    assert {forms["conv1"], forms["conv2"], forms["gemm"]} == {"float"}
+    precisions = {node["name"]: node["precision"] for node in json.loads(result.stdout)["nodes"]}
+    assert {precisions["conv1"], precisions["conv2"], precisions["gemm"]} == {"float"}
     wrong = run("inspect", model_path, "--exclude", "conv_1")
     assert (wrong.exit_code, "Did you mean 'conv1'" in wrong.stderr) == (5, True)
 

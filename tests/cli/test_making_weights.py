@@ -48,8 +48,8 @@ def test_it_writes_weights_in_blocks_and_says_how(model: Path) -> None:
         (["--method", "gptq"], 6, "looks at samples"),
         (["--exclude", "nothing"], 5, "no node 'nothing'"),
         (["--bits", "8", "--scheme", "real"], 7, "Ask for 'affine'"),
-        (["--scheme", "real", "--form", "dequantize"], 5, "Ask for scheme 'affine'"),
-        (["--embedding-bits", "4", "--form", "dequantize"], 5, "Leave embeddings in float"),
+        (["--scheme", "real", "--format", "qdq"], 5, "Ask for scheme 'affine'"),
+        (["--embedding-bits", "4", "--format", "qdq"], 5, "Leave embeddings in float"),
     ],
 )
 def test_what_it_cannot_do_is_said_and_nothing_is_written(

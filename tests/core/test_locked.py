@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.core.append_only import OpenJournal, lock, open_journal
+from onnxq.core.append_only import AppendOnlyFile, lock, open_journal
 from onnxq.errors import OutputError
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def test_a_journal_is_one_process_s_at_a_time_and_keeps_what_it_holds(tmp_path: 
         assert file.read() == b"line"
 
 
-class Written(OpenJournal):
+class Written(AppendOnlyFile):
     def __init__(self, path: Path) -> None:
-        self._file = open_journal(path, "tune")
+        super().__init__(path, open_journal(path, "tune"))
 
 
 def test_a_journal_is_free_behind_an_error_in_the_body_and_may_be_closed_again(

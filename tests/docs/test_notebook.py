@@ -17,7 +17,7 @@ from tests.docs.test_page import TEXT
 PAGES = [Page.read(path) for path in tutorials()]
 
 
-def test_cells_are_text_integer_files_and_commands_in_order() -> None:
+def test_cells_are_text_code_files_and_commands_in_order() -> None:
     cells = notebook(Page(Path("page.md"), TEXT))["cells"]
     assert [(cell["cell_type"], cell["source"]) for cell in cells] == [
         ("markdown", "# Title"),
@@ -36,7 +36,7 @@ def test_no_output_and_no_fence_that_runs_is_left_in_the_text(page: Page) -> Non
     assert any(cell["cell_type"] == "code" for cell in cells)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(nights=6)  # the text of its cells runs as a page, too
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("default")  # of Jupyter's packages
 @pytest.mark.parametrize("page", PAGES, ids=[page.path.stem for page in PAGES])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts._pages.page import Block, Integer, Page, commands
+from scripts._pages.page import Block, Page, PythonBlock, commands
 from scripts._pages.session import Shown, run
 from scripts.run_pages import FAULT, faults, pages, written
 
@@ -46,7 +46,7 @@ def page(text: str = TEXT) -> Page:
 
 def test_steps_are_python_files_and_consoles_in_order() -> None:
     code, file, console = page().steps()
-    assert isinstance(code, Integer)
+    assert isinstance(code, PythonBlock)
     assert code.output is not None
     assert code.output.text == "2\n"
     assert isinstance(file, Block)

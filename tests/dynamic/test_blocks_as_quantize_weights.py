@@ -64,7 +64,7 @@ def model(text: str) -> onnx.ModelProto:
 def test_bytes_are_those_of_rtn(text: str, bits: int, scheme: str) -> None:
     source = model(text)
     wanted = onnxq.quantize_weights(
-        source, bits=bits, scheme=scheme, method="rtn", form="dequantize", check=onnxq.Check.NONE
+        source, bits=bits, scheme=scheme, method="rtn", format="qdq", check=onnxq.Check.NONE
     )
     made = quantized(source, in_blocks(bits, scheme), target="x86-vnni")
     assert arrays(made, "DequantizeLinear") == arrays(wanted, "DequantizeLinear")

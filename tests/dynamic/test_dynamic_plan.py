@@ -162,8 +162,8 @@ def test_speed_leaves_in_float_what_the_target_measured_as_slower() -> None:
     assert plan.slower == ("product",)
     assert plan.notes[0] == (
         "nothing is quantized: objective 'speed' leaves in float what would be slower in every "
-        "form on mine, and here that is every node with weights; objective 'size' (--objective "
-        "size) quantizes them anyway."
+        "precision on mine, and here that is every node with weights; objective 'size' "
+        "(--objective size) quantizes them anyway."
     )
     with pytest.warns(UserWarning, match="nothing is quantized: objective 'speed'"):
         made = quantized(product(), target=on(0.8))
@@ -180,7 +180,7 @@ def test_open_sizes_are_said_to_count_as_one_row() -> None:
     assert (
         "(precision 'dynamic_int8', at 1 row: the model leaves sizes open)" in decision.reason.words
     )
-    assert plan.notes[1].startswith("product: in float because the model leaves sizes")
+    assert plan.notes[1].startswith("product: in float at the sizes that are assumed")
     _, known = planned(fixed, target=on(0.8))
     assert "(precision 'dynamic_int8')" in str(known.decisions["product"])
     assert len(known.notes) == 1

@@ -77,7 +77,7 @@ def test_what_is_asked_for_is_quantized(named: str) -> None:
 
 def picked(table: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> onnx.ModelProto:
     """y = table[i]."""
-    shape = ["N", *table.shape[1:]]
+    shape: list[int | str | None] = ["N", *table.shape[1:]]
     graph = helper.make_graph(
         [helper.make_node("Gather", ["table", "i"], ["y"], "rows")],
         "picked",

@@ -81,11 +81,9 @@ def test_only_speed_asks_for_it_and_only_with_few_rows() -> None:
         (("batch", 31), True),
         (("batch", 32), False),
         (("batch", 4, 8), False),
-        ((2, "length"), True),
+        ((2, "length"), False),  # 64 is assumed
         ((32, "length"), False),
     ],
 )
-def test_sizes_that_are_known_are_the_least_number_of_rows(
-    rows: tuple[int | str, ...], few: bool
-) -> None:
+def test_open_sizes_are_those_of_usual_inputs(rows: tuple[int | str, ...], few: bool) -> None:
     assert scale_of(product(*rows)).shape == (() if few else (128,))

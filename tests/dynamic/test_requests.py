@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 import onnxq
-from onnxq.dynamic.reasons import LacksForm, NoDynamicOperator
+from onnxq.dynamic.reasons import LacksPrecision, NoDynamicOperator
 from onnxq.dynamic.requests import nothing_dynamic, nothing_quantized
 from onnxq.errors import ModelError, QConfigError
 from onnxq.observers import NarrowRangeObserver
@@ -158,7 +158,7 @@ def test_a_block_size_is_never_ignored() -> None:
     )
     _, plan = planned(recurrent, entry)
     assert plan.decisions["gru"] == Float(
-        LacksForm(
+        LacksPrecision(
             "GRU",
             "weight_only_groupwise",
             "",

@@ -276,3 +276,20 @@ def test_a_model_that_was_saved_and_loaded_is_the_same(
     save(model, tmp_path / "m.onnx")
     assert model_hash(load(tmp_path / "m.onnx")) == model_hash(model)
     onnx.checker.check_model(tmp_path / "m.onnx")
+
+
+def test_a_normalization_behind_a_bias_of_its_own_node_is_folded(parse: Parse, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    scale = {n: rng.uniform(0.5, 2, 4).astype(np.float32) for n in ("g", "b", "m", "v", "s")}
+    weight = rng.normal(size=(3, 4, 2, 2)).astype(np.float32)
+    model = parse(
+        "g (float[1,3,5,5] x) => (float[1,4,6,6] y) { c = ConvTranspose(x, w) a = Add(c, bias)"
+        " y = BatchNormalization(a, g, b, m, v) }",
+        {"w": weight, "bias": scale["s"].reshape(4, 1, 1)} | scale,
+    )
+    x = rng.normal(size=(1, 3, 5, 5)).astype(np.float32)
+    before = run(model, {"x": x})[0]
+    once = canonicalize(model)
+    assert [node.op_type for node in once.model.graph] == ["ConvTranspose"]
+    np.testing.assert_allclose(run(once.model, {"x": x})[0], before, rtol=1e-4, atol=1e-5)
+    assert model_hash(canonicalize(once.model).model) == model_hash(once.model)

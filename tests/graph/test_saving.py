@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -8,7 +9,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 
-from onnxq.errors import ModelError, OutputError
+from onnxq.errors import ModelError
 from onnxq.graph import saving
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.hashing import model_hash
@@ -36,6 +37,11 @@ def model(parse: Parse) -> ir.Model:
 def external(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every model counts as one that needs external data."""
     monkeypatch.setattr(saving, "EXTERNAL_BYTES", 0)
+
+
+def data_of(path: Path) -> Path:
+    (found,) = path.parent.glob(f"{path.name}.*.data")
+    return found
 
 
 def lazy(array: Array, log: list[int]) -> ir.LazyTensor:
@@ -118,7 +124,8 @@ def test_every_element_type_survives(parse: Parse, tmp_path: Path) -> None:
 def test_big_models_get_one_data_file_named_after_them(model: ir.Model, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     save(model, path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert [re.sub("[0-9a-f]{8}", "N", name) for name in names] == ["m.onnx", "m.onnx.N.data"]
     onnx.checker.check_model(path)
     assert model_hash(load(path)) == model_hash(model)
     tensors = {t.name: t for t in onnx.load(path, load_external_data=False).graph.initializer}
@@ -134,7 +141,7 @@ def test_tied_weights_are_stored_once(parse: Parse, tmp_path: Path) -> None:
     for name in ("w", "v"):
         model.graph.initializers[name].const_value = tensor
     save(model, tmp_path / "m.onnx")
-    assert (tmp_path / "m.onnx.data").stat().st_size == W.nbytes
+    assert data_of(tmp_path / "m.onnx").stat().st_size == W.nbytes
 
 
 @pytest.mark.usefixtures("external")
@@ -155,20 +162,9 @@ def test_a_model_with_external_data_becomes_one_file(
 def test_external_data_moves_under_the_new_name(model: ir.Model, tmp_path: Path) -> None:
     save(model, tmp_path / "a.onnx")
     save(load(tmp_path / "a.onnx"), tmp_path / "b.onnx")
-    for name in ("a.onnx", "a.onnx.data"):
-        (tmp_path / name).unlink()
+    data_of(tmp_path / "a.onnx").unlink()
+    (tmp_path / "a.onnx").unlink()
     assert model_hash(load(tmp_path / "b.onnx")) == model_hash(model)
-
-
-@pytest.mark.usefixtures("external")
-def test_a_model_can_be_saved_over_itself(model: ir.Model, tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
-    save(model, path)
-    loaded = load(path)
-    save(loaded, path)
-    assert model_hash(load(path)) == model_hash(model)
-    with pytest.raises(ValueError, match="invalidated"):
-        tensor_of(loaded.graph.initializers["w"]).numpy()
 
 
 def test_external_constants_in_attributes_come_along(parse: Parse, tmp_path: Path) -> None:
@@ -227,14 +223,6 @@ def test_a_weight_of_the_wrong_size_is_an_error(model: ir.Model, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("external")
-def test_a_folder_where_the_data_file_belongs_is_refused(model: ir.Model, tmp_path: Path) -> None:
-    (tmp_path / "m.onnx.data").mkdir()
-    with pytest.raises(OutputError, match="the file for the weights, is a folder"):
-        save(model, tmp_path / "m.onnx")
-    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx.data"]
-
-
-@pytest.mark.usefixtures("external")
 def test_weights_of_branches_are_saved(parse: Parse, tmp_path: Path) -> None:
     model = parse(
         """g (bool c, float[2,40] x) => (float[2,40] y) {
@@ -246,7 +234,7 @@ def test_weights_of_branches_are_saved(parse: Parse, tmp_path: Path) -> None:
     value = model.graph.initializers.pop("u")
     branch.register_initializer(value)
     save(model, tmp_path / "m.onnx")
-    assert (tmp_path / "m.onnx.data").stat().st_size == W.nbytes
+    assert data_of(tmp_path / "m.onnx").stat().st_size == W.nbytes
     assert model_hash(load(tmp_path / "m.onnx")) == model_hash(model)
 
 

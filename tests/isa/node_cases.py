@@ -147,7 +147,7 @@ def _own(operator: IntegerOperator, domain: str, case: Case, seed: int) -> Itera
     yield _named(operator, domain, case, "own")
     draw = Draw(zlib.crc32(f"{operator.op_type} {case.name} {seed}".encode()))
     schema = schema_inputs(operator.op_type, domain)
-    for fill in FILLS if operator.has_products() else FILLS[:1]:
+    for fill in FILLS if operator.depends_on_machine() else FILLS[:1]:
         inputs = tuple(
             draw.integers(x.shape, x.dtype.name, fill)
             if x is not None and x.dtype in (np.uint8, np.int8) and is_drawn(schema, i, x)

@@ -11,11 +11,11 @@ import pytest
 import onnxq
 from models.cifar10 import load_sample
 from onnxq.checking.predict import predict
-from onnxq.ort import runtime
 from onnxq.targets.accumulation import SaturationMode
 from scripts._models import float_models
 from tests.isa.machines import BY_MACHINE, MACHINES
 from tests.isa.model_cases import CLIPPED, TARGETS, ModelCase, model_cases
+from tests.this_machine import run_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +129,6 @@ def test_resnet_20_on_arm_gives_every_image_the_class_that_it_has_on_x86(
     cases = tmp_path_factory.mktemp("resnet20")
     ModelCase("resnet20", model, model, images).save(cases)
     (arm,) = run_on(DOT, cases).outputs("resnet20")
-    with runtime.open_session(model, threads=1) as session:
-        (x86,) = session.run({"image": images})
+    (x86,) = run_exactly(model, {"image": images})
     assert np.array_equal(arm.argmax(1), x86.argmax(1))
     assert (arm.argmax(1) == labels).mean() > 0.8

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.isa, pytest.mark.usefixtures("emulators")]
 
 OPERATORS = [operator.op_type for operator in catalog.all_integer_operators()]
-PRODUCTS = [op.op_type for op in catalog.all_integer_operators() if op.has_products()]
+PRODUCTS = [op.op_type for op in catalog.all_integer_operators() if op.depends_on_machine()]
 NASTY = {
     "QLinearAdd": (SaturationMode.UNFUSED, SaturationMode.WRAPS),
-    "QLinearMul": (SaturationMode.DIVIDES,),
+    "QLinearMul": (SaturationMode.DIVIDES, SaturationMode.WRAPS),
 }
 """Arithmetic that rounds results otherwise; of other operators, that whose sums overflow."""
 
@@ -64,11 +64,7 @@ def test_every_integer_is_as_predicted(
     [
         (op, saturation_mode)
         for op in PRODUCTS
-        for saturation_mode in (
-            (SaturationMode.UNFUSED, SaturationMode.WRAPS)
-            if op == "QLinearAdd"
-            else (SaturationMode.SATURATES, SaturationMode.WRAPS)
-        )
+        for saturation_mode in NASTY.get(op, (SaturationMode.SATURATES, SaturationMode.WRAPS))
     ],
 )
 def test_the_cases_are_nasty_enough(

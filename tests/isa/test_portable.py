@@ -14,6 +14,7 @@ from onnxq.ort import runtime
 from onnxq.targets.accumulation import SaturationMode
 from tests.examples import model
 from tests.isa.machines import BY_MACHINE, Machine, save_case
+from tests.this_machine import SATURATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,7 +125,6 @@ def test_portable_models_are_the_same_bit_for_bit_whatever_the_input(
         case for case, y in results.items() if not np.array_equal(there.outputs(case)[0], y)
     ]
     assert [case for case in differing if not case.endswith(CONTROL)] == []
-    if (
-        machine.saturation_mode is SaturationMode.SATURATES
-    ):  # the inputs do find what is not portable: all but the depthwise convolutions
-        assert len(differing) == SEEDS * 10
+    if (machine.saturation_mode is SaturationMode.SATURATES) != SATURATES:
+        # the inputs do find what is not portable: all but the depthwise convolutions
+        assert len(differing) >= SEEDS * 10

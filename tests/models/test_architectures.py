@@ -18,7 +18,7 @@ from tests.examples import ALL_INTEGERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.nightly  # 100 CPU seconds
+pytestmark = pytest.mark.nightly(nights=3)  # 140 CPU seconds
 
 # of those that found bugs: what each has that others have not, and what computes in integers
 FOUND_BUGS = {

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -136,3 +138,26 @@ def test_every_chunk_is_counted(size: int) -> None:
     x = np.linspace(-3, 5, size).astype(np.float32)
     assert histogram(x).counts.sum() == size
     assert_same(histogram(x), histogram(np.asfortranarray(x[::-1])))
+
+
+def test_kept_values_count_as_counted_ones_do() -> None:
+    rng = np.random.default_rng(7)
+    parts = [(rng.normal(size=300) * 2.0**k).astype(np.float32) for k in (0, 3, -2, 9)]
+    few, many = ZeroAnchoredHistogram(2048), ZeroAnchoredHistogram(2048)
+    many.own_counts()  # counts from the first value on
+    for x in parts:
+        few.add(x, x.min(), x.max())
+        many.add(x, x.min(), x.max())
+    assert few.exponent == many.exponent
+    np.testing.assert_array_equal(few.counts, many.counts)
+
+
+def test_a_deep_copy_is_no_longer_changed() -> None:
+    x = np.arange(1, 6000, dtype=np.float32)
+    histogram = ZeroAnchoredHistogram(2048)
+    histogram.add(x, x.min(), x.max())
+    twin, before = copy.deepcopy(histogram), histogram.counts.copy()
+    histogram.add(2 * x, 2 * x.min(), 2 * x.max())
+    np.testing.assert_array_equal(twin.counts, before)
+    twin.add(x, x.min(), x.max())
+    np.testing.assert_array_equal(twin.counts, 2 * before)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onnxq.core.threads import workers
 from onnxq.dtypes import INT8, UINT8, UINT16
-from onnxq.operators._gemm import integer_matmul, origin, product
+from onnxq.operators._gemm import integer_matmul, matmul_int32, origin
 from onnxq.qparams import per_tensor
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_products_of_integers_are_exact_whatever_is_subtracted(
     b = random.integers(-128, 128, shapes[1])
     p = per_tensor(1.0, round(dtype.qmin + share * (dtype.qmax - dtype.qmin)), dtype)
     exact = (a.astype(np.int64) - int(p.zero_point)) @ b
-    got = product(a, p, b.astype(np.float32), 128)
+    got = matmul_int32(a, p, b.astype(np.float32), 128)
     assert got.dtype == np.int32
     assert got.shape == exact.shape
     assert np.array_equal(got, exact.astype(np.int32))

@@ -43,8 +43,10 @@ def test_what_is_only_noted_changes_nothing(operator: QLinearAdd | QLinearMul) -
     assert np.array_equal(operator.kernel_on(call, accumulator)[0], operator.kernel(call)[0])
 
 
-@pytest.mark.parametrize("kind", sorted({*SaturationMode} - {SaturationMode.DIVIDES}, key=str))
-def test_products_of_integers_are_alike_elsewhere(kind: SaturationMode) -> None:
+@pytest.mark.parametrize(
+    "kind", [kind for kind in SaturationMode if not (kind.divides or kind.fixed_point)]
+)
+def test_products_of_integers_are_alike_on_x86(kind: SaturationMode) -> None:
     call = given(integers(256, 64), integers(256, 64, seed=1))
     assert QLinearMul().risks(call, kind) is None
     (own,) = QLinearMul().kernel_on(call, Accumulator(kind))

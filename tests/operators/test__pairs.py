@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.operators import _pairs
-from onnxq.operators._pairs import adds_pairs, depthwise_places, pair_places, product_correction
+from onnxq.operators._pairs import adds_pairs, depthwise_places, matmul_correction, pair_places
 from onnxq.targets.accumulation import (
     Accumulator,
     Overflows,
@@ -56,7 +56,7 @@ def wrapping(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic]) -> Ints:
 @pytest.mark.parametrize("lowest", [0, 0.5])
 def test_saturation_is_the_sum_over_neighbours(inner: int, lowest: float) -> None:
     a, b = integers(1, (9, inner), "uint8", lowest), integers(2, (inner, 7), "int8", lowest)
-    found = product_correction(a, b, Accumulator(SAT))
+    found = matmul_correction(a, b, Accumulator(SAT))
     wanted = saturating(a, b)
     assert np.array_equal(0 if found is None else found, wanted if found is not None else 0)
     assert found is not None or not wanted.any()
@@ -66,14 +66,14 @@ def test_saturation_is_the_sum_over_neighbours(inner: int, lowest: float) -> Non
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_wrapping_is_the_sum_over_k_and_k_plus_8(inner: int, dtype: str) -> None:
     a, b = integers(1, (9, inner), dtype, 0.5), integers(2, (inner, 7), "int8", 0.5)
-    found = product_correction(a, b, Accumulator(WRAPS))
+    found = matmul_correction(a, b, Accumulator(WRAPS))
     wanted = wrapping(a, b)
     assert np.array_equal(np.zeros_like(wanted) if found is None else found, wanted)
 
 
 def test_sums_are_of_any_length() -> None:
     a, b = integers(1, (2, 70001), "uint8"), integers(2, (70001, 3), "int8")
-    found = product_correction(a, b, Accumulator(SAT))
+    found = matmul_correction(a, b, Accumulator(SAT))
     assert found is not None
     assert np.array_equal(found, saturating(a, b).astype(np.int32))
 
@@ -87,7 +87,7 @@ def test_many_and_few_products_of_a_pair_give_the_same(
     monkeypatch.setattr(_pairs, "TRIPLES", triples)
     a, b = integers(1, (30, 33), "uint8"), integers(2, (33, 11), "int8")
     notes: list[Overflows] = []
-    found = product_correction(a, b, Accumulator(SAT, notes.append))
+    found = matmul_correction(a, b, Accumulator(SAT, notes.append))
     assert found is not None
     assert np.array_equal(found, saturating(a, b))
     heard = joined(notes)
@@ -110,7 +110,7 @@ def test_many_and_few_products_of_a_pair_give_the_same(
 )
 def test_shapes_are_those_of_matmul(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     a, b = integers(1, left, "uint8"), integers(2, right, "int8")
-    found = product_correction(a, b, Accumulator(SAT))
+    found = matmul_correction(a, b, Accumulator(SAT))
     assert found is not None
     assert found.shape == np.matmul(a, b).shape
     rows = a.reshape(-1, *a.shape[-2:]) if a.ndim > 1 else a[None, None]
@@ -121,7 +121,7 @@ def test_shapes_are_those_of_matmul(left: tuple[int, ...], right: tuple[int, ...
 
 def test_column_vectors_have_one_column() -> None:
     a, b = integers(1, (60, 133), "uint8"), integers(2, (133,), "int8")
-    found = product_correction(a, b, Accumulator(SAT))
+    found = matmul_correction(a, b, Accumulator(SAT))
     assert found is not None
     assert np.array_equal(found, saturating(a, b[:, None])[:, 0])
 
@@ -129,7 +129,7 @@ def test_column_vectors_have_one_column() -> None:
 def test_noted_overflows_change_nothing() -> None:
     a, b = integers(1, (6, 33), "uint8"), integers(2, (33, 5), "int8")
     notes: list[Overflows] = []
-    assert product_correction(a, b, Accumulator(SAT, notes.append, SaturationEffect.NOTED)) is None
+    assert matmul_correction(a, b, Accumulator(SAT, notes.append, SaturationEffect.NOTED)) is None
     assert notes
 
 

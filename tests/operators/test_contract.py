@@ -166,7 +166,7 @@ def test_rule_is_consistent(operator: Operator, case: Case) -> None:
         assert operator.has_lowering(), "the QDQ rewrite calls lower for a lowered rule"
 
 
-# a lowered rule has no QDQ form; the lowered form is compared below
+# a lowered rule has no QDQ format; the lowered form is compared below
 @each_case(lambda op, case: not builder.rule_of(op, case).lowered)
 @pytest.mark.parametrize("types", [Types(), Types(x=INT8)], ids=str)
 def test_qdq_form_is_within_an_lsb_of_float(operator: Operator, case: Case, types: Types) -> None:

@@ -135,15 +135,15 @@ def lower(plan: DynamicNodePlan) -> None:
     MatMul().lower_dynamic(DynamicSite(Tape(), node, node.inputs, plan))
 
 
-@pytest.mark.parametrize("form", [Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY_GROUPWISE])
-def test_transposed_input_of_unknown_shape_is_transposed(form: Precision) -> None:
+@pytest.mark.parametrize("precision", [Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY_GROUPWISE])
+def test_transposed_input_of_unknown_shape_is_transposed(precision: Precision) -> None:
     node = builder.node_of(*RIGHT[7])
     integers, x = ir.val("w_quantized", const_value=ir.tensor(B.astype(np.int8))), ir.val("x")
     node.replace_input_with(0, x)
     ones = np.ones((2, N), np.float32)
     blocks = QParams(ones, ones.astype(np.int8), INT8, PerBlock(0, 32))
     columns = QParams(ones[0], np.zeros(N, np.int8), INT8, PerChannel(1))
-    plan = DynamicNodePlan(form, (columns if form is Precision.DYNAMIC_INT8 else blocks,))
+    plan = DynamicNodePlan(precision, (columns if precision is Precision.DYNAMIC_INT8 else blocks,))
     tape = Tape()
     Gemm().lower_dynamic(DynamicSite(tape, node, [x, integers, node.inputs[2]], plan))
     assert [n.op_type for n in tape.nodes].count("Transpose") == 1
@@ -226,13 +226,13 @@ class TestRule:
         case = Case("", (BATCHES, B), (0,))
         rule = MatMul().dynamic_rule(builder.node_of(MatMul(), case))
         assert isinstance(rule, DynamicRule)
-        assert rule.forms == (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
+        assert rule.precisions == (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
 
     def test_stack_on_the_right_has_one_scale(self) -> None:
         rule = MatMul().dynamic_rule(builder.node_of(*STACKS[0]))
         assert isinstance(rule, DynamicRule)
         assert rule.weights[0].axis is None
-        assert Precision.WEIGHT_ONLY_GROUPWISE not in rule.forms
+        assert Precision.WEIGHT_ONLY_GROUPWISE not in rule.precisions
 
     def test_products_of_integers_stay_as_they_are(self) -> None:
         whole = Case("", (A.astype(np.int32), B.astype(np.int32)), (1,))

@@ -56,7 +56,7 @@ def test_it_has_no_static_form_and_says_so() -> None:
 
 def test_integers_are_its_usual_form() -> None:
     rule = dynamic_rule_of(OPERATOR, CASES["plain"])
-    assert rule.forms == (
+    assert rule.precisions == (
         Precision.DYNAMIC_INT8,
         Precision.WEIGHT_ONLY,
         Precision.WEIGHT_ONLY_FLOAT16,

@@ -42,9 +42,9 @@ OPERATOR = LSTM()
 INTEGERS = QConfigDynamic(NarrowRangeObserver.with_args(), Precision.DYNAMIC_INT8)
 CASES = {case.name: case for case in OPERATOR.cases()}
 BY_FORM = [
-    pytest.param(case, form, id=f"{case.name}-{form.value}")
+    pytest.param(case, precision, id=f"{case.name}-{precision.value}")
     for case in OPERATOR.cases()
-    for form in dynamic_rule_of(OPERATOR, case).forms
+    for precision in dynamic_rule_of(OPERATOR, case).precisions
 ]
 SWAPPED = (1, 0, 2)
 
@@ -74,10 +74,10 @@ def distance(y: Array, wanted: Array) -> float:
     return float(np.abs(y.astype(np.float64) - wanted.astype(np.float64)).max())
 
 
-@pytest.mark.parametrize(("case", "form"), BY_FORM)
-def test_every_form_is_near_float(case: Case, form: Precision) -> None:
+@pytest.mark.parametrize(("case", "precision"), BY_FORM)
+def test_every_form_is_near_float(case: Case, precision: Precision) -> None:
     wanted = in_layout(case, builder.run_float(OPERATOR, time_first(case)))
-    for y, ort in zip(run_dynamic(OPERATOR, case, form), wanted, strict=True):
+    for y, ort in zip(run_dynamic(OPERATOR, case, precision), wanted, strict=True):
         assert y.shape == ort.shape
         # the bound below is looser; 0.011 is the largest that these nets of 4 steps showed
         assert distance(y, ort) <= 0.02
@@ -116,8 +116,8 @@ def test_stored_weights_are_those_of_the_integers() -> None:
 
 
 def test_weights_are_dequantized_when_the_session_is_made(tmp_path: Path) -> None:
-    for form in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
-        model = dynamic_model(OPERATOR, CASES["all inputs"], form)
+    for precision in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
+        model = dynamic_model(OPERATOR, CASES["all inputs"], precision)
         assert builder.optimized_ops(ir.to_proto(model), tmp_path) == ["LSTM"]
 
 
@@ -164,7 +164,7 @@ def test_qparams_without_an_integer_lstm_are_refused(qparams: QParams, words: st
 
 def test_activations_of_the_c_library_have_no_integer_form() -> None:
     rule = dynamic_rule_of(OPERATOR, CASES["activations of the C library"])
-    assert Precision.DYNAMIC_INT8 not in rule.forms
+    assert Precision.DYNAMIC_INT8 not in rule.precisions
     assert "Elu" in rule.missing
 
 

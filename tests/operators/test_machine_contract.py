@@ -20,7 +20,7 @@ from onnxq.targets.accumulation import (
 if TYPE_CHECKING:
     from onnxq.operator import Array, Case, IntegerOperator
 
-OPERATORS = [op for op in catalog.all_integer_operators() if op.has_products()]
+OPERATORS = [op for op in catalog.all_integer_operators() if op.depends_on_machine()]
 CASES = [
     pytest.param(op, case, id=f"{op.op_type}-{case.name}")
     for op in OPERATORS

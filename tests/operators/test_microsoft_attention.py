@@ -79,9 +79,9 @@ def test_the_float_kernel_is_onnx_runtimes_within_rounding(case: Case) -> None:
 
 @EACH
 def test_every_form_computes_what_the_reference_does(case: Case) -> None:
-    for form in rule_of(case).forms:
-        weight = HALF if form is Precision.WEIGHT_ONLY_FLOAT16 else SYMMETRIC
-        model = quantized_case(OPERATOR, case, form, weight)
+    for precision in rule_of(case).precisions:
+        weight = HALF if precision is Precision.WEIGHT_ONLY_FLOAT16 else SYMMETRIC
+        model = quantized_case(OPERATOR, case, precision, weight)
         findings = cross_check(model, samples(case))
         assert not findings.unchecked
         assert all(not node.differing and not node.problem for node in findings.nodes)
@@ -91,7 +91,7 @@ def test_every_form_computes_what_the_reference_does(case: Case) -> None:
 
 @EACH
 def test_integers_are_near_float(case: Case) -> None:
-    if Precision.DYNAMIC_INT8 not in rule_of(case).forms:
+    if Precision.DYNAMIC_INT8 not in rule_of(case).precisions:
         return
     model = quantized_case(OPERATOR, case, Precision.DYNAMIC_INT8)
     plain = ["DynamicQuantizeLinear", "QAttention"]
@@ -127,18 +127,18 @@ def test_weights_stay_within_what_the_target_sums_exactly() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16]
+    "precision", [Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16]
 )
 def test_an_absent_bias_which_ends_onnx_runtimes_process_in_float_becomes_0(
-    form: Precision,
+    precision: Precision,
 ) -> None:
     x, w, _ = CASES["plain"].inputs
     bare = Case("no bias", (x, w), (1,), {"num_heads": 2})
     zeros = Case("zeros", (x, w, np.zeros(18, np.float32)), (1, 2), {"num_heads": 2})
     assert isinstance(OPERATOR.dynamic_rule(builder.node_of(OPERATOR, bare)), Float)
-    weight = HALF if form is Precision.WEIGHT_ONLY_FLOAT16 else SYMMETRIC
+    weight = HALF if precision is Precision.WEIGHT_ONLY_FLOAT16 else SYMMETRIC
     got, wanted = (
-        run(quantized_case(OPERATOR, case, form, weight), samples(case))[0]
+        run(quantized_case(OPERATOR, case, precision, weight), samples(case))[0]
         for case in (bare, zeros)
     )
     assert np.array_equal(got, wanted)
@@ -171,7 +171,7 @@ ONES = np.ones((2, 4), np.int32)
 def test_what_no_integer_kernel_has_is_stored_with_the_reason(case: Case, why: str) -> None:
     rule = rule_of(case)
     assert why in rule.missing
-    assert rule.forms == (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
+    assert rule.precisions == (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
     model = builder.float_model(OPERATOR, case)
     _, plan = onnxq.pipeline.plan_dynamic(model, target="portable", objective="size")
     (decision,) = plan.quantized.values()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onnxq.ort import runtime
-from onnxq.ort.matmul_add import biased_product, biased_product_of
+from onnxq.ort.matmul_add import matmul_add, matmul_add_of
 from tests.graph.qdq import Graph
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def test_it_makes_a_gemm_and_rounds_its_bias_where_we_say(
     shape: tuple[int | str, ...], bias: tuple[int, ...], swapped: bool
 ) -> None:
     model = model_of(shape, bias, swapped)
-    found = biased_product(node_of(model, "MatMul"))
+    found = matmul_add(node_of(model, "MatMul"))
     assert found is not None
     assert found.slot == (0 if swapped else 1)
-    behind = biased_product_of(node_of(model, "Add"))
+    behind = matmul_add_of(node_of(model, "Add"))
     assert behind is not None
-    assert behind.product is found.product
+    assert behind.matmul is found.matmul
     made = {node.op_type for node in runtime.optimized_graph(model).graph}
     assert found.becomes_gemm == bool(made & {"Gemm", "QGemm"})
     assert found.rounds_bias == ("QGemm" in made)
@@ -56,6 +56,6 @@ def test_a_product_that_others_read_has_no_bias() -> None:
     g.op("Add", ["m", g.vector(5)], "s")
     g.op("Mul", ["m", "s"], "y")
     model = g.model("y", shape=(4, 6))
-    assert biased_product(node_of(model, "MatMul")) is None
-    assert biased_product_of(node_of(model, "Add")) is None
-    assert biased_product(node_of(model, "Add")) is None
+    assert matmul_add(node_of(model, "MatMul")) is None
+    assert matmul_add_of(node_of(model, "Add")) is None
+    assert matmul_add(node_of(model, "Add")) is None

@@ -36,7 +36,7 @@ def test_rows_beyond_the_first_are_counted() -> None:
 
 
 def test_a_dataclass_shows_its_fields_as_its_repr_does() -> None:
-    text = card_of(pair().plan, counts("form", {"int8": 3}))
+    text = card_of(pair().plan, counts("precision", {"int8": 3}))
     assert "Plan" in text
     assert "portable" in text
     assert ">int8<" in text

@@ -177,7 +177,7 @@ def test_dequantized_files_compute_what_the_reference_says(bits: int, scheme: st
         group_size=16,
         scheme=scheme,
         method="rtn",
-        form="dequantize",
+        format="qdq",
     )
     assert op_types(made).count("DequantizeLinear") == 4
     onnxq.cross_check(made, {"x": normal(5, 40)}).check()

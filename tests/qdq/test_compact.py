@@ -100,7 +100,7 @@ def test_no_constant_is_stored_twice_and_every_integer_is_still_known(body: str,
     assert not [found.name for found in integers if found.qparams is None]
     told = {
         f"{found.tensor}_{part}" for found in integers for part in ("scale", "zero_point")
-    }  # in QOperator form these names say what integers stand for
+    }  # in QOperator format these names say what integers stand for
     contents = [
         (tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes())
         for name, value in model.graph.initializers.items()

@@ -54,7 +54,7 @@ def float_model(body: str, rows: int | str, *, more: bool) -> ir.Model:
     )
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(nights=2)
 @pytest.mark.parametrize("name", AROUND)
 def test_files_compute_what_the_reference_says(name: str) -> None:
     body = AROUND[name]
@@ -68,7 +68,7 @@ def test_files_compute_what_the_reference_says(name: str) -> None:
             group_size=block,
             scheme=scheme,
             method="rtn",
-            form="dequantize",
+            format="qdq",
             check=onnxq.Check.NONE,
         )
         assert "DequantizeLinear" in op_types(made)

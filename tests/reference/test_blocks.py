@@ -12,7 +12,7 @@ from onnxq.observers import NarrowRangeObserver, PerChannelMinMaxObserver
 from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic
-from onnxq.reference.blocks import write_block_products
+from onnxq.reference.blocks import write_groupwise_matmuls
 from tests.dynamic_models import ROWS, SIDE, normal, op_types, parsed, product, quantized
 from tests.examples import as_ir, model, weights
 
@@ -91,7 +91,7 @@ def test_the_product_takes_the_place_of_both_nodes_and_keeps_its_names() -> None
     made = quantized(product(), blocks("int8", 16))
     (before,) = (node for node in made.graph if node.op_type in ("Gemm", "MatMul"))
     name, output = before.name, before.outputs[0].name
-    write_block_products(made)
+    write_groupwise_matmuls(made)
     (node,) = (node for node in made.graph if node.op_type == "MatMulNBits")
     assert (node.name, node.outputs[0].name) == (name, output)
     assert not {"Gemm", "MatMul", "DequantizeLinear"} & set(op_types(made))
@@ -99,9 +99,9 @@ def test_the_product_takes_the_place_of_both_nodes_and_keeps_its_names() -> None
 
 def test_a_second_run_changes_nothing() -> None:
     made = quantized(product(), blocks("int8", 16))
-    write_block_products(made)
+    write_groupwise_matmuls(made)
     once = ir.to_proto(made).SerializeToString()
-    write_block_products(made)
+    write_groupwise_matmuls(made)
     assert ir.to_proto(made).SerializeToString() == once
 
 
@@ -109,7 +109,7 @@ def test_blocks_that_onnxruntime_has_no_kernel_for_stay(monkeypatch: pytest.Monk
     monkeypatch.setattr("onnxq.qconfig._values.BLOCK_SIZES", (8,))  # as in files of other tools
     made = quantized(product(), blocks("int8", 8))
     before = op_types(made)
-    write_block_products(made)
+    write_groupwise_matmuls(made)
     assert op_types(made) == before
 
 
@@ -121,6 +121,6 @@ def test_blocks_along_the_columns_stay(attributes: dict[str, Any]) -> None:
     ]
     w, s = np.ones((32, 32), np.int8), np.ones((32, 2), np.float32)
     made = as_ir(model(nodes, {"w": w, "s": s}, {"x": ["N", 32]}, opset=21))
-    write_block_products(made)
+    write_groupwise_matmuls(made)
     assert op_types(made) == ["DequantizeLinear", "MatMul"]
     assert "MatMulNBits" not in op_types(runtime.optimized_graph(made))

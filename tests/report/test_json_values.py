@@ -29,7 +29,12 @@ def test_summary_says_how_or_why() -> None:
     }
     assert value["nodes"][1]["reason"] == "slow"
     assert value["counts"]["Conv"] == {"integers": 1, "floats": 0, "dynamic": 0}
-    assert value["reasons"] == [{"op_type": "Softmax", "reason": "slow", "nodes": ["s"]}]
+    assert value["groups"][1] == {
+        "precision": "float",
+        "why": "slow",
+        "op_types": {"Softmax": 1},
+        "nodes": ["s"],
+    }
 
 
 def test_benchmark_has_times_ratio_and_nodes() -> None:

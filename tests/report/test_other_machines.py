@@ -25,7 +25,7 @@ INTEGERS = Execution({"QLinearConv": 2}, {}, {"QuantizeLinear": 1}, ())
 
 
 def planned(reduction: str, source: onnx.ModelProto | None = None) -> tuple[Plan, ir.Model]:
-    target = targets.find("portable").with_range_reduction(reduction)
+    target = targets.find("portable").with_reduce_range(reduction)
     prepared = prepare(source or network(), None, target)
     statistics = calibrate(prepared, DATA)
     made = (

@@ -5,10 +5,8 @@ import pytest
 
 from onnxq.operator import Float, OperatorLimit, Precision
 from onnxq.report.summary import (
-    Alike,
     Count,
     Group,
-    Like,
     NodeDecision,
     Summary,
     summarize_choices,
@@ -30,26 +28,7 @@ def test_counts_are_per_op_type() -> None:
     assert SUMMARY.counts == {"Conv": Count(1, 1), "Softmax": Count(0, 2)}
 
 
-def test_reasons_are_grouped_with_the_most_frequent_first() -> None:
-    assert SUMMARY.reasons == [
-        Alike("Softmax", OperatorLimit("slow"), ("s", "t")),
-        Alike("Conv", OperatorLimit("rare"), ("d",)),
-    ]
-
-
-def test_groups_have_one_form_and_reason_each_and_floats_come_last() -> None:
-    nodes = (
-        NodeDecision("s", "Softmax", False, OperatorLimit("slow")),
-        NodeDecision("t", "Softmax", False, OperatorLimit("slow")),
-        NodeDecision("c", "Conv", True, OperatorLimit("integers in"), precision=Precision.INT8),
-    )
-    assert Summary(nodes).groups == [
-        Group("Conv", Precision.INT8, OperatorLimit("integers in"), ("c",)),
-        Group("Softmax", Precision.FLOAT, OperatorLimit("slow"), ("s", "t")),
-    ]
-
-
-def test_groups_of_one_form_and_reason_are_told_together_form_by_form() -> None:
+def test_groups_have_one_precision_and_reason_and_floats_come_last() -> None:
     nodes = (
         NodeDecision("c", "Conv", True, OperatorLimit("integers in"), precision=Precision.INT8),
         NodeDecision(
@@ -64,16 +43,16 @@ def test_groups_of_one_form_and_reason_are_told_together_form_by_form() -> None:
         NodeDecision("d", "Conv", True, OperatorLimit("8 bits"), precision=Precision.INT8),
         *(NodeDecision(f"s{i}", "Softmax", False, OperatorLimit("slow")) for i in range(4)),
     )
-    assert Summary(nodes).alike == [
-        Like(
+    assert Summary(nodes).groups == [
+        Group(
             Precision.INT8_FLOAT_OUTPUT,
             OperatorLimit("float out"),
             {"MatMul": 2, "Gemm": 1},
             ("m", "p", "g"),
         ),
-        Like(Precision.INT8, OperatorLimit("integers in"), {"Conv": 1}, ("c",)),
-        Like(Precision.INT8, OperatorLimit("8 bits"), {"Conv": 1}, ("d",)),
-        Like(Precision.FLOAT, OperatorLimit("slow"), {"Softmax": 4}, ("s0", "s1", "s2", "s3")),
+        Group(Precision.INT8, OperatorLimit("integers in"), {"Conv": 1}, ("c",)),
+        Group(Precision.INT8, OperatorLimit("8 bits"), {"Conv": 1}, ("d",)),
+        Group(Precision.FLOAT, OperatorLimit("slow"), {"Softmax": 4}, ("s0", "s1", "s2", "s3")),
     ]
 
 

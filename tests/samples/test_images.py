@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,6 +88,21 @@ def test_bad_files_and_folders_are_named(folder: Path, tmp_path: Path) -> None:
         batches(Images(tmp_path / "empty"), PLANES)
     with pytest.raises(CalibrationError, match="there is no such folder"):
         batches(Images(tmp_path / "none"), PLANES)
+
+
+def test_a_file_that_pillow_would_run_is_no_image(folder: Path) -> None:
+    Image.new("RGB", (6, 4)).save(folder / "c" / "evil.png", format="EPS")
+    with pytest.raises(CalibrationError, match=r"evil\.png' cannot be read"):
+        batches(Images(folder), PLANES)
+
+
+def test_an_image_of_too_many_pixels_is_refused(folder: Path) -> None:
+    size = (40_000).to_bytes(4, "big") * 2
+    head = b"IHDR" + size + b"\x08\x02\0\0\0"
+    png = b"\x89PNG\r\n\x1a\n\0\0\0\r" + head + zlib.crc32(head).to_bytes(4, "big")
+    (folder / "bomb.png").write_bytes(png + b"\0\0\0\0IEND\xaeB`\x82")
+    with pytest.raises(CalibrationError, match=r"bomb\.png' cannot be read"):
+        batches(Images(folder), PLANES)
 
 
 def test_a_folder_of_images_says_what_is_missing(folder: Path) -> None:

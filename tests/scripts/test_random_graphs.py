@@ -40,7 +40,7 @@ def test_every_integer_and_every_output_of_a_random_graph_is_predicted(seed: int
     assert table.is_good, faults(table)
 
 
-@pytest.mark.nightly
+@pytest.mark.nightly(nights=BY_NIGHT // AT_ONCE)
 @pytest.mark.parametrize("first", range(0, BY_NIGHT, AT_ONCE))
 def test_and_of_a_thousand(first: int) -> None:
     table = checked(range(first, first + AT_ONCE))

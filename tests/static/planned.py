@@ -59,7 +59,7 @@ def planned(
 ) -> tuple[Plan, Prepared, Statistics]:
     machine = targets.find(target)
     if reduce_range is not None:
-        machine = machine.with_range_reduction(reduce_range)
+        machine = machine.with_reduce_range(reduce_range)
     prepared = prepare(source, qconfig, machine)
     statistics = calibrate(prepared, batches())
     return plan(prepared, statistics), prepared, statistics

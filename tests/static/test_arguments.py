@@ -11,6 +11,7 @@ from onnxq.errors import CalibrationError, ModelError, OutputError, QConfigError
 from onnxq.qconfig import QConfigMapping, get_default_qconfig
 from onnxq.static.statistics import Statistics
 from onnxq.times import Costs
+from onnxq.tuning.scoring.score import Score
 from tests.examples import images, network
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_runs_of_bench_are_a_whole_number(runs: object) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [("bits", "4"), ("bits", 4.0), ("group_size", "32"), ("group_size", None), ("group_size", True),
-     ("accuracy_level", 4.0), ("bits_average", "4"), ("size", [1]), ("form", 3),
+     ("accuracy_level", 4.0), ("size", "4"), ("size", [1]), ("form", 3),
      ("scheme", "afine")],
 )  # fmt: skip
 def test_options_of_stored_weights_of_a_wrong_type_are_refused(option: str, value: object) -> None:
@@ -121,7 +122,7 @@ def test_progress_is_a_function_and_only_a_list_wherever_they_are_given() -> Non
 
 def test_what_is_no_path_is_told_so_where_files_are_read_and_written() -> None:
     given = cast("Any", 5)
-    for write in (onnxq.quantize(network(), SAMPLES).save, onnxq.Goal().save):
+    for write in (onnxq.quantize(network(), SAMPLES).save, Score(1.0, {}, 1).save):
         with pytest.raises(OutputError, match="the file to write is an int; wanted a text or a"):
             write(given)
     for read in (Costs.load, Statistics.load, Findings.load):

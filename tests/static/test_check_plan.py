@@ -9,7 +9,7 @@ from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import CalibrationError
 from onnxq.pipeline import plan_dynamic
 from onnxq.static.calibrate import calibrate
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
 
 DATA = {"x": np.abs(weights(7, 8, 3, 8, 8))}
-OBSERVED = targets.find("portable").with_range_reduction("observed")
+OBSERVED = targets.find("portable").with_reduce_range("observed")
 
 
 def prepared_on(source: onnx.ModelProto, target: str = "portable") -> Prepared:
-    return prepare(source, None, targets.find(target).with_range_reduction("observed"))
+    return prepare(source, None, targets.find(target).with_reduce_range("observed"))
 
 
 def one_product(*rows: list[float]) -> onnx.ModelProto:

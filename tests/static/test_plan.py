@@ -15,7 +15,7 @@ from onnxq.observers import MinMaxObserver, NarrowRangeObserver, Observer
 from onnxq.operator import Float
 from onnxq.qconfig import QConfig, default_qconfig_mapping
 from onnxq.qparams import QParams
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from onnxq.targets.bias_preserving import LARGEST_SUM
@@ -90,7 +90,7 @@ def test_an_observed_reduction_wants_to_know_what_saturated() -> None:
 def test_only_channels_that_saturated_give_up_range() -> None:
     _, prepared, statistics = planned(source := model(LARGE), target="portable")
     vnni, _, _ = planned(source)
-    observed = prepare(source, None, targets.find("portable").with_range_reduction("observed"))
+    observed = prepare(source, None, targets.find("portable").with_reduce_range("observed"))
     none = plan(observed, statistics, saturated={})
     some = plan(observed, statistics, saturated={"w": {0}})
     wanted, name = vnni.weights[conv_name(vnni)].qparams.scale, conv_name(some)

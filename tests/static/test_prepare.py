@@ -13,14 +13,14 @@ from onnxq.graph.io import model_hash
 from onnxq.observers import PercentileObserver
 from onnxq.operator import Float
 from onnxq.qconfig import default_qconfig_mapping, get_default_qconfig
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.prepare import prepare
 from tests.examples import ALL_INTEGERS, images, model, network, save, weights
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.groups import TensorGroup
     from onnxq.static.prepared import Prepared
 
 

@@ -33,13 +33,13 @@ def _weight_that_runs(target: QuantizedModel, rows: int) -> npt.NDArray[np.float
         return np.asarray(session.run({"x": np.eye(rows, dtype=np.float32)})[0], np.float32)
 
 
-@pytest.mark.parametrize("form", ["matmulnbits", "dequantize"])
+@pytest.mark.parametrize("written_as", ["matmulnbits", "qdq"])
 @pytest.mark.parametrize("scheme", ["affine", "symmetric"])
 def test_ranges_of_rows_are_those_of_the_numbers_that_are_multiplied(
-    form: str, scheme: str
+    written_as: str, scheme: str
 ) -> None:
     target = onnxq.quantize_weights(
-        SOURCE, method="rtn", form=form, scheme=scheme, accuracy_level=0
+        SOURCE, method="rtn", format=written_as, scheme=scheme, accuracy_level=0
     )
     (part,) = stored_ranges(target, {"m": 0})
     assert (part.name, part.node) == ("w", 0)

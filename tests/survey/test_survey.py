@@ -30,11 +30,13 @@ def test_parts_name_each_other_by_their_places() -> None:
     assert {t.name for t in page.tensors} >= {"x", "r1", "y"}
     for place, node in enumerate(page.nodes):
         makers = [page.tensors[t].node for t in node.tensors]
-        inside = [m == place or page.nodes[m].form == "inside" for m in makers if m is not None]
+        inside = [
+            m == place or page.nodes[m].precision == "inside" for m in makers if m is not None
+        ]
         assert node.op_type == "output" or all(inside)
         assert all(page.weights[w].node == place for w in node.weights)
     conv, relu = page.nodes[1:3]
-    assert (conv.op_type, relu.op_type, relu.form) == ("Conv", "Relu", "inside")
+    assert (conv.op_type, relu.op_type, relu.precision) == ("Conv", "Relu", "inside")
     assert conv.tensors == relu.tensors != ()
     assert any(node.weights for node in page.nodes)
     assert any(t.local_db is not None for t in page.tensors)

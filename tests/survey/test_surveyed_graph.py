@@ -3,7 +3,7 @@ from __future__ import annotations
 import shlex
 
 from onnxq.operator import Precision
-from onnxq.survey.file_forms import ShownForm, planned
+from onnxq.survey.file_precisions import ShownPrecision, planned
 from onnxq.survey.survey import surveyed_graph
 from tests.survey.pair import pair
 
@@ -22,8 +22,8 @@ def test_the_option_that_reverts_a_node_can_be_pasted_into_a_shell() -> None:
     made = pair()
     source = made.sides().source
     name = str(next(iter(source.graph)).name)
-    choices = dict.fromkeys(planned(made.plan), ShownForm(Precision.FLOAT, "x"))
-    choices[name] = ShownForm(Precision.INT8, "x")
+    choices = dict.fromkeys(planned(made.plan), ShownPrecision(Precision.FLOAT, "x"))
+    choices[name] = ShownPrecision(Precision.INT8, "x")
     nodes = {node.name: node for node in surveyed_graph(source, choices, {}).nodes}
     assert shlex.split(nodes[name].revert) == ["--exclude", name]
     assert sum(bool(node.revert) for node in nodes.values()) == 1

@@ -14,7 +14,7 @@ from onnxq import targets
 from onnxq.targets.speedups import (
     DYNAMIC_SPEEDUPS,
     GATES,
-    PRODUCT_OPS,
+    LINEAR_OPS,
     STORED,
     TABLES,
     measured_speedups,
@@ -42,7 +42,7 @@ def test_a_table_is_written_as_it_was_read(table: str) -> None:
     for g in measured_speedups(table):
         if g.op_type == "Gemm":  # in one row with MatMul
             continue
-        operators = " ".join(PRODUCT_OPS) if g.op_type in PRODUCT_OPS else g.op_type
+        operators = " ".join(LINEAR_OPS) if g.op_type in LINEAR_OPS else g.op_type
         found.setdefault((operators, g.precision, g.bits, g.k, g.n), []).append(g.ratio)
         rows[g.m] = None
     assert speedups_text(list(rows), found) == (FOLDER / table).read_text()
@@ -74,8 +74,8 @@ def test_speedups_of_linear_layers_are_those_that_were_measured() -> None:
     stored = {
         (op_type, *precision, *map(int, sizes.split(" x ")), rows): speedup
         for sizes, rows, _, _, *speedups in shapes.of()
-        for precision, speedup in zip(dynamic.FORMS, speedups, strict=True)
-        for op_type in PRODUCT_OPS
+        for precision, speedup in zip(dynamic.PRECISIONS, speedups, strict=True)
+        for op_type in LINEAR_OPS
     }
     assert stored == {
         (g.op_type, g.precision, g.bits, g.k, g.n, g.m): g.ratio
@@ -85,7 +85,7 @@ def test_speedups_of_linear_layers_are_those_that_were_measured() -> None:
 
 def test_speedups_of_linear_layers_are_of_the_shapes_that_the_script_measures() -> None:
     measured = list(measured_speedups("product_speedups.csv"))
-    assert {(g.precision, g.bits) for g in measured} == set(dynamic.FORMS)
+    assert {(g.precision, g.bits) for g in measured} == set(dynamic.PRECISIONS)
     assert {g.m for g in measured} == set(dynamic.ROWS)
     assert {(g.k, g.n) for g in measured} == set(dynamic.SHAPES)
 

@@ -4,7 +4,7 @@ from onnxq.operator import Precision
 from onnxq.ort.runtime import open_with_graph, optimized_graph
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.times.attribution import TimeOwner, TimePart, owners, unnamed, with_unnamed
-from onnxq.tuning.scoring.plan_forms import forms_of
+from onnxq.tuning.evaluation.evaluator import forms_of
 from tests.examples import ALL_INTEGERS, network
 from tests.small_networks import encoder_block
 from tests.tuning.parts import evaluator_of, rows
@@ -41,11 +41,11 @@ def test_conversions_belong_to_the_node_that_needs_them() -> None:
 def test_a_node_that_computes_in_float_between_integers_has_its_conversions() -> None:
     evaluator = evaluator_of(encoder_block(), rows(encoder_block()))
     made = evaluator.quantized(ALL_INTEGERS)
-    forms = forms_of(made.plan)
+    precisions = forms_of(made.plan)
     found = owners(
-        evaluator.subject.prepared(ALL_INTEGERS).model, optimized_graph(made.model), forms
+        evaluator.subject.prepared(ALL_INTEGERS).model, optimized_graph(made.model), precisions
     )
-    inner = [name for name, form in forms.items() if form is Precision.INT8]
+    inner = [name for name, precision in precisions.items() if precision is Precision.INT8]
     assert {o.name for o in found.values() if o.part is TimePart.KERNEL} >= {"weight_up", "scores"}
     assert inner
 

@@ -9,7 +9,7 @@ import pytest
 from onnxq.graph.weights import renamed
 from onnxq.operator import Precision
 from onnxq.times.model_times import ChangeTime, NodeTimes, TimeModel, Times
-from onnxq.tuning.scoring.plan_forms import forms_of
+from onnxq.tuning.evaluation.evaluator import forms_of
 from tests.examples import ALL_INTEGERS
 from tests.small_networks import perceptron
 from tests.tuning.parts import evaluator_of, rows
@@ -105,9 +105,9 @@ def test_nodes_in_bodies_take_the_time_of_their_form(network: tuple[ir.Model, Ti
 
 
 def test_forms_of_a_plan_say_what_is_inside_of_another_node() -> None:
-    forms = forms_of(evaluator_of().quantized(ALL_INTEGERS).plan)
-    assert forms["conv1"] is INTEGER
-    assert forms["relu1"] is None
+    precisions = forms_of(evaluator_of().quantized(ALL_INTEGERS).plan)
+    assert precisions["conv1"] is INTEGER
+    assert precisions["relu1"] is None
 
 
 def test_float_behind_integers_takes_the_time_that_it_had_there(
@@ -136,9 +136,9 @@ def test_it_travels_where_tensors_are_computed_when_read(network: tuple[ir.Model
         value.const_value = renamed(value.const_value, value.name or "")
     here = TimeModel(times, model)
     there = pickle.loads(pickle.dumps(here.ratio))
-    for form in (INTEGER, Precision.DYNAMIC_INT8, Precision.FLOAT):
-        forms = dict.fromkeys(times.nodes, form)
-        assert there(forms) == here.ratio(forms)
+    for precision in (INTEGER, Precision.DYNAMIC_INT8, Precision.FLOAT):
+        precisions = dict.fromkeys(times.nodes, precision)
+        assert there(precisions) == here.ratio(precisions)
 
 
 def test_times_survive_their_file_form() -> None:
@@ -146,7 +146,7 @@ def test_times_survive_their_file_form() -> None:
 
 
 def test_a_group_has_the_times_of_its_nodes_in_every_form_that_was_measured() -> None:
-    found = TIMES.by_form(("conv", "relu", "norm"))
+    found = TIMES.by_precision(("conv", "relu", "norm"))
     assert found[Precision.FLOAT] == 130.0
     assert found[Precision.INT8] == 70.0  # a norm without an integer form stays as it is
     assert Precision.DYNAMIC_INT8 not in found

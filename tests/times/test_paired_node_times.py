@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from onnxq.survey.file_forms import forms_in, planned
+from onnxq.survey.file_precisions import planned, precisions_in
 from onnxq.times.attribution import paired_node_times
 from tests.survey.pair import BATCH, pair
 
 
 def test_times_of_nodes_and_of_none_make_up_whole_runs() -> None:
     made = pair()
-    times = paired_node_times(made.sides().source, made.target, forms_in(planned(made.plan)), BATCH)
+    times = paired_node_times(
+        made.sides().source, made.target, precisions_in(planned(made.plan)), BATCH
+    )
     assert set(times.nodes) == {str(node.name) for node in made.sides().source.graph}
     median, low, high = times.speed
     assert 0 < low <= median <= high

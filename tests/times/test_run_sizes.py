@@ -9,7 +9,7 @@ from onnx import helper
 from onnxq.operator import Precision
 from onnxq.times import costs_of
 from onnxq.times.model_times import TimeModel, every_size, known_shapes
-from onnxq.tuning.measuring.measure_times import times_of
+from onnxq.tuning.measure_times import times_of
 from tests.examples import ALL_INTEGERS, weights
 from tests.examples import model as example
 from tests.tuning.parts import evaluator_of

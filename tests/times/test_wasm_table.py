@@ -1,4 +1,4 @@
-"""Forms that the times of onnxruntime-web choose."""
+"""Precisions that the times of onnxruntime-web choose."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def _mobile() -> ir.Model:
 
 
 @pytest.mark.parametrize(
-    ("target", "form"), [("wasm", Precision.FLOAT), ("x86-vnni", Precision.INT8)]
+    ("target", "precision"), [("wasm", Precision.FLOAT), ("x86-vnni", Precision.INT8)]
 )
 def test_depthwise_convolutions_are_float_where_they_are_faster_so(
-    target: str, form: Precision
+    target: str, precision: Precision
 ) -> None:
     source = _mobile()
     x = np.random.default_rng(1).normal(size=(4, 32, SIZE, SIZE)).astype(np.float32)
     prepared = onnxq.prepare(source, target=target)
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": x}))
-    assert made.choices["depthwise0"].precision is form
-    assert made.choices["depthwise1"].precision is form
+    assert made.choices["depthwise0"].precision is precision
+    assert made.choices["depthwise1"].precision is precision
 
 
 def test_the_table_is_of_onnxruntime_web() -> None:

@@ -27,9 +27,17 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
     from onnxq.tuning.evaluation.evaluations import Refusal
     from onnxq.tuning.scoring.goal import Goal
+    from onnxq.tuning.search.config_changes import ConfigChange
     from onnxq.tuning.search.local_search import SearchResult
 
 INTEGER, FLOAT = Precision.INT8, Precision.FLOAT
+
+
+def searched(
+    search: LocalSearch, *starts: Candidate, free: Sequence[ConfigChange] = ()
+) -> SearchResult:
+    """The search from the best of those starts."""
+    return search.run(search.begin(starts, free))
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class Network:
     def search(self, goal: Goal, noise: Mapping[str, float] | None = None) -> SearchResult:
         """The search from all integers, with estimates of the noise of layers; None: right ones."""
         proposals = self.proposals(self.objective(goal), noise)
-        return LocalSearch(proposals, self.measured, (), goal.max_runs).run(self.start)
+        return searched(LocalSearch(proposals, self.measured, (), goal.max_runs), self.start)
 
     def objective(self, goal: Goal) -> ObjectiveFunction:
         """ObjectiveFunction that begins with all in integers."""

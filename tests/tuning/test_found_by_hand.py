@@ -19,11 +19,10 @@ from onnxq.operator import Precision
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.times import costs_of
-from onnxq.tuning.evaluation.evaluator import Evaluator
+from onnxq.tuning.evaluation.evaluator import Evaluator, forms_of
 from onnxq.tuning.scoring.baseline import baseline_of
 from onnxq.tuning.scoring.metric import as_metric
 from onnxq.tuning.scoring.objective_function import MARGIN_DB
-from onnxq.tuning.scoring.plan_forms import forms_of
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
 from onnxq.tuning.tuned import MissedGoalWarning
@@ -33,6 +32,7 @@ from scripts._defaults.audio import SIZES, Classifier, sounds
 from scripts._defaults.case import exported
 from scripts._defaults.images import transformer
 from scripts._defaults.mobile import architecture
+from tests.this_machine import adds_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from onnxq.tuning.tuned import Tuned
     from scripts._defaults.case import Case
 
-pytestmark = pytest.mark.nightly  # minutes: searches of whole networks
+# minutes: searches of whole networks, whose accuracy is that of full-range weights
+pytestmark = [pytest.mark.nightly, adds_exactly]
 
 TARGET = "x86-vnni"
 IN_INTEGERS = {Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.DYNAMIC_INT8}
@@ -64,7 +65,8 @@ def searched(case: Case) -> tuple[Tuned, Subject, dict[str, Precision | None]]:
     )
     metric = as_metric(None)
     evaluator = Evaluator(subject, search, baseline_of(subject, search, metric), metric)
-    goal = onnxq.Goal(min_sqnr_db=evaluator(subject.default).worst_db - MARGIN_DB - 0.5)
+    least = evaluator(subject.default).worst_db - MARGIN_DB - 0.5
+    goal = onnxq.Goal(min_sqnr_db=least, improve=())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MissedGoalWarning)  # on samples held apart, by a hair
         found = onnxq.tune(
@@ -75,7 +77,6 @@ def searched(case: Case) -> tuple[Tuned, Subject, dict[str, Precision | None]]:
             goal=goal,
             target=TARGET,
             costs=costs_of(TARGET),
-            improve=(),
         )
     assert found.score.worst_db >= (goal.min_sqnr_db or 0.0)
     return found, subject, forms_of(evaluator.quantized(found.qconfig).plan)

@@ -16,24 +16,24 @@ from onnxq.qconfig import (
 )
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.times.model_times import NodeTimes, Times
-from onnxq.tuning.milestones import Milestone
 from onnxq.tuning.scoring.goal import Goal
-from onnxq.tuning.scoring.node_group import NodeGroup
 from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.layers import NodeGroup
 from onnxq.tuning.search.local_search import LATE, NO_RUN
-from onnxq.tuning.sensitivity.sensitivity import GroupCost, Sensitivity
+from onnxq.tuning.sensitivity import GroupCost, Sensitivity
+from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Checked, Tuned
 from tests.examples import network
 
 SCORE = Score(30.0, {"y": 30.0}, 1000, 1.0)
-COST = GroupCost("Conv, a", math.inf, {"y": 30.0}, 31.0, math.nan, 4)
+COST = GroupCost("Conv, a", math.inf, {"y": 30.0})
 GROUP = NodeGroup("Conv, a", ("a",))
 
 
 def tuned(*costs: GroupCost) -> Tuned:
     """A search that measured these groups, and no more."""
     model = QuantizedModel(ir.serde.deserialize_model(network()).graph, ir_version=10)
-    sensitivity = Sensitivity(costs, 0, agreed=True, runs=1.0)
+    sensitivity = Sensitivity(costs, 1.0)
     checked = Checked("samples, every 4th", math.inf, SCORE)
     mapping = default_qconfig_mapping()
     return Tuned(model, mapping, SCORE, checked, math.inf, (), (), (), sensitivity, None, Goal())
@@ -78,8 +78,8 @@ def test_report_says_that_nothing_bounds_the_accuracy() -> None:
 
 
 def test_two_searches_that_found_the_same_are_equal_with_what_nobody_sees() -> None:
-    again = replace(COST, local_db=float("nan"))
-    assert tuned(again) == tuned(replace(COST, local_db=float("nan")))
+    again = replace(COST, alone_db={"y": float("nan")})
+    assert tuned(again) == tuned(replace(COST, alone_db={"y": float("nan")}))
     assert tuned(again) != tuned(COST)
 
 

@@ -16,7 +16,7 @@ from onnxq.weights.bit_noise import bit_noise, judged_outputs, output_noise
 from onnxq.weights.find_integers import find_integers
 from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
-from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
 from scripts._decoder import Sizes, decoder, tokens
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_noise_is_that_of_the_whole_model_with_one_product_in_blocks() -> None:
     for name, noise in zip(names, found, strict=True):
         alone = source.clone()
         (node,) = (n for n in alone.graph if node_name(n) == name)
-        ProductWriter(alone, FLOAT_ACCURACY).write(node, integers[name], plan.quantized[name])
+        GroupwiseWriter(alone, FLOAT_ACCURACY).write(node, integers[name], plan.quantized[name])
         left = logits(alone) - wanted
         assert noise == pytest.approx(np.square(left).sum() / np.square(wanted).sum(), rel=1e-3)
 

@@ -108,7 +108,7 @@ def test_ties_name_the_embedding_and_whether_it_is_turned() -> None:
 
 def test_embeddings_in_operators_of_all_runtimes_are_refused() -> None:
     with pytest.raises(QConfigError, match="rows of blocks are looked up"):
-        onnxq.quantize_weights(tied("turned"), embedding_bits=4, form="dequantize")
+        onnxq.quantize_weights(tied("turned"), embedding_bits=4, format="qdq")
 
 
 def test_embeddings_that_are_asked_for_and_not_there_are_noted() -> None:

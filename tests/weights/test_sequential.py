@@ -30,7 +30,7 @@ from onnxq.weights.sequential import (
     last_reads,
     stages_of,
 )
-from onnxq.weights.write_products import FLOAT_ACCURACY, ProductWriter
+from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
 from scripts._decoder import Sizes, decoder, tokens
 from tests.examples import model, weights
 from tests.weights.block_models import canonical, hessian_of
@@ -101,7 +101,7 @@ def test_hessians_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> N
     source, plan = planned()
     integers = find_integers(source, plan, (), QuantizedWeightsFile())
     quantized = source.clone()
-    writer = ProductWriter(quantized, FLOAT_ACCURACY)
+    writer = GroupwiseWriter(quantized, FLOAT_ACCURACY)
     for node in list(quantized.graph):
         if (name := node_name(node)) in integers:
             writer.write(node, integers[name], plan.quantized[name])

@@ -14,7 +14,7 @@ from onnxq.qparams.groups import GroupIntegers
 from onnxq.weights.plan_weights import Groupwise, WeightRequest, plan_weights
 from onnxq.weights.write_products import (
     FLOAT_ACCURACY,
-    ProductWriter,
+    GroupwiseWriter,
     StoredIntegers,
     drop_if_unread,
 )
@@ -67,7 +67,7 @@ def test_what_is_written_computes_the_product(case: str) -> None:
     (name, decision), *_ = plan_weights(source, WeightRequest(EXACT.spec)).quantized.items()
     node = next(node for node in source.graph if node.name == name)
     tensors = {k: ir.tensor(a) for k, a in EXACT.packed().arrays.items()}
-    ProductWriter(source, FLOAT_ACCURACY).write(node, tensors, decision)
+    GroupwiseWriter(source, FLOAT_ACCURACY).write(node, tensors, decision)
     assert "MatMulNBits" in op_types(source)
     assert not {"MatMul", "Gemm"} & set(op_types(source))
     # sums of 40 products with whole numbers up to 8, each rounded once

@@ -14,7 +14,7 @@ from onnxq.weights.find_integers import find_integers
 from onnxq.weights.plan_weights import WeightRequest, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.write_products import FLOAT_ACCURACY
-from onnxq.weights.write_weights import ProductForm, misread, write_weights
+from onnxq.weights.write_weights import WeightFormat, misread, write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
 from tests.weights.block_models import canonical
 
@@ -42,11 +42,11 @@ def test_readers_of_one_weight_share_its_integers() -> None:
     assert np.square(left).mean() < 0.02 * np.square(run(model, {"x": x})).mean()
 
 
-@pytest.mark.parametrize("form", ProductForm)
-def test_a_weight_that_is_an_output_too_stays_beside_its_integers(form: ProductForm) -> None:
+@pytest.mark.parametrize("written_as", WeightFormat)
+def test_a_weight_that_is_an_output_too_stays_beside_its_integers(written_as: WeightFormat) -> None:
     text = "g (float[n, 32] x) => (float[n, 32] y, float[32, 32] w) { y = MatMul(x, w) }"
     source = parsed(text, {"w": normal(32, 32)})
-    made = onnxq.quantize_weights(source, method="rtn", form=form)
+    made = onnxq.quantize_weights(source, method="rtn", format=written_as)
     assert {"w", "w_integers"} <= made.graph.initializers.keys()
     x = {"x": normal(3, 32)}
     with runtime.open_session(made, threads=1) as session:
@@ -70,7 +70,7 @@ def test_both_forms_stand_for_the_same_weights(bits: int, scheme: Scheme) -> Non
     plan = plan_weights(model, WeightRequest(GroupSpec(bits, 16, scheme), Method.RTN))
     integers = find_integers(model, plan, (), QuantizedWeightsFile())
     nbits = write_weights(model, plan, integers, FLOAT_ACCURACY)
-    plain = write_weights(model, plan, integers, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)
+    plain = write_weights(model, plan, integers, FLOAT_ACCURACY, WeightFormat.QDQ)
     assert op_types(plain).count("DequantizeLinear") == 2
     assert not [node for node in plain.graph.all_nodes() if node.domain]
     x = {"x": normal(5, 40)}
@@ -83,7 +83,7 @@ def test_two_bits_that_onnxruntime_would_misread_stay_float_with_the_reason() ->
     """The misreading is real: the result is not that of ONNX Runtime's own DequantizeLinear."""
     text = """g (float[n, 32] x) => (float[n, 6] y) { h = MatMul(x, w) y = MatMul(h, v) }"""
     source = parsed(text, {"w": normal(32, 8), "v": normal(8, 6)})
-    made = onnxq.quantize_weights(source, bits=2, method="rtn", form="dequantize")
+    made = onnxq.quantize_weights(source, bits=2, method="rtn", format="qdq")
     assert [n.name for n in made.graph if n.op_type == "DequantizeLinear"] == [
         "MatMul_h_dequantize"
     ]
@@ -93,7 +93,7 @@ def test_two_bits_that_onnxruntime_would_misread_stay_float_with_the_reason() ->
     plan = plan_weights(model, WeightRequest(GroupSpec(2, 16), Method.RTN))
     assert list(misread(plan)) == ["MatMul_y"]
     integers = find_integers(model, plan, (), QuantizedWeightsFile())
-    spoilt = write_weights(model, plan, integers, FLOAT_ACCURACY, ProductForm.DEQUANTIZE)
+    spoilt = write_weights(model, plan, integers, FLOAT_ACCURACY, WeightFormat.QDQ)
     x = {"x": normal(5, 32)}
     with runtime.open_session(spoilt, threads=1, optimization=Optimization.NONE) as plain:
         wanted = np.asarray(plain.run(x)[0], np.float32)
@@ -105,4 +105,4 @@ def test_a_model_whose_every_product_would_be_misread_is_refused() -> None:
     text = "g (float[n, 32] x) => (float[n, 6] y) { y = MatMul(x, w) }"
     source = parsed(text, {"w": normal(32, 6)})
     with pytest.raises(ModelError, match=r"'MatMul_y': ONNX Runtime misreads 2-bit integers"):
-        onnxq.quantize_weights(source, bits=2, method="rtn", form="dequantize")
+        onnxq.quantize_weights(source, bits=2, method="rtn", format="qdq")

@@ -38,13 +38,17 @@ class ConvertToFloat32(ir.passes.InPlacePass):
             modified |= x.dtype == _HALF and _open_input(x, model.graph, names)
         for i, y in enumerate(model.graph.outputs):
             modified |= y.dtype == _HALF and _open_output(y, i, model.graph, names)
-        ends = {*model.graph.inputs, *model.graph.outputs}
+        inputs_and_outputs = {*model.graph.inputs, *model.graph.outputs}
         doors = {y.producer() for y in model.graph.outputs if y.dtype == _HALF}
         for value in _values(model):
             if value.const_value is not None and value.const_value.dtype == _HALF:
                 value.const_value = _widened(value.const_value)
                 modified = True
-            if value.dtype == _HALF and isinstance(value.type, ir.TensorType) and value not in ends:
+            if (
+                value.dtype == _HALF
+                and isinstance(value.type, ir.TensorType)
+                and value not in inputs_and_outputs
+            ):
                 value.type = ir.TensorType(
                     _SINGLE
                 )  # a type object may be shared: never changed in place

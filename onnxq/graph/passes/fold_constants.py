@@ -71,6 +71,12 @@ _FOLDABLE = frozenset(
 _REFERENCE_FROM = {"DequantizeLinear": 21}
 """First opset of which onnx.reference has an operator, where older nodes mean the same there."""
 _GROWTH = 4  # a bigger result than so many times its inputs stays a node (4: bytes to float32)
+_GROWTH_BYTES = 1 << 26
+"""Bytes that all results together may have more than what they are computed of; a model with more
+constants may grow by _GROWTH times these. 36 Concats of themselves make 2^37 numbers of two."""
+_MOST_RUNS = 64
+"""Nodes that are computed when a big constant is read: none is kept between two that read it, and a
+chain of n nodes that read the one ahead of them by two ways is computed in 2^n."""
 _GROWING = frozenset(("Expand", "Range", "Tile"))  # small inputs, outputs of any size
 _SHARED_BYTES = 1024  # smaller results stay in their body: inference reads shapes only there
 
@@ -81,7 +87,8 @@ class FoldConstants(ir.passes.InPlacePass):
     Small results are computed now; big ones, of static type and shape, when they are read, so that
     a model of any size folds without memory. Nodes that compute the same share one initializer (a
     Transpose at each call of a module, or in both branches of an If). Graph outputs stay: an output
-    must be produced by a node.
+    must be produced by a node. So do the nodes behind those with which all results together would
+    be too large (see _GROWTH_BYTES), or would be computed too often.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -89,14 +96,38 @@ class FoldConstants(ir.passes.InPlacePass):
         opset = model.opset_imports.get("", 0)
         modified = False
         made: dict[Hashable, list[ir.Value]] = {}
+        left = max(_GROWTH_BYTES, _GROWTH * _constant_bytes(model))
+        runs: dict[int, int] = {}  # id of a result -> nodes that are computed when it is read
         for node in all_nodes(model):
             tensors = _folded(node, opset)
-            if tensors:
+            growth = _growth(node, tensors) if tensors else 0
+            count = 1 + sum(runs.get(id(tensor), 0) for tensor in _read(node))
+            if tensors and growth <= left and count <= _MOST_RUNS:
+                left -= growth
+                runs |= {
+                    id(tensor): count for tensor in tensors if isinstance(tensor, ir.LazyTensor)
+                }
                 home = _home(node, tensors)
                 values = made.setdefault(_computed(node, home), _initializers(node, tensors))
                 _replace(node, values, home)
                 modified = True
         return ir.passes.PassResult(model, modified)
+
+
+def _constant_bytes(model: ir.Model) -> int:
+    tensors = [v.const_value for graph in model.graphs() for v in graph.initializers.values()]
+    return sum(t.nbytes for t in tensors if t is not None and t.dtype != ir.DataType.STRING)
+
+
+def _growth(node: ir.Node, results: list[ir.TensorProtocol]) -> int:
+    """Bytes that the results have more than the constants that they are computed of."""
+    return max(0, sum(t.nbytes for t in results) - sum(t.nbytes for t in _read(node)))
+
+
+def _read(node: ir.Node) -> list[ir.TensorProtocol]:
+    """The constants that the node reads, each once."""
+    read = {id(t): t for x in node.inputs if (t := constant(x)) is not None}
+    return list(read.values())
 
 
 def _folded(node: ir.Node, opset: int) -> list[ir.TensorProtocol] | None:
@@ -128,7 +159,8 @@ def _result(
     name = node.outputs[output].name
 
     def compute() -> Array:
-        feeds = {f"x{i}": t.numpy() for i, t in enumerate(inputs) if t is not None}
+        arrays = {id(t): t.numpy() for t in inputs if t is not None}
+        feeds = {f"x{i}": arrays[id(t)] for i, t in enumerate(inputs) if t is not None}
         try:
             results = evaluator.run(None, feeds)
         except Exception as error:  # as above; here, when a big constant is read

@@ -296,7 +296,7 @@ class TakeSkipNormsApart(ir.passes.InPlacePass):
     mean or deviation is read.
 
     The two run faster than the one, from 16 rows on in 0.14 to 0.18 of its time, RMSNormalization
-    in 0.5 to 0.6; for one row, in 0.3 to 0.6 and 0.9 to 1.2 (benchmarks/results/forms.md; the sum
+    in 0.5 to 0.6; for one row, in 0.3 to 0.6 and 0.9 to 1.2 (benchmarks/results/fusions.md; the sum
     as onnxq.ort.add_norm writes it). The sum can run in integers, too.
     """
 

@@ -14,8 +14,9 @@ from onnxq.errors import ModelError
 from onnxq.graph.untrusted.external_data import check_external_data
 from onnxq.graph.untrusted.order import check_depth, check_order
 from onnxq.graph.untrusted.problem import DAMAGED, Problem, label
+from onnxq.graph.untrusted.ranks import check_ranks
 from onnxq.graph.untrusted.scopes import Scope, all_tensors, scoped_nodes, scopes
-from onnxq.graph.untrusted.signatures import check_signatures
+from onnxq.graph.untrusted.signatures import check_bodies, check_signatures
 from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:
@@ -237,6 +238,7 @@ def _calls(model: ir.Model) -> dict[ir.OperatorIdentifier | None, Counter[ir.Ope
 
 
 _T = ir.DataType
+_TYPES = frozenset(_T)
 _FIELDS = {
     "int32_data": None,  # every other type
     "int64_data": (_T.INT64,),
@@ -269,6 +271,8 @@ def check_initializers_have_data(model: ir.Model) -> Iterator[Problem]:
 
 
 def _of_tensor(name: str, tensor: ir.TensorProtocol) -> Problem | None:
+    if isinstance(tensor, ir.TensorProtoTensor) and tensor.raw.data_type not in _TYPES:
+        return Problem(f"tensor '{name}' is of type {tensor.raw.data_type}, which ONNX has not")
     if tensor.dtype == ir.DataType.UNDEFINED:
         return Problem(f"tensor '{name}' has no type")
     shape = tuple(tensor.shape.numpy())
@@ -329,6 +333,8 @@ CHECKS: tuple[Callable[[ir.Model], Iterator[Problem]], ...] = (
     check_order,
     check_functions,
     check_signatures,
+    check_bodies,
+    check_ranks,
 )
 """Each yields the problems of one kind; the first of all is told."""
 

@@ -84,10 +84,10 @@ def _size_of_file(tensor: ir.ExternalTensor, name: str) -> int | Problem:
     """Bytes of the tensor's file, or why it is not read; nothing is opened."""
     location, folder = os.fspath(tensor.location), Path(os.fspath(tensor.base_dir) or ".")
     shown = f"external data file {_shown(tensor)} (tensor '{name}')"
-    if not isinstance(location, str) or not location or "\0" in location:
+    if not isinstance(location, str) or not location or "\0" in location or location[-1] == "/":
         return Problem(f"the name of {shown} is not one", DAMAGED)
     beside = "Put the file itself beside the model."
-    if _leaves(location):
+    if leaves_folder(location):
         return Problem(f"{shown} lies outside the model's folder '{folder}'", beside)
     path = folder / location
     try:
@@ -116,8 +116,8 @@ def _size_of_file(tensor: ir.ExternalTensor, name: str) -> int | Problem:
     return state.st_size
 
 
-def _leaves(location: str) -> bool:
-    """Whether the path is absolute or has "..", on whatever system it was written."""
+def leaves_folder(location: str) -> bool:
+    """Whether a path within a folder is absolute or has "..", on whatever system it was written."""
     windows, here = PureWindowsPath(location), PurePosixPath(location)
     absolute = here.is_absolute() or bool(windows.drive)
     return absolute or ".." in here.parts or ".." in windows.parts

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnxq.errors import listed, nearest
 from onnxq.graph.untrusted.problem import DAMAGED, Problem, label
 from onnxq.graph.untrusted.scopes import Scope, scoped_nodes
+from onnxq.graph.walk import bodies
 from onnxq.operator.nodes import ONNX_DOMAINS
 
 if TYPE_CHECKING:
@@ -46,6 +47,25 @@ def check_signatures(model: ir.Model) -> Iterator[Problem]:
         yield from _surplus(node, "input", inputs, schema.max_input, suffix)
         yield from _surplus(node, "output", outputs, schema.max_output, suffix)
         yield from _attributes(node, schema, suffix)
+
+
+_CONDITION = {"Loop": 1}
+"""Operator -> results of its body that are none of the node's."""
+
+
+def check_bodies(model: ir.Model) -> Iterator[Problem]:
+    """Finds a body of If, Loop or Scan that gives fewer results than its node has."""
+    for node, _ in scoped_nodes(model):
+        if node.op_type not in {"If", "Loop", "Scan"} or node.domain not in ONNX_DOMAINS:
+            continue
+        wanted = len(node.outputs) + _CONDITION.get(node.op_type, 0)
+        for body in bodies(node):
+            if len(body.outputs) < wanted:
+                yield Problem(
+                    f"node {label(node)} wants {wanted} results of each body; graph "
+                    f"'{body.name}' gives {len(body.outputs)}",
+                    DAMAGED,
+                )
 
 
 def _version(node: ir.Node, scope: Scope) -> int | None:

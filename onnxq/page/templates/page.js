@@ -19,21 +19,21 @@
   // tables: sorting, filtering, all rows
   const shown = new Map();
   const show = (table) => {
-    const { words, forms } = shown.get(table);
+    const { words, precisions } = shown.get(table);
     const rows = [...table.tBodies[0].rows];
     let count = 0;
     for (const row of rows) {
       row.text ??= row.textContent.toLowerCase() + " " + all("[title]", row).map((e) => e.title.toLowerCase()).join(" ");
-      const fits = row.text.includes(words) && (!forms || forms.has(row.dataset.form));
+      const fits = row.text.includes(words) && (!precisions || precisions.has(row.dataset.precision));
       row.classList.toggle("out", !fits);
       count += fits;
     }
-    const narrowed = words !== "" || (forms && forms.size < forms.all);
+    const narrowed = words !== "" || (precisions && precisions.size < precisions.all);
     table.classList.toggle("found", Boolean(narrowed));
     const told = document.querySelector(`[data-count="${table.id}"]`);
     if (told) told.textContent = narrowed ? `${count} of ${rows.length}` : "";
   };
-  all("table[id]").forEach((table) => shown.set(table, { words: "", forms: null }));
+  all("table[id]").forEach((table) => shown.set(table, { words: "", precisions: null }));
   all("[data-filter]").forEach((input) => input.addEventListener("input", () => {
     const table = document.getElementById(input.dataset.filter);
     shown.get(table).words = input.value.trim().toLowerCase();
@@ -50,9 +50,9 @@
       const button = event.target.closest("button");
       if (!button) return;
       button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
-      const forms = new Set(buttons.filter((b) => b.getAttribute("aria-pressed") === "true").map((b) => b.dataset.chip));
-      forms.all = buttons.length;
-      shown.get(table).forms = forms;
+      const precisions = new Set(buttons.filter((b) => b.getAttribute("aria-pressed") === "true").map((b) => b.dataset.chip));
+      precisions.all = buttons.length;
+      shown.get(table).precisions = precisions;
       show(table);
     });
   });

@@ -82,7 +82,7 @@ def export(
             dataclasses; each becomes an input of the model, called as the parameter, or as the way
             to it: hidden_0, hidden_1. None, numbers and strings are constants of the model.
             use_cache is False where forward has it and nothing is said.
-        path: where to write it, as one file (weights go to `<name>.data` beside it above 2 GB);
+        path: where to write it, as one file (see `onnxq.save` for more than 1.9 GB of weights);
             None writes nothing.
         opset: 18 to 22.
         input_names: of the tensors, in order; None: as above.

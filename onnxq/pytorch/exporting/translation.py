@@ -11,7 +11,7 @@ import torch
 
 from onnxq import dtypes
 from onnxq.operator.site import MICROSOFT
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
+from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.pytorch.numerics import block_ops, boundary, dynamic_ops, rounding_ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _product_operator() -> onnxscript.values.Op:
     ]
     types = {"R": "tensor(float)", "Q": "tensor(uint8)", "I": "tensor(int32)"}
     known = schema(
-        PRODUCT_OF_BLOCKS,
+        MATMUL_NBITS,
         MICROSOFT,
         1,
         inputs=inputs,
@@ -89,7 +89,7 @@ def _product_operator() -> onnxscript.values.Op:
             for name in ("K", "N", "bits", "block_size")
         ],
     )
-    return onnxscript.values.Op(_MICROSOFT, PRODUCT_OF_BLOCKS, known)
+    return onnxscript.values.Op(_MICROSOFT, MATMUL_NBITS, known)
 
 
 def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]:

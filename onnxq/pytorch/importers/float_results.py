@@ -60,7 +60,7 @@ def treat_float_results(
     """Rewrites the convolutions of integers whose result is float32, in place.
 
     Args:
-        model: in QDQ form.
+        model: in QDQ format.
         how: what becomes of them.
         inputs: example inputs by name, for REQUANTIZE.
     """

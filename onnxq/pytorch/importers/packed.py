@@ -20,7 +20,7 @@ from torch import nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.notes import note
-from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class PackedWeight(nn.Module):
 
     def _make_room(self, bias: Tensor, x: TracedQParams) -> None:
         """Raises the scale of channels whose bias would not fit int32: dead ones, as a rule."""
-        increased = raised_scale(self.weight_scale, bias, x.tensors[0])
+        increased = scale_for_int32_bias(self.weight_scale, bias, x.tensors[0])
         if torch.equal(increased, self.weight_scale):
             return
         note(

@@ -17,7 +17,7 @@ from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.train.annotations import AnnotatedWeight, Unannotated
-from onnxq.static.placing.decision import weight_observer
+from onnxq.static.insertion.decision import weight_observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxq.pytorch.insertion.tensors import Tensors
     from onnxq.pytorch.insertion.view import View
     from onnxq.qconfig import Part
-    from onnxq.static.placing.decision import Quantize
+    from onnxq.static.insertion.decision import Quantize
 
 EQUAL_NUMBERS = 1e-6  # a root that was taken in float32, or in float64
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.pytorch.insertion.view import View
     from onnxq.qconfig import Part
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.groups import TensorGroup
 
 _OPERATOR = "pkg.torch.onnx.class_hierarchy"  # of a node's metadata: modules, then its operator
 

@@ -11,13 +11,13 @@ import onnx_ir as ir
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from torch import fx
 
     from onnxq.pytorch.insertion.names import Names
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.prepared import Prepared
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -23,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.axes import BATCH, Axes
+from onnxq.pytorch.modules.program_file import read_program
 from onnxq.pytorch.numerics.half_inputs import HALVES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def as_module(model: Model) -> nn.Module:
         ModelError: it is something else; a path that holds no program.
     """
     if isinstance(model, str | Path):
-        return _of_program(_read(Path(model)))
+        return _of_program(read_program(Path(model)))
     if isinstance(model, ExportedProgram):
         return _of_program(model)
     if not isinstance(model, nn.Module):
@@ -129,25 +129,8 @@ def exported_axes(model: nn.Module, bound: BoundInputs) -> Axes | None:
     return axes
 
 
-def _read(path: Path) -> ExportedProgram:
-    advice = (
-        "Write one with torch.export.save(torch.export.export(model, inputs), path), or give the "
-        "module."
-    )
-    if not zipfile.is_zipfile(path):
-        what = "is no zip archive" if path.exists() else "does not exist"
-        raise ModelError(f"'{path}' {what}; wanted a program of torch.export. {advice}")
-    try:
-        return torch.export.load(path)
-    except (RuntimeError, ValueError, KeyError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(
-            f"'{path}' holds no program of torch.export ({reason}). {advice}"
-        ) from error
-
-
 def _of_program(program: ExportedProgram) -> nn.Module:
-    return _evaluated(program.module())
+    return _evaluated(program.module(check_guards=False))
 
 
 def _is_program(model: nn.Module) -> bool:

@@ -27,7 +27,7 @@ QAT = _remedies(
     EmbeddingBag="Its weight is quantized after training: by prepare, or by quantize_dynamic."
 )
 QAT_DYNAMIC = _remedies(
-    Linear="Weights alone are trained in blocks, with onnxq.qconfig.blocks_4bit_qat_qconfig."
+    Linear="Weights alone are trained in blocks, with onnxq.qconfig.groupwise_4bit_qat_qconfig."
 )
 QUANTIZABLE = _remedies(
     LSTM="nn.LSTM is quantized by quantize_dynamic, or by prepare(model, inputs=example).",

@@ -23,7 +23,7 @@ _TABLES = (
 )
 _BLOCKS = (
     "It describes weights in blocks for torchao: use a QConfigDynamic with a block size, such as "
-    "onnxq.qconfig.blocks_4bit_qat_qconfig, or onnxq.quantize_weights."
+    "onnxq.qconfig.groupwise_4bit_qat_qconfig, or onnxq.quantize_weights."
 )
 _FLOAT16 = (
     "Activations in float16 gain nothing on CPUs: float16_dynamic_qconfig stores weights so, and "
@@ -31,7 +31,7 @@ _FLOAT16 = (
 )
 _DYNAMIC = (
     "Activations that are quantized as the model runs are not trained: use get_default_qat_qconfig "
-    "for static scales, or onnxq.qconfig.blocks_4bit_qat_qconfig for weights alone."
+    "for static scales, or onnxq.qconfig.groupwise_4bit_qat_qconfig for weights alone."
 )
 _BASE = "Subclass ObserverBase: observe(x) takes a batch, calculate_qparams() says the result."
 _REUSED = "Operators that move values share the scale of their input here by themselves."

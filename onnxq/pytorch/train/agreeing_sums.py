@@ -134,7 +134,7 @@ def warn_of_sums(module: nn.Module, model: ir.Model) -> None:
 
     Args:
         module: converted.
-        model: exported from it, in QDQ form.
+        model: exported from it, in QDQ format.
     """
     known: set[float] = set()
     for root in module.modules():

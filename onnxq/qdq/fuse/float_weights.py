@@ -25,7 +25,7 @@ from onnxq.graph.edit import new_constant
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.ort import facts
-from onnxq.ort.matmul_add import biased_product
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
 from onnxq.qdq.write import GraphQParams, constants_of, feed, new_integers
 from onnxq.qparams import PerChannel, PerTensor, QParams
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Product:
+class _MatMul:
     """A Conv, ConvTranspose or Gemm, or a MatMul and an Add that become a Gemm.
 
     Attributes:
@@ -60,25 +60,25 @@ class _Product:
 def quantize_float_weights(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
     """Writes integers and DequantizeLinear in place of the float constants, in place."""
     for node in list(graph):
-        product = _product(node)
-        if product is not None:
-            _quantize(product, scales, names)
+        matmul = _matmul(node)
+        if matmul is not None:
+            _quantize(matmul, scales, names)
 
 
-def _product(node: ir.Node) -> _Product | None:
+def _matmul(node: ir.Node) -> _MatMul | None:
     if facts.of(node).rounds_constants:
-        return _Product(node, node, BIAS, may_clamp=True)
-    found = biased_product(node)
+        return _MatMul(node, node, BIAS, may_clamp=True)
+    found = matmul_add(node)
     if found is None or not found.becomes_gemm:
         return None
     # a Q moves up past the Reshape behind the Gemm, but not past a Relu behind that
-    return _Product(node, found.add, found.slot, may_clamp=not found.is_flattened)
+    return _MatMul(node, found.add, found.slot, may_clamp=not found.is_flattened)
 
 
-def _quantize(product: _Product, scales: Scales, names: FreeNames) -> None:
-    node, bias = product.node, product.bias
+def _quantize(matmul: _MatMul, scales: Scales, names: FreeNames) -> None:
+    node, bias = matmul.node, matmul.bias
     x = _dequantized(node.inputs[0], scales)
-    if x is None or x.granularity != PerTensor() or not _goes_to_quantize(product):
+    if x is None or x.granularity != PerTensor() or not _goes_to_quantize(matmul):
         return
     b = _floats(bias)
     if bias is not None and (b is None or b.ndim != 1):  # then it leaves the weight, too
@@ -96,12 +96,12 @@ def _quantize(product: _Product, scales: Scales, names: FreeNames) -> None:
         )
         _read_integers(node, WEIGHT, stored, graph_qparams, names)
     if b is not None:
-        _quantize_bias(product, b, np.asarray(x.scale * w.scale), names)
+        _quantize_bias(matmul, b, np.asarray(x.scale * w.scale), names)
 
 
-def _quantize_bias(product: _Product, b: Singles, scale: Singles, names: FreeNames) -> None:
+def _quantize_bias(matmul: _MatMul, b: Singles, scale: Singles, names: FreeNames) -> None:
     """Integers beyond int32 are what a conversion gives on x86, where sums with them wrap."""
-    node, slot = product.biased, product.slot
+    node, slot = matmul.biased, matmul.slot
     with np.errstate(all="ignore"):
         integers = np.rint(np.asarray(b / scale, np.float32))
     integers = np.where(np.abs(integers) < 2.0**31, integers.astype(np.float64), -(2.0**31))
@@ -140,9 +140,9 @@ def _floats(value: ir.Value | None) -> Singles | None:
     return np.asarray(tensor.numpy(), np.float32)
 
 
-def _goes_to_quantize(product: _Product) -> bool:
+def _goes_to_quantize(matmul: _MatMul) -> bool:
     """Whether one node alone reads the result, a Q; or a Relu or Clip of which this is so."""
-    node = product.biased
+    node = matmul.biased
     while len(node.outputs) == 1:
         readers = {use.node for use in node.outputs[0].uses()}
         if len(readers) != 1:
@@ -150,7 +150,7 @@ def _goes_to_quantize(product: _Product) -> bool:
         (node,) = readers
         if is_quantize(node):
             return True
-        if not (product.may_clamp and facts.of(node).swallowed):
+        if not (matmul.may_clamp and facts.of(node).swallowed):
             return False
     return False
 

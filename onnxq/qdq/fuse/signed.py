@@ -4,8 +4,9 @@
 
 It does so where a Q has one DQ behind it, and that one reader. Elsewhere integers stay int8, and
 Conv and MatMul, which it fuses with uint8 activations only, compute in float32. On ARM, all of them
-stay int8, and such nodes run in integers (Int8Codes). tidy/unsigned and static/placing/stored_types
-store uint8 from the start, wherever it stands for the same numbers; here ONNX Runtime's rule holds.
+stay int8, and such nodes run in integers (Int8Activations). tidy/unsigned and
+static/insertion/stored_types store uint8 from the start, wherever it stands for the same numbers;
+here ONNX Runtime's rule holds.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
         dequantize = _only_dequantize(quantize) if is_quantize(quantize) else None
         if dequantize is None:
             continue
-        ends = [_int8_zero_point(node) for node in (quantize, dequantize)]
-        if ends[0] is None or ends[1] is None or _number(ends[0]) != _number(ends[1]):
+        points = [_int8_zero_point(node) for node in (quantize, dequantize)]
+        if points[0] is None or points[1] is None or _number(points[0]) != _number(points[1]):
             continue
-        for node, value in ((quantize, ends[0]), (dequantize, ends[1])):
+        for node, value in ((quantize, points[0]), (dequantize, points[1])):
             if value not in shifted:
                 shifted[value] = shifted_constant(value, names)
             node.replace_input_with(2, shifted[value])

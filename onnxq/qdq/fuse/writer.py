@@ -16,7 +16,7 @@ from onnxq.graph.edit import FreeNames, merge_equal
 from onnxq.operator import Float, OpCategory, Precision, Site
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
-from onnxq.ort.matmul_add import biased_product
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
 from onnxq.qdq.fuse.fusion import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.judge import judge, site
@@ -254,7 +254,7 @@ def _remove(node: ir.Node) -> None:
 
 def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
     """Verdict on a MatMul with a bias; None where the node is none."""
-    found = biased_product(node)
+    found = matmul_add(node)
     if found is None or not found.becomes_gemm:
         return None
     if not all(v is not None and from_dequantize(v, node) for v in node.inputs):

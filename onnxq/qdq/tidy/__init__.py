@@ -45,7 +45,7 @@ from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.operator import OpCategory
-from onnxq.ort.node_kinds import PRODUCT_OF_BLOCKS
+from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.read import (
@@ -126,7 +126,7 @@ def as_format(model: ir.Model, format: str) -> ir.Model:
     """The model in that form, and with the form in its metadata.
 
     Args:
-        model: in QDQ form.
+        model: in QDQ format.
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
     """
     made = FORMATS[format](model, Int8Activations.SHIFTED)
@@ -146,7 +146,7 @@ def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
 def holds_integers(model: ir.Model) -> bool:
     """Whether anything in the model is quantized."""
     return any(
-        is_quantize(node) or is_dequantize(node) or node.op_type == PRODUCT_OF_BLOCKS
+        is_quantize(node) or is_dequantize(node) or node.op_type == MATMUL_NBITS
         for node in model.graph
     )
 
@@ -349,10 +349,10 @@ def _said(node: ir.Node) -> Hashable | None:
         return (node.inputs[0], qparams) if isinstance(qparams, QParams) else None
     if node.op_type != "Clip" or node.domain:
         return None
-    ends = [array_of(node, slot) for slot in (1, 2)]
-    if any(end is None for end in ends):
+    limits = [array_of(node, slot) for slot in (1, 2)]
+    if any(end is None for end in limits):
         return None
-    return (node.inputs[0], *(end.item() for end in ends if end is not None))
+    return (node.inputs[0], *(end.item() for end in limits if end is not None))
 
 
 # --- Relu and Clip before a QuantizeLinear: its integers carry them out
@@ -372,8 +372,8 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
         if bounds is None:
             break
         # what comes later clips what came earlier
-        ends = np.clip(np.array(bounds), low, high)
-        low, high = (float(end) for end in ends)
+        limits = np.clip(np.array(bounds), low, high)
+        low, high = (float(end) for end in limits)
         clamps.append(producer)
         above = producer.inputs[0]
         assert above is not None

@@ -17,7 +17,7 @@ from onnxq.qdq.read import BIAS, Unread, array_of, dequantizer, is_quantize, one
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
 from onnxq.qdq.write import constants_of, feed, new_integers
-from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, raised_scale
+from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, scale_for_int32_bias
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -101,7 +101,7 @@ def _with_room(
     if held.ndim and not live.all():  # integers of 0 say the same at any scale
         top = held[live].max() if live.any() else np.float32(1)
         held = np.where(live, held, np.float32(top * DEAD)).astype(np.float32)
-    scale = raised_scale(held, bias, x_scale)
+    scale = scale_for_int32_bias(held, bias, x_scale)
     if np.array_equal(scale, weight.scale):
         return weight
     shape = [1] * weight.integers.ndim

@@ -19,7 +19,7 @@ def disagreeing_sums(model: ir.Model) -> dict[str, float]:
     """Node -> scale of its result, of those whose integers are not the same on every machine.
 
     Args:
-        model: in QDQ form, tidy.
+        model: in QDQ format, tidy.
     """
     found = {}
     for node in model.graph:

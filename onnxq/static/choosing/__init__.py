@@ -1,1 +1,1 @@
-"""Choice of a form for every node that the qconfig leaves open, each with its reason."""
+"""Choice of a precision for every node that the qconfig leaves open, each with its reason."""

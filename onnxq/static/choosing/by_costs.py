@@ -1,9 +1,9 @@
-"""Forms that do not pay: integer nodes whose times, conversions included, are longer than in float.
+"""Integer nodes that do not pay: their times, conversions included, are longer than in float.
 
-The time of a model is a sum over nodes in their forms and over tensors between two of them that
-have other numbers: for two forms of each node, the least is a minimum cut. What it leaves in float
-goes there, neighbours by neighbours, where that saves more than the table may be wrong by. Nodes
-only ever move to float, which loses nothing of accuracy.
+The time of a model is a sum over nodes in their precisions and over tensors between two of them
+that have other numbers: for two precisions of each node, the least is a minimum cut. What it leaves
+in float goes there, neighbours by neighbours, where that saves more than the table may be wrong by.
+Nodes only ever move to float, which loses nothing of accuracy.
 
 Where the cut gives about float's time, that is not worth its roundings: a MobileNetV3 and an
 EfficientNet run in float for the most part, with 8 and 19 dB more than all integers, which are
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.static.choosing.proposals import in_float
-from onnxq.static.choosing.weighing import forms_of, in_us
+from onnxq.static.choosing.weighing import in_us, precisions_of
 from onnxq.static.reasons import TooLittleSaved
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
     if not naming:
         return {}
     found = evidence.after(prepared, by_time.__name__, naming)
-    return naming if weighing.ns(forms_of(found)) < weighing.ns(weighing.forms) else {}
+    return naming if weighing.ns(precisions_of(found)) < weighing.ns(weighing.precisions) else {}
 
 
 def by_total_time(prepared: Prepared, evidence: Evidence) -> Proposals:

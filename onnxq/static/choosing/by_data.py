@@ -1,4 +1,4 @@
-"""Forms that the data forbid: nodes around tensors that 8 bits cannot hold.
+"""Precisions that the data forbid: nodes around tensors that 8 bits cannot hold.
 
 A node that would read such a tensor in integers, or has to write it so, stays in float. A product
 that gives it has a float result. What is left of sums and movements is asked for its reasons again.
@@ -13,7 +13,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.proposals import Proposal, open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -46,8 +46,8 @@ def by_data(prepared: Prepared, evidence: Evidence) -> Proposals:
             product = (
                 decision.rule.category is OpCategory.COMPUTE and not decision.rule.needs_output
             )
-            form = Precision.INT8_FLOAT_OUTPUT if product else Precision.FLOAT
-            naming[node_name(node)] = Proposal(replace(entry, precision=form), written[0])
+            precision = Precision.INT8_FLOAT_OUTPUT if product else Precision.FLOAT
+            naming[node_name(node)] = Proposal(replace(entry, precision=precision), written[0])
     return naming
 
 

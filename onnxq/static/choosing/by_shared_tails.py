@@ -23,8 +23,8 @@ from onnxq.operator import OpCategory
 from onnxq.ort.layouts import ADDED_BY_CONV
 from onnxq.static.choosing.proposals import in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.noise.sensitive import TYPICAL_NOISE, tensor_losses
-from onnxq.static.placing.decision import Quantize
 from onnxq.static.reasons import NoisyStem
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _shared_tails(prepared: Prepared) -> Iterable[_SharedTail]:
     in_integers = [n for n in prepared.model.graph if _is_quantized(n, prepared)]
     for nodes in neighbours(in_integers):
         region = set(nodes)
-        if any(_has_product_ahead(node, region, prepared) for node in nodes):
+        if any(_has_linear_ahead(node, region, prepared) for node in nodes):
             continue
         yield _SharedTail(
             nodes, [name for node in nodes for name in _summed_integers(node, prepared)]
@@ -117,7 +117,7 @@ def _is_quantized(node: ir.Node, prepared: Prepared) -> bool:
     return isinstance(prepared.decisions[node_name(node)], Quantize)
 
 
-def _has_product_ahead(node: ir.Node, region: set[ir.Node], prepared: Prepared) -> bool:
+def _has_linear_ahead(node: ir.Node, region: set[ir.Node], prepared: Prepared) -> bool:
     """Whether what the node reads from outside the region comes of more than moves and sums."""
     waiting, seen = [node], {node}
     while waiting:

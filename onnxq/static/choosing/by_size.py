@@ -1,4 +1,4 @@
-"""Forms that make the file smaller: weights of float nodes stored as int8.
+"""Precisions that make the file smaller: weights of float nodes stored as int8.
 
 ONNX Runtime makes floats of them when a session is made, so that they take no time of a run.
 
@@ -57,7 +57,7 @@ def note_on_size(prepared: Prepared, objective: Objective) -> list[str]:
     """One note on what objective `size` would save; none where that is little.
 
     Args:
-        prepared: with the forms that rules, data and times chose.
+        prepared: with the precisions that rules, data and times chose.
         objective: SIZE stores them already.
     """
     if objective is Objective.SIZE:
@@ -96,14 +96,14 @@ def _stays_float(prepared: Prepared, node: ir.Node) -> bool:
 
 
 def _can_be_stored(prepared: Prepared, node: ir.Node) -> bool:
-    """Whether it is open, has the form, and all of its weights are float constants."""
+    """Whether it is open, has the precision, and all of its weights are float constants."""
     operator = catalog.find(node.op_type, node.domain)
     if operator is None or not has_dynamic_form(node) or node_name(node) in prepared.left:
         return False
     if open_entry(node, prepared.qconfig) is None:
         return False
     rule = operator.dynamic_rule(node)
-    if isinstance(rule, Float) or Precision.WEIGHT_ONLY not in rule.forms:
+    if isinstance(rule, Float) or Precision.WEIGHT_ONLY not in rule.precisions:
         return False
     weights = _weights(node)
     return len(weights) == len(rule.weights) and all(

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar
-    from onnxq.static.placing.context import Context
+    from onnxq.static.insertion.context import Context
 
-WITHOUT_PRODUCT = (OpCategory.ELEMENTWISE, OpCategory.MOVEMENT, OpCategory.CLAMP)
+NOT_LINEAR = (OpCategory.ELEMENTWISE, OpCategory.MOVEMENT, OpCategory.CLAMP)
 
 
 def by_state(so_far: SoFar) -> Proposals:
@@ -61,10 +61,10 @@ def _steps(context: Context) -> list[_Step]:
             continue
         if node.op_type == IF:
             for body in bodies(node):
-                ends = zip(body.outputs, node.outputs, strict=True)
-                found += [([inner], [outer], None) for inner, outer in ends]
+                results = zip(body.outputs, node.outputs, strict=True)
+                found += [([inner], [outer], None) for inner, outer in results]
         rule = context.rules.find(node)
-        if rule is not None and rule.category in WITHOUT_PRODUCT:
+        if rule is not None and rule.category in NOT_LINEAR:
             read = [find_input(node, slot) for slot in rule.activations]
             found.append(([v for v in read if v is not None], list(node.outputs), node))
     return found

@@ -1,4 +1,4 @@
-"""Forms that were chosen, node by node, and the qconfig that names them all."""
+"""Precisions that were chosen, node by node, and the qconfig that names them all."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
     from onnxq.dynamic.dynamic_decision import QuantizeDynamic
     from onnxq.qconfig import Entry
-    from onnxq.static.placing.decision import Decision, Quantize
+    from onnxq.static.insertion.decision import Decision, Quantize
     from onnxq.targets.target import Throughput
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The form of a node.
+    """The precision of a node.
 
     Attributes:
         op_type: of the node.
@@ -55,11 +55,11 @@ class NodeChoice:
 
 
 Choices = Mapping[str, NodeChoice]
-"""Node name -> its form, in graph order."""
+"""Node name -> its precision, in graph order."""
 
 
-def form_counts(choices: Choices) -> dict[str, int]:
-    """Form -> nodes that have it, the most frequent first."""
+def precision_counts(choices: Choices) -> dict[str, int]:
+    """Precision -> nodes that have it, the most frequent first."""
     return dict(Counter(choice.precision.value for choice in choices.values()).most_common())
 
 
@@ -74,7 +74,7 @@ def choices_of(
     Args:
         model: canonical.
         decisions: node name -> decision.
-        reasons: node name -> why its form was named.
+        reasons: node name -> why its precision was named.
         throughput: of the target, where it was measured: a figure for products.
     """
     nodes = [(node_name(node), node.op_type) for node, _ in walk(model.graph)]
@@ -88,14 +88,14 @@ def _choice(
     op_type: str, decision: Decision, reason: Reason | None, throughput: Throughput | None
 ) -> NodeChoice:
     if isinstance(decision, Float):
-        form = Precision.DYNAMIC_INT8 if is_dynamic(decision) else Precision.FLOAT
-        return NodeChoice(op_type, form, reason or decision.reason)
+        precision = Precision.DYNAMIC_INT8 if is_dynamic(decision) else Precision.FLOAT
+        return NodeChoice(op_type, precision, reason or decision.reason)
     inner = decision.folded_into is not None
     float_result = (
         decision.rule.category is OpCategory.COMPUTE and not decision.results and not inner
     )
-    form = Precision.INT8_FLOAT_OUTPUT if float_result else Precision.INT8
-    return NodeChoice(op_type, form, reason or _why_integers(decision, throughput))
+    precision = Precision.INT8_FLOAT_OUTPUT if float_result else Precision.INT8
+    return NodeChoice(op_type, precision, reason or _why_integers(decision, throughput))
 
 
 def is_dynamic(decision: Decision) -> bool:
@@ -150,7 +150,7 @@ class Request:
 def with_dynamic(
     choices: Choices, dynamic: Mapping[str, QuantizeDynamic], floats: Mapping[str, Float]
 ) -> Choices:
-    """The choices with the forms that nodes have which are quantized dynamically.
+    """The choices with the precisions that nodes have which are quantized dynamically.
 
     Args:
         choices: made without knowing how.
@@ -171,7 +171,7 @@ def with_dynamic(
 def named_mapping(
     asked: QConfigMapping, choices: Choices, dynamic: Mapping[str, QuantizeDynamic]
 ) -> QConfigMapping:
-    """The mapping that names the form of every node, so that nothing is left to choose.
+    """The mapping that names the precision of every node, so that nothing is left to choose.
 
     Args:
         asked: gives every node its observers.
@@ -200,7 +200,7 @@ def dynamic_entry(entry: QConfig) -> QConfigDynamic:
 
 
 def _dynamic(entry: Entry, made: QuantizeDynamic) -> QConfigDynamic:
-    """The entry with the form that was found for it."""
+    """The entry with the precision that was found for it."""
     asked = dynamic_entry(entry) if isinstance(entry, QConfig) else entry
     assert asked is not None, "a node that the user leaves in float is not quantized"
     return asked if asked.precision is not None else replace(asked, precision=made.precision)

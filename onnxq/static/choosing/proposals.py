@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
-from onnxq.static.placing.placed import placed, with_reasons
-from onnxq.static.placing.placement import place
+from onnxq.static.insertion.insert_quantizers import insert_quantizers
+from onnxq.static.insertion.inserted import inserted, with_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qconfig import Entry, QConfig, QConfigMapping
-    from onnxq.static.placing.context import Context
-    from onnxq.static.placing.placed import Placed
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.context import Context
+    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
+    from onnxq.static.insertion.inserted import Inserted
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ class SoFar:
     decided: Decided
 
     @cached_property
-    def placement(self) -> Placement:
+    def insertion(self) -> QuantizerInsertion:
         """Where the quantizers sit."""
-        return place(self.context, self.decided.mapping)
+        return insert_quantizers(self.context, self.decided.mapping)
 
     @property
-    def placed(self) -> Placed:
-        """The placement, and all that follows from it."""
-        made = placed(self.context, self.decided.mapping, self.placement)
+    def inserted(self) -> Inserted:
+        """The insertion, and all that follows from it."""
+        made = inserted(self.context, self.decided.mapping, self.insertion)
         return with_reasons(made, self.decided.reasons)
 
     @property

@@ -1,4 +1,4 @@
-"""Rules that choose forms without data: what was measured of whole networks, operator by operator.
+"""Rules choose precisions without data, by what was measured of whole networks.
 
     no static form, but a dynamic one    DYNAMIC_INT8: recurrences, and what a Loop repeats
     product of two activations           FLOAT
@@ -6,7 +6,7 @@
                                          a function that saves more on integers than it does
     sum with a float operand             FLOAT; INT8 where integer nodes read it
     table that float nodes read          WEIGHT_ONLY
-    everything else                      INT8 where it pays (see placing.placement)
+    everything else                      INT8 where it pays (see insertion.insert_quantizers)
 
 They only take from what `place` gives. What they take may leave others without a reason, so that
 they are asked again until nothing changes.
@@ -25,13 +25,13 @@ from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.static.choosing.proposals import Proposal, open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.reasons import (
     FloatReadersOfResult,
     LookupForFloats,
+    MatMulOfActivations,
     NobodyReads,
     NoStaticForm,
-    ProductOfActivations,
     RepeatedByLoop,
     SumWithFloat,
 )
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from onnxq.core.reason import Reason
     from onnxq.operator import Rule
     from onnxq.static.choosing.proposals import Proposals, SoFar
-    from onnxq.static.placing.context import Context
-    from onnxq.static.placing.placement import Placement
+    from onnxq.static.insertion.context import Context
+    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 MEASURED_ON = "x86-vnni"
 
@@ -67,24 +67,24 @@ def by_static_form(so_far: SoFar) -> Proposals:
 
 def by_lookup(so_far: SoFar) -> Proposals:
     """Proposes dynamic entries for nodes that only take rows of a constant, for float nodes."""
-    context, placement, found = so_far.context, so_far.placement, dict[str, Proposal]()
+    context, insertion, found = so_far.context, so_far.insertion, dict[str, Proposal]()
     for node, _ in so_far.left:
         entry, operator = open_entry(node, context.asked), catalog.find(node.op_type, node.domain)
         if operator is None or entry is None or not has_dynamic_form(node):
             continue
-        if isinstance(placement.decisions[node_name(node)], Quantize):
+        if isinstance(insertion.decisions[node_name(node)], Quantize):
             continue
         category, dynamic = context.rules.category(node), operator.dynamic_rule(node)
         if category is not OpCategory.MOVEMENT or isinstance(dynamic, Float):
             continue
-        if dynamic.forms[0] is Precision.WEIGHT_ONLY:
+        if dynamic.precisions[0] is Precision.WEIGHT_ONLY:
             found[node_name(node)] = Proposal(dynamic_entry(entry), LookupForFloats())
     return found
 
 
 def by_neighbours(so_far: SoFar) -> Proposals:
     """Proposes float, or float results, for integer nodes whose neighbours do not need integers."""
-    return _Pass(so_far.context, so_far.placement).naming()
+    return _Pass(so_far.context, so_far.insertion).naming()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,18 +103,18 @@ class _Base:
 
 
 class _Pass:
-    """One look at a placement: which of its integer nodes the rules take away."""
+    """One look at an insertion: which of its integer nodes the rules take away."""
 
-    def __init__(self, context: Context, placement: Placement) -> None:
+    def __init__(self, context: Context, insertion: QuantizerInsertion) -> None:
         self.asked = context.asked
         self.bases = [
             _Base(node, decision.rule, decision.results)
             for node, _ in context.order
-            if isinstance(decision := placement.decisions[node_name(node)], Quantize)
+            if isinstance(decision := insertion.decisions[node_name(node)], Quantize)
             and not decision.folded_into
         ]
         self.from_integers = {t for base in self.bases for t in base.results}
-        self.from_integers |= placement.from_integers
+        self.from_integers |= insertion.from_integers
         self.by_products = set(context.quantized_output)
         self.by_any = set(context.quantized_output)
         self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on integers
@@ -132,14 +132,14 @@ class _Pass:
         return found
 
     def _lost(self, base: _Base) -> tuple[Precision, Reason] | None:
-        """(form, reason) where the rules give it another form; None: it keeps its own."""
+        """(precision, reason) where the rules give it another precision; None: it keeps its own."""
         explicit = self.asked.explicit_for_node(node_name(base.node), base.node.op_type)
         if base.rule.category is not OpCategory.COMPUTE:
             return None if explicit else self._useless(base)
         if len(base.varying) > 1 and not explicit:
-            return Precision.FLOAT, ProductOfActivations()
+            return Precision.FLOAT, MatMulOfActivations()
         needed = base.rule.needs_output or any(
-            t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_product(base)
+            t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_matmul(base)
             for t in base.results
         )
         return (
@@ -190,11 +190,11 @@ def _saved_on_integers(node: ir.Node) -> float:
     return 0.0 if operator is None else operator.saved_on_integers
 
 
-def _saved_by_product(base: _Base) -> float:
+def _saved_by_matmul(base: _Base) -> float:
     """Nanoseconds per element of the result that a product with a constant saves in integers.
 
     A rounding more is worth it for a function that saves more than that: a Mish, of which the float
-    form takes 10 ns, behind products of fewer than 1,400 terms. Integers of three of them with
+    precision takes 10 ns, behind products of fewer than 1,400 terms. Integers of three of them with
     their products of 128 and 512 terms take 0.18 of float's time in place of 0.81.
     """
     weight = None if base.rule.weight is None else base.node.inputs[base.rule.weight.slot]

@@ -1,4 +1,4 @@
-"""Times of a model in two sets of forms, those that were chosen and all in float, and their cut."""
+"""Times of a model in the chosen precisions and all in float, and the cut between the two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.static.choosing.proposals import open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.reasons import SlowerInIntegers
 from onnxq.times.changed_time import ALWAYS, NEVER, BinaryChoices, ChangedTime
 from onnxq.times.time_model import (
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from onnxq.times.time_model import TensorState
 
 
-def forms_of(prepared: Prepared) -> dict[str, Precision]:
-    """Node name -> the form in which it runs: of a bias inside of a float result, float."""
-    forms = {name: choice.precision for name, choice in prepared.choices.items()}
+def precisions_of(prepared: Prepared) -> dict[str, Precision]:
+    """Node name -> the precision in which it runs: of a bias inside of a float result, float."""
+    precisions = {name: choice.precision for name, choice in prepared.choices.items()}
     owners = {
         name: decision.folded_into
         for name, decision in prepared.decisions.items()
         if isinstance(decision, Quantize) and decision.folded_into
     }
-    inside = [n for n, owner in owners.items() if forms[owner] is Precision.INT8_FLOAT_OUTPUT]
-    return forms | dict.fromkeys(inside, Precision.FLOAT)
+    inside = [n for n, owner in owners.items() if precisions[owner] is Precision.INT8_FLOAT_OUTPUT]
+    return precisions | dict.fromkeys(inside, Precision.FLOAT)
 
 
 @dataclass(frozen=True, eq=False)
 class _Both:
-    """A model with the forms that were chosen, and all in float.
+    """A model with the precisions that were chosen, and all in float.
 
     Attributes:
-        integers: with the chosen forms.
+        integers: with the chosen precisions.
         floats: all nodes in float.
     """
 
@@ -61,23 +61,23 @@ class _Both:
 
 
 class Weighing:
-    """Times of one model in two sets of forms, and the cut between them."""
+    """Times of one model in two sets of precisions, and the cut between them."""
 
     def __init__(self, prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> None:
         self._prepared, self._sizes, self._costs = prepared, sizes, costs
         self._model = prepared.model
-        self.forms = forms_of(prepared)
-        self._both = _Both(self._walked(self.forms), self._walked({}))
+        self.precisions = precisions_of(prepared)
+        self._both = _Both(self._walked(self.precisions), self._walked({}))
         self._base = predicted(self._model, self._both.integers, costs)
         self._changed_time = ChangedTime(self._model, self._both.integers, costs)
         self._owner = {node: self._base_of(node) for node in self._model.graph}
 
-    def _walked(self, forms: Mapping[str, Precision]) -> Walked:
-        return walked(self._model, forms, self._sizes, self._costs)
+    def _walked(self, precisions: Mapping[str, Precision]) -> Walked:
+        return walked(self._model, precisions, self._sizes, self._costs)
 
-    def ns(self, forms: Mapping[str, Precision]) -> float:
-        """Predicted nanoseconds of the model with these forms."""
-        return predicted(self._model, self._walked(forms), self._costs).ns
+    def ns(self, precisions: Mapping[str, Precision]) -> float:
+        """Predicted nanoseconds of the model with these precisions."""
+        return predicted(self._model, self._walked(precisions), self._costs).ns
 
     @property
     def target(self) -> str:
@@ -99,7 +99,7 @@ class Weighing:
         return found if self.knows(found) else []
 
     def knows(self, nodes: list[ir.Node]) -> bool:
-        """Whether the table has the times of all these nodes, in their forms and in float."""
+        """Whether the table has the times of all these nodes, in their precisions and in float."""
         return all(map(self._is_known, nodes))
 
     def _base_of(self, node: ir.Node) -> str | None:
@@ -110,10 +110,10 @@ class Weighing:
         return decision.folded_into or node_name(node)
 
     def _gives_integers(self, node: ir.Node) -> bool:
-        return self.forms[node_name(node)] is Precision.INT8
+        return self.precisions[node_name(node)] is Precision.INT8
 
     def _reads_integers(self, node: ir.Node) -> bool:
-        return self.forms[node_name(node)] in READS_INTEGERS
+        return self.precisions[node_name(node)] in READS_INTEGERS
 
     def slower(self) -> list[list[ir.Node]]:
         """Integer nodes that the least sum has in float, neighbours together, in graph order."""
@@ -133,7 +133,7 @@ class Weighing:
         return neighbours(moved)
 
     def _is_open(self, node: ir.Node) -> bool:
-        """Whether its form may change, and both times are known."""
+        """Whether its precision may change, and both times are known."""
         return open_entry(node, self._prepared.qconfig) is not None and self._is_known(node)
 
     def _is_known(self, node: ir.Node) -> bool:
@@ -196,14 +196,14 @@ class Weighing:
         """Nanoseconds that the model would take longer with these nodes in float."""
         moved = set(nodes)
 
-        def form_of(node: ir.Node) -> Precision:
-            return Precision.FLOAT if node in moved else self._form_of(node)
+        def precision_of(node: ir.Node) -> Precision:
+            return Precision.FLOAT if node in moved else self._precision_of(node)
 
-        changed = [node for node in nodes if self._form_of(node) is not Precision.FLOAT]
-        return self._changed_time.ns(changed, form_of)
+        changed = [node for node in nodes if self._precision_of(node) is not Precision.FLOAT]
+        return self._changed_time.ns(changed, precision_of)
 
-    def _form_of(self, node: ir.Node) -> Precision:
-        return self.forms.get(node_name(node), Precision.FLOAT)
+    def _precision_of(self, node: ir.Node) -> Precision:
+        return self.precisions.get(node_name(node), Precision.FLOAT)
 
     def reason(self, nodes: list[ir.Node]) -> SlowerInIntegers | None:
         """Why they stay in float together; None where that saves too little to tell.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
     from onnxq.observers import Observer
     from onnxq.operator import Rule
-    from onnxq.static.placing.context import Context
+    from onnxq.static.insertion.context import Context
 
 _SLACK = 1e-6  # of the ends of a range, for the rounding of a line's numbers
 

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from onnxq.observers import Observer
     from onnxq.operator import Rule
     from onnxq.operator.propagated_errors import PropagatedError
+    from onnxq.static.insertion.context import Context
     from onnxq.static.noise.error import Change, Error
-    from onnxq.static.placing.context import Context
 
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
 MOST_FACTORS = 16  # of the sizes that a tensor of factors has: as many quantiles

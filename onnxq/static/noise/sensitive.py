@@ -127,7 +127,7 @@ def sensitive(
     """Tensor -> why it should stay in float; tensors that integers can hold are missing.
 
     Args:
-        prepared: its groups are looked at, in the forms that its decisions have.
+        prepared: its groups are looked at, in the precisions that its decisions have.
         statistics: of its model.
         tensors: qparams of the groups' members; None: as `plan` would give them.
     """

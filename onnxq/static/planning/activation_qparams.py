@@ -14,8 +14,8 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers import NoopObserver
 from onnxq.observers.value_range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor, stored_as
+from onnxq.static.insertion.groups import as_observed, with_stand_ins
 from onnxq.static.noise.curves_behind import curves_behind
-from onnxq.static.placing.groups import as_observed, with_stand_ins
 from onnxq.static.planning.ahead_of_curves import with_curves
 from onnxq.static.reasons import NeverObserved, NoScaleComputed, TensorNotFinite
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxq.core.reason import Reason
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.groups import TensorGroup
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
@@ -79,7 +79,7 @@ def tensor_qparams(
 def _known(prepared: Prepared, statistics: Statistics) -> tuple[TensorGroup, ...]:
     """The groups, by what was observed of them.
 
-    Statistics of all integers, or of an earlier version, lack what only the chosen forms read.
+    Statistics of all integers, or of an earlier version, lack what only the chosen precisions read.
     """
     found = with_stand_ins(prepared.groups, statistics.observers, prepared.in_integers)
     return as_observed(found, prepared.observed)
@@ -185,8 +185,8 @@ def _notes_on_least_scale(observer: Observer, qparams: QParams, group: TensorGro
 def _saw_only_zeros(observer: Observer) -> bool:
     """Whether the observer keeps the ends of its data, and both are 0."""
     state = observer.state()
-    ends = [state[key] for key in ("min", "max") if key in state]
-    return len(ends) == 2 and all(x.size > 0 and not x.any() for x in ends)
+    min_max = [state[key] for key in ("min", "max") if key in state]
+    return len(min_max) == 2 and all(x.size > 0 and not x.any() for x in min_max)
 
 
 def _fitted(qparams: QParams, clamp: tuple[float, float]) -> QParams:

@@ -21,14 +21,14 @@ from onnxq.observers import HistogramObserver
 from onnxq.observers.error_moments import Moments
 from onnxq.observers.tensor_noise import predicted_noise
 from onnxq.operator.nodes import input_at
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.observers import Observer
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 

@@ -15,16 +15,16 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
 from onnxq.operator.nodes import has_input, input_at
-from onnxq.ort.matmul_add import biased_product
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.qparams import (
     MIN_SCALE,
     PerChannel,
     PerTensor,
     QParams,
-    raised_scale,
+    scale_for_int32_bias,
     sum_scale,
 )
-from onnxq.static.placing.decision import Quantize, weight_limit, weight_observer, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_limit, weight_observer, weight_of
 from onnxq.targets.bias_preserving import BiasPreservingRounding  # noqa: TC001  # the codec reads annotations at run time
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.operator import Rule
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.prepared import Prepared
 
 
@@ -173,7 +173,7 @@ def plan_bias(
         )
     if made is not None:
         bias = bias * made
-    weight, notes = _raised(node, weight, raised_scale(weight.qparams.scale, bias, x.scale))
+    weight, notes = _raised(node, weight, scale_for_int32_bias(weight.qparams.scale, bias, x.scale))
     scale = sum_scale(x, weight.qparams)
     if scale.ndim:  # one scale per element of the bias: groups share those of the weight
         columns = bias.shape[-1] if bias.ndim else 1
@@ -193,7 +193,7 @@ def folded_bias(node: ir.Node, decisions: Mapping[str, Decision]) -> ir.Value | 
         node: the float node.
         decisions: node name -> Quantize or Float.
     """
-    found = biased_product(node)
+    found = matmul_add(node)
     decision = None if found is None else decisions[node_name(found.add)]
     if found is None or not isinstance(decision, Quantize):
         return None
@@ -215,7 +215,9 @@ def with_room(
         x: of the input.
         weight: as `plan_weight` gave it.
     """
-    needed = raised_scale(weight.qparams.scale, constant_array(bias).astype(np.float64), x.scale)
+    needed = scale_for_int32_bias(
+        weight.qparams.scale, constant_array(bias).astype(np.float64), x.scale
+    )
     with np.errstate(over="ignore"):
         least = np.float32(MIN_SCALE / x.scale)
     return _raised(node, weight, np.maximum(needed, least))

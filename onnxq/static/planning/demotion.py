@@ -8,7 +8,7 @@ from onnxq import catalog
 from onnxq.graph.walk import attribute_values, node_name, value_name, walk
 from onnxq.operator import Call, Float, NodePlan, OperatorLimit
 from onnxq.operator.nodes import input_at
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.reason import Reason
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.prepared import Prepared
 
 

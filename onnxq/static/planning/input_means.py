@@ -16,7 +16,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import ChannelMeanObserver
 from onnxq.operator.nodes import input_at, is_constant
-from onnxq.static.placing.decision import Quantize, weight_of
+from onnxq.static.insertion.decision import Quantize, weight_of
 from onnxq.targets.bias_preserving import InputMeans
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from onnxq.observers import Observer, ObserverSpec
     from onnxq.operator import Rule
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.targets import Target
 
 

@@ -26,7 +26,7 @@ from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError
 from onnxq.graph.weights import constant_array
 from onnxq.qparams import PerChannel, QParams
-from onnxq.static.placing.decision import weight_of
+from onnxq.static.insertion.decision import weight_of
 from onnxq.targets.bias_preserving import BiasPreservingRounding, InputMeans, leave_int16
 from onnxq.targets.reduce_range import ReducedRange, ReduceRange
 

@@ -10,7 +10,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Float
 from onnxq.operator.nodes import has_input, input_at
-from onnxq.static.placing.decision import weight_of
+from onnxq.static.insertion.decision import weight_of
 from onnxq.static.planning.constants import (
     folded_bias,
     plan_bias,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from onnxq.observers.weight_observation import WeightKey
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.planning.constants import PlannedBias, PlannedWeight
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepared import Prepared
@@ -45,7 +45,7 @@ class Constants:
     Attributes:
         weights: node name -> PlannedWeight.
         biases: node name -> PlannedBias.
-        reductions: node name -> how much its weight gave up; the others nothing.
+        reductions: node name -> how much the range of its weight is reduced; others: not.
         notes: what a user should know.
     """
 

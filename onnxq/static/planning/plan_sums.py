@@ -17,7 +17,7 @@ from onnxq.graph.walk import attribute_values, node_name, value_name, walk
 from onnxq.operator import Operator
 from onnxq.operator.nodes import constant
 from onnxq.qdq.sum_scales import Among, Sum, raise_scales
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.prepared import Prepared
 
 

@@ -22,8 +22,8 @@ import numpy as np
 from onnxq.graph.passes.formulas import line_of
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.qparams import PerTensor, per_tensor
-from onnxq.static.placing.decision import Quantize
-from onnxq.static.placing.overrides import group_override
+from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.overrides import group_override
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
-    from onnxq.static.placing.groups import TensorGroup
+    from onnxq.static.insertion.decision import Decision
+    from onnxq.static.insertion.groups import TensorGroup
     from onnxq.static.prepared import Prepared
 
 
@@ -83,13 +83,15 @@ def _is_free(tensor: str, prepared: Prepared, groups: Mapping[str, TensorGroup])
         return False
     group = groups[tensor]
     members = set(group.members)
-    ends = {value_name(v) for v in (*prepared.model.graph.inputs, *prepared.model.graph.outputs)}
+    inputs_and_outputs = {
+        value_name(v) for v in (*prepared.model.graph.inputs, *prepared.model.graph.outputs)
+    }
     return (
         len(group.sources) == 1
         and not group.constants
         and group.range is None
         and group_override(list(group.members), prepared.qconfig) is None
-        and not members & (ends | prepared.clamps.keys())
+        and not members & (inputs_and_outputs | prepared.clamps.keys())
     )
 
 

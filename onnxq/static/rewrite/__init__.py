@@ -13,7 +13,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.ort.add_norm import write_sums
-from onnxq.ort.clipped_product import write_max
+from onnxq.ort.clipped_matmul import write_max
 from onnxq.qconfig.quantized_input import QuantizedInput
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.ends import cancel_round_trips, give_integers, take_integers
@@ -44,7 +44,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
         plan: every decision with its numbers.
         format: "qdq": QuantizeLinear and DequantizeLinear around float operators; ONNX Runtime
             fuses them to integer kernels. "qoperator": these kernels, written out; both give the
-            same integers (see `write_qoperator` for what stays as it is in QDQ form).
+            same integers (see `write_qoperator` for what stays as it is in QDQ format).
     Raises:
         CalibrationError: the plan is of another model, or does not fit it (an edited file).
         QConfigError: the format is not known, or an end that is to be integers has none.
@@ -108,7 +108,7 @@ def write_part(model: ir.Model, plan: Plan) -> None:
 
 
 def _int8_integers(plan: Plan) -> Int8Activations:
-    """Form of int8 activations: a plan has them only where its target runs them."""
+    """The integer type of activations: a plan has them only where its target runs them."""
     signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
     return Int8Activations.KEPT if signed else Int8Activations.SHIFTED
 

@@ -5,7 +5,7 @@
 ONNX Runtime makes a Gemm of a MatMul and an Add where it knows the sizes, and computes it in
 float32 unless a Q follows. Where it does not know them, the product alone is on integers, and the
 Add a float node of its own. Time over that of the kernel with the bias inside, onnxruntime 1.31 on
-AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/forms.md):
+AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/fusions.md):
 
     MatMulIntegerToFloat, Add           1.1 to 1.5
     QGemm with a float32 result         1.0 to 1.7
@@ -14,7 +14,7 @@ AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/forms.md):
 
 Its float bias is not rounded, and the results are those of product and Add bit for bit. A Gemm of
 the float model stays one, as QGemm: it adds its bias in integers, so that every machine has the
-same results, and most have one row, where neither form is faster.
+same results, and most have one row, where neither precision is faster.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 from onnxq.dtypes import BYTE_BITS
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at
-from onnxq.ort.matmul_add import biased_product
-from onnxq.static.placing.decision import Quantize
+from onnxq.ort.matmul_add import matmul_add
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnxq.ort.matmul_add import BiasedProduct
+    from onnxq.ort.matmul_add import MatMulAdd
     from onnxq.static.plan import Plan
 
 
@@ -44,7 +44,7 @@ class BiasInside:
             the product along into a float Gemm.
     """
 
-    found: BiasedProduct | None
+    found: MatMulAdd | None
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
@@ -66,7 +66,7 @@ def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
         node: in integers, as the float model has it but for its inputs.
         plan: every decision.
     """
-    found, decision = biased_product(node), plan.decisions[node_name(node)]
+    found, decision = matmul_add(node), plan.decisions[node_name(node)]
     assert isinstance(decision, Quantize), "a node in integers"
     if found is None or decision.rule.weight is None or not _has_kernel(node, decision, plan):
         return None

@@ -14,12 +14,12 @@ import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, value_name
 from onnxq.ort import facts
-from onnxq.ort.matmul_add import biased_product, biased_product_of
+from onnxq.ort.matmul_add import matmul_add, matmul_add_of
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import dequantizer
 
 if TYPE_CHECKING:
-    from onnxq.ort.matmul_add import BiasedProduct
+    from onnxq.ort.matmul_add import MatMulAdd
     from onnxq.static.plan import Plan
 
 
@@ -52,20 +52,20 @@ def inputs_to_guard(node: ir.Node, plan: Plan) -> tuple[int, ...]:
 
 def _goes_with_bias(node: ir.Node, plan: Plan) -> bool:
     """Whether the node and an Add behind it are quantized together."""
-    found = biased_product(node)
+    found = matmul_add(node)
     return found is not None and _is_quantized(found, plan)
 
 
 def _takes_bias(node: ir.Node, plan: Plan) -> tuple[int, ...]:
     """Slot of a product on integers that takes the node, an Add that is to stay float, along."""
-    found = biased_product_of(node)
+    found = matmul_add_of(node)
     if found is None or not _is_quantized(found, plan):
         return ()
-    on_integers = all(v is not None and _dequantized(v) for v in found.product.inputs)
+    on_integers = all(v is not None and _dequantized(v) for v in found.matmul.inputs)
     return (1 - found.slot,) if on_integers else ()
 
 
-def _is_quantized(found: BiasedProduct, plan: Plan) -> bool:
+def _is_quantized(found: MatMulAdd, plan: Plan) -> bool:
     """Whether ONNX Runtime looks for a Q behind the Add, and finds one."""
     (result,) = found.add.outputs
     # of batches, a Reshape stands behind the Gemm: a Q moves past it, a Relu does not

@@ -26,8 +26,8 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort.kept_copy import KEPT_COPY
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_integers
-from onnxq.static.placing.channel_scales import CHANNEL_SCALES_KEY, written_channel_scales
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY, written_channel_scales
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.rewrite.bias_inside import bias_inside
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from onnxq.qparams import QParams
-    from onnxq.static.placing.decision import Decision
+    from onnxq.static.insertion.decision import Decision
     from onnxq.static.plan import Plan
     from onnxq.static.rewrite.bias_inside import BiasInside
 
@@ -151,10 +151,10 @@ class _QdqWriter:
         assert decision.rule.clamp is not None
         tensor, result = self.tensor_of[input_at(node, 0)], decision.results[0]
         qparams = self.plan.tensors[tensor]
-        ends = (qparams.dtype.qmin, qparams.dtype.qmax)
+        limits = (qparams.dtype.qmin, qparams.dtype.qmax)
         if qparams != self.plan.tensors[result] or result in self.plan.integer_bounds:
             return False
-        return integer_bounds(decision.rule.clamp, qparams) == ends
+        return integer_bounds(decision.rule.clamp, qparams) == limits
 
     def _to_floats(self, node: ir.Node, decision: Quantize, made: BiasInside) -> None:
         """The product to float32, its bias inside; then Q, where its results are integers."""

@@ -1,4 +1,4 @@
-"""Clock: how long this machine takes for a node in each form, as a table of `onnxq.times`.
+"""Clock: how long this machine takes for a node in each precision, as a table of `onnxq.times`.
 
     measure_costs().save("here.csv")
 

@@ -17,6 +17,7 @@ from onnxq.times.microbenchmarks.link import (
     Link,
     Parts,
     TimedNode,
+    both,
     nothing,
     numbers,
     pooled,
@@ -177,48 +178,36 @@ def convolution_links() -> Iterator[Link]:
         yield _link(shape, Precision.INT8)
 
 
-def _link(shape: Shape, form: Precision) -> Link:
+def _link(shape: Shape, precision: Precision) -> Link:
     """A chain of the convolution, and of the one that leads back; or branches behind one input."""
-    add = add_float if form is Precision.FLOAT else add_integer
-    begin = nothing if form is Precision.FLOAT else quantized
-    node = shape.node
-    if not shape.is_chain:
-        pool = TimedNode("GlobalAveragePool", (_result(shape),)).work
-        return Link(
-            (node.work,),
-            form,
-            lambda parts, name: add(parts, name, shape),
-            node.feeds(),
-            begin=begin
-            if shape.channels < FEW_CHANNELS
-            else lambda p, n: add(p, begin(p, n), _same(shape)),
-            end=pooled if form is Precision.FLOAT else pooled_integers,
-            optimization=Optimization.ALL,
-            minus=((pool, form),),
-        )
-    if shape.channels == shape.results:
-        return Link(
-            (node.work,),
-            form,
-            lambda parts, name: add(parts, name, shape),
-            node.feeds(),
-            Arrangement.CHAIN,
-            begin,
-            optimization=Optimization.ALL,
-            few=2,
-            more=4,
-        )
-    return Link(
-        (node.work, shape.turned.node.work),
-        form,
-        lambda parts, name: add(parts, add(parts, name, shape), shape.turned),
+    is_float, node = precision is Precision.FLOAT, shape.node
+    add, begin = (add_float, nothing) if is_float else (add_integer, quantized)
+    chain = Link(
+        (node.work,),
+        precision,
+        partial(add, shape=shape),
         node.feeds(),
         Arrangement.CHAIN,
         begin,
         optimization=Optimization.ALL,
-        few=1,
-        more=2,
+        few=2,
+        more=4,
     )
+    if not shape.is_chain:
+        is_first = shape.channels < FEW_CHANNELS
+        return replace(
+            chain,
+            arrangement=Arrangement.BRANCHES,
+            begin=begin if is_first else both(begin, partial(add, shape=_same(shape))),
+            end=pooled if is_float else pooled_integers,
+            minus=((TimedNode("GlobalAveragePool", (_result(shape),)).work, precision),),
+            few=1,
+            more=3,
+        )
+    if shape.channels == shape.results:
+        return chain
+    works, back = (node.work, shape.turned.node.work), partial(add, shape=shape.turned)
+    return replace(chain, works=works, build=both(chain.build, back), few=1, more=2)
 
 
 def fused_links() -> Iterator[Link]:

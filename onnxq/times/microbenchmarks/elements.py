@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,8 @@ from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
 from onnxq.times.microbenchmarks.convolutions import Shape, add_float, add_integer
 from onnxq.times.microbenchmarks.link import (
-    BLOCKS,
     MICROSOFT,
+    READS,
     SHAPE,
     Arrangement,
     Build,
@@ -22,6 +23,7 @@ from onnxq.times.microbenchmarks.link import (
     both,
     calling,
     calling_on_integers,
+    changing_link,
     integers,
     nothing,
     numbers,
@@ -31,6 +33,7 @@ from onnxq.times.microbenchmarks.link import (
     qparams,
     quantized,
     sizes_alone,
+    tensors_of,
 )
 
 if TYPE_CHECKING:
@@ -82,30 +85,22 @@ def _changes() -> Iterator[Link]:
     """Conversions and changes of layout."""
     shapes = [(1, channels, size, size) for channels, size in IMAGES]
     for shape in (*shapes, (1, 1, 1, 64), (1, 1, 8, 256), (1, 1, 128, 768)):
-        count = int(np.prod(shape))
-        x, q = numbers(*shape), integers(*shape)
-        yield _change(Change.QUANTIZE, count, _converting("QuantizeLinear"), x)
-        yield _change(Change.DEQUANTIZE, count, _converting("DequantizeLinear"), q)
-        at_run = calling("DynamicQuantizeLinear", results=3)
-        yield _change(Change.QUANTIZE_AT_RUN, count, at_run, x)
+        for change in (Change.QUANTIZE, Change.DEQUANTIZE, Change.QUANTIZE_AT_RUN):
+            yield _change(change, shape)
     for shape in shapes:
-        _, channels, size, _ = shape
-        count = int(np.prod(shape))
-        x, q, turned = numbers(*shape), integers(*shape), integers(1, size, size, channels)
-        last, first = ({"perm": perm} for perm in ([0, 2, 3, 1], [0, 3, 1, 2]))
-        yield _change(Change.CHANNELS_LAST, count, calling("Transpose", last), q)
-        yield _change(Change.CHANNELS_FIRST, count, calling("Transpose", first), turned)
-        yield _change(Change.BLOCKED, count, calling("ReorderInput", {}, BLOCKS), x)
-        channels_of = {"channels": channels}
-        yield _change(Change.UNBLOCKED, count, calling("ReorderOutput", channels_of, BLOCKS), x)
+        for change in (
+            Change.CHANNELS_LAST,
+            Change.CHANNELS_FIRST,
+            Change.BLOCKED,
+            Change.UNBLOCKED,
+        ):
+            yield _change(change, shape)
 
 
-def _change(change: Change, count: int, build: Build, x: Array) -> Link:
-    return Link.alone(change.work(count), Precision.FLOAT, build, {"x": x})
-
-
-def _converting(op_type: str) -> Build:
-    return lambda parts, name: parts.add(op_type, [name, *qparams(parts)])
+def _change(change: Change, shape: tuple[int, ...]) -> Link:
+    work, build = change.work(math.prod(shape)), changing_link(change, shape[1])
+    array = tensors_of(shape)[READS.get(change, "x")]
+    return Link.alone(work, Precision.FLOAT, build, {"x": array})
 
 
 def _unary(shape: tuple[int, ...]) -> Iterator[Link]:
@@ -169,8 +164,8 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
         turned = TimedNode("Transpose", (x,), (), {"perm": perm})
         yield _float(turned)
         yield _integer(turned, turned.build, integers(*shape))
-    ends = [np.array([each]) for each in (0, channels // 2, 1)]
-    cut = TimedNode("Slice", (x,), tuple(ends))
+    bounds = [np.array([each]) for each in (0, channels // 2, 1)]
+    cut = TimedNode("Slice", (x,), tuple(bounds))
     yield _float(cut)
     yield _integer(cut, cut.build, integers(*shape))
     shuffled = np.arange(channels).reshape(4, -1).T.ravel()
@@ -181,15 +176,17 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
         yield _float(node)
         yield _integer(node, node.build, integers(*shape))
     flat = TimedNode("Reshape", (x,), (np.array([0, 0, -1, size[-1]]),))
-    for form, array in ((Precision.FLOAT, x), (Precision.INT8, integers(*shape))):
-        yield Link((flat.work,), form, flat.build, {"x": array}, Arrangement.CHAIN, few=2, more=8)
+    for precision, array in ((Precision.FLOAT, x), (Precision.INT8, integers(*shape))):
+        yield Link(
+            (flat.work,), precision, flat.build, {"x": array}, Arrangement.CHAIN, few=2, more=8
+        )
 
 
 def _concat(parts: Parts, name: str) -> str:
     """QLinearConcat of inputs with scales of their own, channels last."""
-    ends = qparams(parts)
+    scale_and_point = qparams(parts)
     other = parts.constant(np.full((), 0.03, np.float32))
-    inputs = [*ends, name, other, ends[1], "x1", *ends]
+    inputs = [*scale_and_point, name, other, scale_and_point[1], "x1", *scale_and_point]
     return parts.add("QLinearConcat", inputs, {"axis": 3}, MICROSOFT)
 
 
@@ -211,14 +208,14 @@ def _pools(shape: tuple[int, ...]) -> Iterator[Link]:
     attributes = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     for op_type in ("MaxPool", "AveragePool"):
         pool = TimedNode(op_type, (x,), (), attributes)
-        for form in (Precision.FLOAT, Precision.INT8):
+        for precision in (Precision.FLOAT, Precision.INT8):
             yield Link(
                 (pool.work,),
-                form,
-                _pool(pool, form),
+                precision,
+                _pool(pool, precision),
                 pool.feeds(),
                 Arrangement.CHAIN,
-                _behind_convolution(Shape(channels, channels, size[0]), form),
+                _behind_convolution(Shape(channels, channels, size[0]), precision),
                 optimization=Optimization.ALL,
                 few=2,
                 more=4,
@@ -240,30 +237,30 @@ def _resized(shape: tuple[int, ...]) -> Iterator[Link]:
     )
     ahead = Shape(channels, channels, size)
     mean = TimedNode("GlobalAveragePool", (numbers(1, channels, 2 * size, 2 * size),)).work
-    for form in (Precision.FLOAT, Precision.INT8):
-        first, then = _behind_convolution(ahead, form), _pool(node, form)
+    for precision in (Precision.FLOAT, Precision.INT8):
+        first, then = _behind_convolution(ahead, precision), _pool(node, precision)
         yield Link(
             (node.work,),
-            form,
+            precision,
             both(first, then),
             node.feeds(),
-            end=pooled if form is Precision.FLOAT else pooled_integers,
+            end=pooled if precision is Precision.FLOAT else pooled_integers,
             optimization=Optimization.ALL,
-            minus=((ahead.node.work, form), (mean, form)),
+            minus=((ahead.node.work, precision), (mean, precision)),
         )
 
 
-def _pool(node: TimedNode, form: Precision) -> Build:
+def _pool(node: TimedNode, precision: Precision) -> Build:
     def build(parts: Parts, name: str) -> str:
         pooled = node.build(parts, name)
-        return pooled if form is Precision.FLOAT else quantized(parts, pooled)
+        return pooled if precision is Precision.FLOAT else quantized(parts, pooled)
 
     return build
 
 
-def _behind_convolution(shape: Shape, form: Precision) -> Build:
+def _behind_convolution(shape: Shape, precision: Precision) -> Build:
     """A convolution, whose layout those behind it take."""
-    if form is Precision.FLOAT:
+    if precision is Precision.FLOAT:
         return lambda parts, name: add_float(parts, name, shape)
     return lambda parts, name: add_integer(parts, quantized(parts, name), shape)
 
@@ -298,10 +295,10 @@ def _embedding(ids: int, width: int) -> Iterator[Link]:
     table = numbers(5000, width)
     x = np.random.default_rng(ids).integers(0, 5000, (1, ids))
     node = TimedNode("Gather", (x,), table=table)
-    for form, rows in ((Precision.FLOAT, table), (Precision.INT8, integers(5000, width))):
+    for precision, rows in ((Precision.FLOAT, table), (Precision.INT8, integers(5000, width))):
         yield Link.alone(
             node.work,
-            form,
+            precision,
             _gathering(rows),
             {"x": x},
         )

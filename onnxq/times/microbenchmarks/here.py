@@ -6,16 +6,16 @@ import datetime
 import platform
 import time
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.core.processor import CPUINFO, processor_name
+from onnxq.core.processor import processor_name
 from onnxq.operator import Precision
-from onnxq.ort import version
-from onnxq.ort.runtime import Optimization, open_session
+from onnxq.ort.runtime import FirstRunIn, Optimization, open_session
+from onnxq.ort.version import distribution
 from onnxq.targets import find
+from onnxq.targets.detection import flags_here
 from onnxq.targets.machines import AUTO
 from onnxq.times import Change, Costs, Timing, Work
 from onnxq.times.fit import LEAST_NS
@@ -70,13 +70,17 @@ whose size (2 MiB) other nodes' weights and tensors have filled since the last r
 def seconds_here(link: Link, more: int, runs: int) -> tuple[float, float]:
     """Least CPU seconds of one run of the shorter model and of the longer one, in turns."""
     with (
-        open_session(link.model(link.few), threads=1, optimization=link.optimization) as few,
-        open_session(
-            link.model(link.few + more), threads=1, optimization=link.optimization
-        ) as many,
+        _opened(link, link.few) as few,
+        _opened(link, link.few + more) as many,
     ):
         rounds = [[_run(each, link) for each in (few, many)] for _ in range(runs + 1)][1:]
     return min(each[0] for each in rounds), min(each[1] for each in rounds)
+
+
+def _opened(link: Link, count: int) -> Session:
+    here = FirstRunIn.THIS_PROCESS  # a model of onnxq's own
+    model = link.model(count)
+    return open_session(model, threads=1, optimization=link.optimization, first_run=here)
 
 
 def measured(
@@ -107,9 +111,9 @@ def measured(
                 progress(turn * len(links) + number + 1, passes * len(links))
     ns = [(many - few) / count * 1e9 for count, (few, many) in zip(more, least, strict=True)]
     run = [
-        Timing(Work(RUN), link.form, least[number][0] * 1e9 - ns[number])
+        Timing(Work(RUN), link.precision, least[number][0] * 1e9 - ns[number])
         for number, link in enumerate(links)
-        if (link.works[0], link.form) == SHAPE
+        if (link.works[0], link.precision) == SHAPE
     ]
     return (*run, *_without_others(links, ns))
 
@@ -130,7 +134,9 @@ def _without_others(links: Sequence[Link], ns: Sequence[float]) -> tuple[Timing,
         for number, link in enumerate(links):
             if _depth(link) == depth:
                 share = (ns[number] - _others(link, known)) / len(link.works)
-                found[number] = [Timing(w, link.form, max(share, LEAST_NS)) for w in link.works]
+                found[number] = [
+                    Timing(w, link.precision, max(share, LEAST_NS)) for w in link.works
+                ]
     return tuple(timing for number in sorted(found) for timing in found[number])
 
 
@@ -143,9 +149,9 @@ def _depth(link: Link) -> int:
 def _others(link: Link, known: Costs) -> float:
     """Nanoseconds of what a link holds beside its works."""
     total = 0.0
-    for work, form in link.minus:
-        found = known.node(work, form)
-        assert found is not None, f"{work} in {form} is to be measured, too"
+    for work, precision in link.minus:
+        found = known.node(work, precision)
+        assert found is not None, f"{work} in {precision} is to be measured, too"
         total += found.ns
     return total
 
@@ -187,8 +193,8 @@ def measure_costs(
     return Costs(
         target=name,
         machine=processor_name() or platform.machine(),
-        instruction_sets=" ".join(flag for flag in DECIDING if flag in _flags()),
-        onnxruntime=_installed(),
+        instruction_sets=" ".join(flag for flag in DECIDING if flag in flags_here()),
+        onnxruntime=" ".join(distribution()),
         threads="1",
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         throughput=throughput_of(timings),
@@ -208,39 +214,20 @@ def links() -> Iterator[Link]:
 def throughput_of(timings: tuple[Timing, ...]) -> str:
     """Most operations per second in products of matrices, which tell the instructions in use."""
     best = {
-        form: max(
-            (2 * t.work.products / t.ns for t in timings if t.work.constants and t.form is form),
+        precision: max(
+            (
+                2 * t.work.products / t.ns
+                for t in timings
+                if t.work.constants and t.precision is precision
+            ),
             default=0.0,
         )
-        for form in (Precision.INT8, Precision.FLOAT)
+        for precision in (Precision.INT8, Precision.FLOAT)
     }
     return f"{best[Precision.INT8]:.0f} GOP/s on integers, {best[Precision.FLOAT]:.0f} on floats"
 
 
-def _installed() -> str:
-    for name in version.PACKAGES:
-        try:
-            return f"{name} {metadata.version(name)}"
-        except metadata.PackageNotFoundError:
-            continue
-    return "unknown"
-
-
-def _said(label: str) -> str:
-    """Value of the first line of /proc/cpuinfo with that label; empty where there is none."""
-    text = CPUINFO.read_text(errors="replace") if CPUINFO.is_file() else ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip().lower() == label:
-            return value.strip()
-    return ""
-
-
-def _flags() -> set[str]:
-    return set((_said("flags") or _said("features")).split())
-
-
-# --- Products of matrices and recurrent nodes to be measured, in each form that they take
+# --- Products of matrices and recurrent nodes to be measured, in each precision that they take
 
 
 WEIGHTS = (
@@ -271,7 +258,7 @@ RECURRENT = (
 
 
 def product_links() -> Iterator[Link]:
-    """Constant weights in four forms, and products of two activations in two."""
+    """Constant weights in four precisions, and products of two activations in two."""
     for k, n in WEIGHTS:
         for m in ROWS:
             if m * k * n <= MOST_PRODUCTS:
@@ -293,16 +280,16 @@ def _constant(m: int, k: int, n: int) -> Iterator[Link]:
         Precision.INT8_FLOAT_OUTPUT: (_float_result(k, n), _float_result(n, k)),
         Precision.DYNAMIC_INT8: (_dynamic(k, n), _dynamic(n, k)),
     }
-    for form, (first, second) in builds.items():
+    for precision, (first, second) in builds.items():
         yield Link(
             works,
-            form,
+            precision,
             first if k == n else both(first, second),
             there.feeds(),
             Arrangement.CHAIN,
-            quantized if form is Precision.INT8 else nothing,
+            quantized if precision is Precision.INT8 else nothing,
             optimization=Optimization.ALL,
-            minus=quantize[: len(works)] if form is Precision.INT8_FLOAT_OUTPUT else (),
+            minus=quantize[: len(works)] if precision is Precision.INT8_FLOAT_OUTPUT else (),
             few=count,
             more=2 * count,
         )

@@ -21,8 +21,10 @@ from onnx import helper, numpy_helper
 
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
+from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
 from onnxq.ort.runtime import Optimization
-from onnxq.times import Work, work_of
+from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
+from onnxq.times import Change, Work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +124,7 @@ Build = Callable[[Parts, str], str]
 
 
 SHAPE = (Work("Shape", "", 1, 1), Precision.FLOAT)
-"""Work and form of the node that reads the result of a branch."""
+"""Work and precision of the node that reads the result of a branch."""
 
 
 class Arrangement(enum.Enum):
@@ -130,6 +132,12 @@ class Arrangement(enum.Enum):
 
     CHAIN = "chain"
     BRANCHES = "branches"
+
+
+def nothing(parts: Parts, name: str) -> str:
+    """Adds no node."""
+    del parts
+    return name
 
 
 def calling(
@@ -152,32 +160,26 @@ def sizes_alone(parts: Parts, name: str) -> str:
     return parts.add("Shape", [name])
 
 
-def nothing(parts: Parts, name: str) -> str:
-    """Adds no node."""
-    del parts
-    return name
-
-
 @dataclass(frozen=True, eq=False)
 class Link:
     """Nodes that are timed together.
 
     Attributes:
         works: of the nodes that are timed, which share the time evenly.
-        form: that they take.
+        precision: that they take.
         build: adds one link.
         inputs: name -> array; "x" is what the first link reads.
         arrangement: of the links in a model.
         begin: adds what stands between "x" and the links.
         end: adds what stands behind them.
         optimization: of the session; links that are equal would be made one.
-        minus: further works and their forms that a link holds, whose time is not counted.
+        minus: further works and their precisions that a link holds, whose time is not counted.
         few: links of the shorter model.
         more: links that the longer one has on top, at least.
     """
 
     works: tuple[Work, ...]
-    form: Precision
+    precision: Precision
     build: Build
     inputs: Mapping[str, Array]
     arrangement: Arrangement = Arrangement.BRANCHES
@@ -189,24 +191,26 @@ class Link:
     more: int = 3
 
     @classmethod
-    def alone(cls, work: Work, form: Precision, build: Build, inputs: Mapping[str, Array]) -> Link:
+    def alone(
+        cls, work: Work, precision: Precision, build: Build, inputs: Mapping[str, Array]
+    ) -> Link:
         """Branches of one node, whose result nobody reads."""
-        return cls((work,), form, build, inputs, end=sizes_alone, minus=(SHAPE,))
+        return cls((work,), precision, build, inputs, end=sizes_alone, minus=(SHAPE,))
 
     def model(self, count: int) -> ir.Model:
         """The model with so many links."""
         parts = Parts()
         name = self.begin(parts, "x")
-        ends = []
+        outputs = []
         for _ in range(count):
             last = self.build(parts, name)
             if self.arrangement is Arrangement.CHAIN:
                 name = last
             else:
-                ends.append(self.end(parts, last))
+                outputs.append(self.end(parts, last))
         if self.arrangement is Arrangement.CHAIN:
-            ends = [self.end(parts, name)]
-        return parts.model(self.inputs, ends)
+            outputs = [self.end(parts, name)]
+        return parts.model(self.inputs, outputs)
 
 
 # --- A float node with its arrays, to be measured: its Work is what `onnxq.times` says of it
@@ -278,8 +282,9 @@ def qparams(parts: Parts, point: np.uint8 = MIDDLE) -> list[str]:
 
 def quantized(parts: Parts, name: str, point: np.uint8 = MIDDLE) -> str:
     """Integers, and behind them the numbers that they stand for."""
-    ends = qparams(parts, point)
-    return parts.add("DequantizeLinear", [parts.add("QuantizeLinear", [name, *ends]), *ends])
+    scale_and_point = qparams(parts, point)
+    integers = parts.add("QuantizeLinear", [name, *scale_and_point])
+    return parts.add("DequantizeLinear", [integers, *scale_and_point])
 
 
 def weight_of(parts: Parts, w: Array, axis: int) -> tuple[str, str]:
@@ -331,3 +336,34 @@ def pooled(parts: Parts, name: str) -> str:
 def pooled_integers(parts: Parts, name: str) -> str:
     """The mean of each channel, in integers."""
     return quantized(parts, pooled(parts, name))
+
+
+# --- Nodes that change a tensor of an image from one layout or type to another
+
+
+LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+"""Permutations to channels last, and back."""
+
+
+def changing_link(change: Change, channels: int) -> Build:
+    """The node of a change, of a tensor with so many channels."""
+    builds: dict[Change, Build] = {
+        Change.QUANTIZE: lambda parts, name: parts.add(QUANTIZE, [name, *qparams(parts)]),
+        Change.DEQUANTIZE: lambda parts, name: parts.add(DEQUANTIZE, [name, *qparams(parts)]),
+        Change.QUANTIZE_AT_RUN: calling(QUANTIZES_AT_RUN, results=3),
+        Change.CHANNELS_LAST: calling(REORDERED, {"perm": LAST}),
+        Change.CHANNELS_FIRST: calling(REORDERED, {"perm": FIRST}),
+        Change.BLOCKED: calling(INTO_BLOCKS, {}, BLOCKS),
+        Change.UNBLOCKED: calling(OUT_OF_BLOCKS, {"channels": channels}, BLOCKS),
+    }
+    return builds[change]
+
+
+READS = {Change.DEQUANTIZE: "q", Change.CHANNELS_LAST: "q", Change.CHANNELS_FIRST: "t"}
+"""Change -> which of `tensors_of` it reads, where that is not "x"."""
+
+
+def tensors_of(shape: tuple[int, ...]) -> dict[str, Array]:
+    """Floats x, integers q, and integers t with channels last, of an image (1, C, H, W)."""
+    turned = [shape[axis] for axis in LAST]
+    return {"x": numbers(*shape), "q": integers(*shape), "t": integers(*turned)}

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.core.saved import Saved
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, first_line
 from onnxq.jobs import in_order
-from onnxq.tuning.evaluation.evaluator import Evaluator
 from onnxq.tuning.scoring.metric import MetricError
 from onnxq.tuning.scoring.score import Score
 
@@ -28,13 +27,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.statistics import Statistics
-    from onnxq.tuning.evaluation.evaluator import Ratio
+    from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.evaluation.journal import Journal
-    from onnxq.tuning.scoring.baseline import Baseline
-    from onnxq.tuning.scoring.metric import Metric
-    from onnxq.tuning.scoring.subject import Subject
-    from onnxq.tuning.scoring.tuning_samples import TuningSamples
 
 REFUSALS = (QConfigError, UnsupportedError, ModelError)
 """Errors that say that a mapping gives no model that runs; others end the search."""
@@ -64,14 +58,16 @@ class Evaluations:
         evaluator: finds them.
         journal: keeps them, each under the samples that the mapping was scored on: those held apart
             have scores of their own, and others to check on have others.
+        kind: of the scores in the journal; estimates have another than scores of `quantize`.
 
     Attributes:
         runs: different mappings that were scored, looked up ones included.
     """
 
-    def __init__(self, evaluator: Evaluator, journal: Journal) -> None:
+    def __init__(self, evaluator: Evaluator, journal: Journal, kind: str = SCORES) -> None:
         self.evaluator = evaluator
         self.journal = journal
+        self._kind = kind
         self._samples = evaluator.baseline.samples.fingerprint
         self._asked: set[str] = set()
 
@@ -114,13 +110,13 @@ class Evaluations:
         if lacking:
             outcomes = self._run(list(lacking.values()), executor)
             for key, outcome in zip(lacking, outcomes, strict=True):
-                kind = SCORES if isinstance(outcome, Score) else REFUSED
+                kind = self._kind if isinstance(outcome, Score) else REFUSED
                 self.journal.append(kind, key, outcome)
         found = [self._found(key) for key in keys]
         return [outcome for outcome in found if outcome is not None]
 
     def _found(self, key: str) -> Score | Refusal | None:
-        score = self.journal.find(SCORES, key, Score)
+        score = self.journal.find(self._kind, key, Score)
         return score or self.journal.find(REFUSED, key, Refusal)
 
     def _run(
@@ -128,7 +124,7 @@ class Evaluations:
     ) -> Iterator[Score | Refusal]:
         if executor is None:
             return (outcome_of(self.evaluator, mapping) for mapping in mappings)
-        made = MakeEvaluator.of(self.evaluator)
+        made = Scoring(self.evaluator)
         return in_order(executor, made, mappings, named=lambda _: "a candidate")
 
 
@@ -147,57 +143,18 @@ def outcome_of(evaluator: Evaluator, mapping: QConfigMapping) -> Score | Refusal
 
 
 @dataclass(frozen=True, eq=False)
-class MakeEvaluator:
-    """Makes an evaluator in another process: what travels there once, and a mapping each time.
+class Scoring:
+    """Makes in another process what scores mappings.
 
     Attributes:
-        subject: the model.
-        samples: to calibrate on.
-        baseline: with the outputs of the float model.
-        metric: to score by.
-        ratio: predicts times.
-        statistics: of the calibration, so that no other process repeats it.
-        cover: as of the Evaluator.
+        evaluator: travels there once.
     """
 
-    subject: Subject
-    samples: TuningSamples
-    baseline: Baseline
-    metric: Metric
-    ratio: Ratio | None
-    statistics: Statistics | None
-    cover: QConfigMapping | None = None
-
-    @classmethod
-    def of(cls, evaluator: Evaluator) -> MakeEvaluator:
-        """The same evaluator, to be made anew; calibrates first, if that was not done yet."""
-        first = evaluator.statistics
-        return cls(
-            evaluator.subject,
-            evaluator.samples,
-            evaluator.baseline,
-            evaluator.metric,
-            evaluator.ratio,
-            first,
-            evaluator.cover,
-        )
+    evaluator: Evaluator
 
     def __call__(self) -> Callable[[QConfigMapping], Score | Refusal]:
         """The function that a worker runs on mappings."""
-        evaluator = self.evaluator()
-        return lambda mapping: outcome_of(evaluator, mapping)
-
-    def evaluator(self) -> Evaluator:
-        """The evaluator, made anew."""
-        return Evaluator(
-            self.subject,
-            self.samples,
-            self.baseline,
-            self.metric,
-            self.ratio,
-            self.statistics,
-            self.cover,
-        )
+        return lambda mapping: outcome_of(self.evaluator, mapping)
 
 
 def key_of(mapping: QConfigMapping) -> str:

@@ -9,31 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.checking.check import Check
 from onnxq.checking.static_job import StaticJob, carry_out
-from onnxq.errors import CalibrationError, ModelError
+from onnxq.errors import CalibrationError, LimitError, ModelError
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.samples import Batches, Samples, as_taken, input_specs
 from onnxq.static.calibrate import calibrate
-from onnxq.times.time_model import Forms
+from onnxq.static.insertion.decision import Quantize
+from onnxq.times.time_model import Precisions
 from onnxq.times.timed_runs import one_row
 from onnxq.tuning.scoring.metric import Kind
 from onnxq.tuning.scoring.model_run import ModelRun
 from onnxq.tuning.scoring.paired_outputs import PairedOutputs
-from onnxq.tuning.scoring.plan_forms import forms_of
 from onnxq.tuning.scoring.score import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import onnx_ir as ir
-
     from onnxq.checking.runnable import Made
-    from onnxq.observers import ObserverSpec
+    from onnxq.observers import Observer, ObserverSpec
+    from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
     from onnxq.samples.excerpt import Excerpt
     from onnxq.samples.inputs import Batch
@@ -46,7 +45,8 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
 
 
-Ratio = Callable[[Forms], float | None]
+T = TypeVar("T")
+Ratio = Callable[[Precisions], float | None]
 """Predicted time over the float model's (see TimeModel.ratio); None: not known."""
 
 
@@ -87,6 +87,14 @@ class Evaluator:
         self._prepared: Prepared | None = None
         self._last: tuple[QConfigMapping, Made[Plan]] | None = None
 
+    def __reduce__(self) -> tuple[type[Evaluator], tuple[object, ...]]:
+        """Pickles for other processes; calibrates first, so that no other process repeats it."""
+        first = self.statistics
+        return Evaluator, (
+            *(self.subject, self.samples, self.baseline, self.metric, self.ratio),
+            *(first, self.cover),
+        )
+
     def on(self, baseline: Baseline) -> Evaluator:
         """The evaluator that scores on other samples; it calibrates on the same ones, once."""
         made = Evaluator(self.subject, self.samples, baseline, self.metric, self.ratio)
@@ -114,7 +122,10 @@ class Evaluator:
         made = self.quantized(mapping)
         try:
             return self._score(made)
-        except ModelError:  # as `quantize` does: nodes with which it does not run go to float
+        except (
+            ModelError,
+            LimitError,
+        ):  # as `quantize` does: nodes with which it does not run go to float
             return self._score(self._made(mapping, Check(self._first_batch())))
 
     @property
@@ -156,7 +167,7 @@ class Evaluator:
         made = self.quantized(mapping)
         try:
             open_session(made.model, threads=1).close()
-        except ModelError:
+        except (ModelError, LimitError):
             return self._made(mapping, Check(self._first_batch()))
         return made
 
@@ -224,6 +235,16 @@ class Evaluator:
         )
 
 
+def forms_of(plan: Plan) -> dict[str, Precision | None]:
+    """The precisions of a plan's nodes; None: another node carries it out."""
+    inside = {
+        name
+        for name, decision in plan.decisions.items()
+        if isinstance(decision, Quantize) and decision.folded_into
+    }
+    return {n: None if n in inside else choice.precision for n, choice in plan.choices.items()}
+
+
 # --- Statistics for every candidate of a tune: observed once, and once more where one needs
 #     others
 
@@ -231,12 +252,10 @@ class Evaluator:
 class Observations:
     """Statistics of the samples, as `calibrate` gives them to each candidate.
 
-    Candidates that observe the same tensors share a calibration. So do those that name forms alone:
-    a node of form FLOAT is observed all the same, one whose entry is None is not. ONNX Runtime
-    fuses other nodes where other tensors are outputs, and numbers differ in their last bit: hence
-    these have a calibration of their own. A candidate with another observer asks for one more, in
-    which it sees every tensor that the replaced one was for: changes of one type share that. So
-    does one that watches what another only observes.
+    Candidates that observe the same tensors with the same observers share a calibration, as those
+    do that name forms alone: a node of form FLOAT is observed all the same, one whose entry is None
+    is not. ONNX Runtime fuses other nodes where other tensors are outputs, and numbers differ in
+    their last bit: hence these have a calibration of their own.
 
     Where numbers are estimates, that last bit is worth no calibration: `covering` shares one.
 
@@ -250,12 +269,9 @@ class Observations:
 
     def __init__(self, samples: Batches, statistics: Statistics | None = None) -> None:
         self._samples = samples
-        self._seen: dict[tuple[str, frozenset[str]], list[Statistics]] = {}
+        self._seen = [] if statistics is None else [statistics]
         self._cover: Prepared | None = None
         self.calibrations = 0
-        if statistics is not None:
-            tensors = frozenset((*statistics.observers, *statistics.probed))
-            self._seen[statistics.model_hash, tensors] = [statistics]
 
     def covering(self, prepared: Prepared) -> Observations:
         """Observations in which what observes tensors of this Prepared alone has its calibration.
@@ -272,96 +288,53 @@ class Observations:
         Raises:
             CalibrationError: unusable samples.
         """
-        observed = prepared.observed
-        calibrated = self._cover if self._is_covered(prepared) else prepared
-        assert calibrated is not None, "it covers"
-        every = {**calibrated.observed, **observed}
-        tensors = frozenset((*every, *calibrated.probed))
-        seen = self._seen.setdefault((prepared.model_hash, tensors), [])
-        if not seen:
-            seen.append(self._calibrated(calibrated))
-        holders = [_holder(seen, *item) for item in observed.items()]
-        watchers = [_watcher(seen, *item) for item in prepared.probed.items()]
-        if None in holders or None in watchers:
-            seen.append(self._calibrated(_Observed(calibrated, _with_their_like(seen, every))))
-        return _joined(seen, observed, prepared.probed)
-
-    def _is_covered(self, prepared: Prepared) -> bool:
         cover = self._cover
-        return (
-            cover is not None
-            and cover.model_hash == prepared.model_hash
-            and prepared.probed.items() <= cover.probed.items()
-            and prepared.observed.keys() <= cover.observed.keys()
+        is_covered = cover is not None and _covers(cover, prepared)
+        found = self._calibrated(cover if cover is not None and is_covered else prepared)
+        return replace(
+            found,
+            observers=_parts(found.observers, prepared.observed),
+            counts=_parts(found.counts, prepared.observed),
+            not_finite=_parts(found.not_finite, prepared.observed),
+            probed=_parts(found.probed, prepared.probed),
         )
 
     def beside(self, prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         """The statistics, as a StaticJob asks for them; nothing is added to the excerpt."""
         return self.of(prepared), excerpt
 
-    def _calibrated(self, prepared: Prepared | _Observed) -> Statistics:
+    def _calibrated(self, prepared: Prepared) -> Statistics:
+        """Statistics in which just these tensors are seen, by these observers; found once."""
+        tensors = {*prepared.observed, *prepared.probed}
+        for seen in self._seen:
+            is_alike = {*seen.observers, *seen.probed} == tensors
+            if is_alike and seen.model_hash == prepared.model_hash and _has(seen, prepared):
+                return seen
         self.calibrations += 1
-        return calibrate(prepared, self._samples)
+        self._seen.append(calibrate(prepared, self._samples))
+        return self._seen[-1]
 
 
-def _holder(seen: list[Statistics], tensor: str, spec: ObserverSpec) -> Statistics | None:
-    """The first statistics with that observer of the tensor."""
-    found = (s for s in seen if tensor in s.observers and s.observers[tensor].spec == spec)
-    return next(found, None)
-
-
-def _watcher(seen: list[Statistics], tensor: str, spec: ObserverSpec) -> Statistics | None:
-    """The first statistics in which that observer watches the tensor."""
-    found = (s for s in seen if tensor in s.probed and s.probed[tensor].spec == spec)
-    return next(found, None)
-
-
-def _with_their_like(
-    seen: list[Statistics], observed: Mapping[str, ObserverSpec]
-) -> dict[str, ObserverSpec]:
-    """The observers that nobody has yet, for all tensors of the observers that they replace."""
-    before = {tensor: observer.spec for tensor, observer in seen[0].observers.items()}
-    lacking = {t: spec for t, spec in observed.items() if _holder(seen, t, spec) is None}
-    replaced = {before[t]: spec for t, spec in lacking.items() if t in before}
-    return {
-        tensor: lacking.get(tensor, replaced.get(before.get(tensor, spec), spec))
-        for tensor, spec in observed.items()
-    }
-
-
-def _joined(
-    seen: list[Statistics],
-    observed: Mapping[str, ObserverSpec],
-    probed: Mapping[str, ObserverSpec],
-) -> Statistics:
-    """The statistics with each tensor's observer taken from where it is of that spec."""
-    first = seen[0]
-    holders = {
-        t: each for t, spec in observed.items() if (each := _holder(seen, t, spec)) is not None
-    }
-    watchers = {
-        t: each for t, spec in probed.items() if (each := _watcher(seen, t, spec)) is not None
-    }
-    assert (len(holders), len(watchers)) == (len(observed), len(probed)), "all were calibrated"
-    is_first = all(each is first for each in (*holders.values(), *watchers.values()))
-    if is_first and len(holders) == len(first.observers):
-        return first
-    not_finite = {t: each.not_finite[t] for t, each in holders.items() if t in each.not_finite}
-    return replace(
-        first,
-        observers=MappingProxyType({t: each.observers[t] for t, each in holders.items()}),
-        counts=MappingProxyType({t: each.counts[t] for t, each in holders.items()}),
-        not_finite=MappingProxyType(dict(sorted(not_finite.items()))),
-        probed=MappingProxyType({t: each.probed[t] for t, each in watchers.items()}),
+def _has(seen: Statistics, prepared: Prepared) -> bool:
+    """Whether its observers are among those that were calibrated with."""
+    return (
+        prepared.observed.items() <= _specs(seen.observers).items()
+        and prepared.probed.items() <= _specs(seen.probed).items()
     )
 
 
-class _Observed:
-    """A Prepared with other observers of the same tensors, as calibration reads one."""
+def _covers(cover: Prepared, prepared: Prepared) -> bool:
+    return (
+        cover.model_hash == prepared.model_hash
+        and prepared.probed.items() <= cover.probed.items()
+        and prepared.observed.items() <= cover.observed.items()
+    )
 
-    def __init__(self, prepared: Prepared, observed: Mapping[str, ObserverSpec]) -> None:
-        self.model: ir.Model = prepared.model
-        self.model_hash = prepared.model_hash
-        self.observed = observed
-        self.probed = prepared.probed
-        self.feedback = prepared.feedback
+
+def _specs(observers: Mapping[str, Observer]) -> dict[str, ObserverSpec]:
+    return {tensor: observer.spec for tensor, observer in observers.items()}
+
+
+def _parts(found: Mapping[str, T], tensors: Mapping[str, object]) -> Mapping[str, T]:
+    """The entries of these tensors."""
+    return MappingProxyType({tensor: found[tensor] for tensor in tensors if tensor in found})

@@ -3,43 +3,47 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence  # noqa: TC003  # read at run time by `plain`
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from onnxq.core.saved import Saved
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError, kind_of, member
 from onnxq.page.card import card_of
-from onnxq.tuning.defaults import MOST_RUNS
+from onnxq.qconfig import QConfigMapping
+from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
+from onnxq.tuning.scoring.metric import Metric, as_metric
+from onnxq.weights import wanted
 
 if TYPE_CHECKING:
     from onnxq.tuning.scoring.score import Score
 
 
 @dataclass(frozen=True)
-class Goal(Saved):
+class Goal:
     """Bounds on a quantized model, an aim within them, and what the search may spend.
 
     Attributes:
         min_sqnr_db: bound on every float output, dB; None: none.
         max_drop: bound on the metric's loss against the float model, in its unit, at least 0; None:
             none. It needs a metric that has a value for the float model; SQNR has none.
+        metric: "sqnr" (the default), "top1", "bits", "FILE.py:function", or function(run, samples)
+            that gives a number, higher is better (see onnxq.tuning.scoring.metric).
+        improve: PTQ algorithms that the search may use (see onnxq.weights); they are tried before
+            any precision is given up, as they cost no time at run time.
         max_time: bound on the time, as a share of the float model's: 1 is "not slower"; None: none.
         objective: an Objective or its name.
         max_runs: models that may be quantized and run over the search samples. Passes of the
             sensitivity over fewer samples count by their share.
         max_seconds: wall time after which no change is tried any more, counted from behind the
-            calibration and the times; the sensitivity, and the model that a search begins with, are
-            measured whatever they take. None: no bound.
+            calibration and the times; half of it at most is for the sensitivity. The model that a
+            search begins with is measured whatever it takes. None: no bound.
 
     Raises:
-        QConfigError: a bound is no number or out of range, or the objective is not known.
+        QConfigError: a bound is no number or out of range, the objective or an algorithm is not
+            known, or the metric is none.
     """
-
-    FORMAT: ClassVar[str] = "onnxq goal 1"
-    NOUN: ClassVar[str] = "a goal"
-    ANEW: ClassVar[str] = "Begin a new journal."
 
     min_sqnr_db: float | None = None
     max_drop: float | None = None
@@ -47,11 +51,16 @@ class Goal(Saved):
     objective: Objective = Objective.SPEED
     max_runs: int = MOST_RUNS
     max_seconds: float | None = None
+    metric: Metric | str | Callable[..., object] | None = None
+    improve: Sequence[str] = IMPROVE
 
     _repr_html_ = card_of
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", member(Objective, self.objective, "objective"))
+        object.__setattr__(self, "metric", as_metric(self.metric))
+        object.__setattr__(self, "improve", QConfigMapping(None).set_improve(self.improve).improve)
+        wanted(self.improve)
         _check_number("min_sqnr_db", self.min_sqnr_db, -math.inf)
         _check_number("max_drop", self.max_drop, 0.0)
         _check_number("max_time", self.max_time, 0.0)
@@ -73,6 +82,11 @@ class Goal(Saved):
             value = getattr(self, name)
             if value is not None and not isinstance(value, int | float):
                 object.__setattr__(self, name, float(value))
+
+    @property
+    def by(self) -> Metric:
+        """The metric."""
+        return as_metric(self.metric)
 
     @property
     def bounds_accuracy(self) -> bool:

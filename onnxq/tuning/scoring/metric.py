@@ -78,10 +78,9 @@ class Metric:
     function: Function | None = None
     fingerprint: str = ""
 
-    @property
-    def unit(self) -> str:
-        """Unit of its values, for people."""
-        return "dB" if self.kind is Kind.SQNR else ""
+    def to_dict(self) -> dict[str, str]:
+        """Plain values: its name, and the fingerprint of its function."""
+        return {"name": self.name, "fingerprint": self.fingerprint}
 
     @property
     def float_value(self) -> float | None:

@@ -18,7 +18,7 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.quantized_input import as_quantized_input
 from onnxq.samples import input_specs
-from onnxq.samples.state import State, as_feedback
+from onnxq.samples.state import as_feedback
 from onnxq.static.prepare import backend_of, prepare, prepared_with
 from onnxq.tuning.scoring.model_run import ModelRun
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.qconfig.quantized_input import Asked
     from onnxq.samples import InputSpec
-    from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.targets import Target
     from onnxq.times import Costs
@@ -161,10 +160,6 @@ class Subject:
             ModelError: ONNX Runtime does not run it.
         """
         return open_session(self.canonical.model, threads=1)
-
-    def first_feeds(self, batch: Batch) -> Batch:
-        """The batch, with zeros for state that goes round."""
-        return State(self.inputs, as_feedback(self.wishes.feedback)).feeds(batch)
 
     def float_run(self, session: Session) -> ModelRun:
         """The float model in that session, as a metric runs it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from onnxq.dtypes import qint8
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, PercentileObserver
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfig, QConfigDynamic, onnxq_default_qconfig
@@ -13,8 +12,6 @@ from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.tuning.search.layers import Layers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import Entry, QConfigMapping
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
@@ -65,13 +62,6 @@ class ConfigChange(Protocol):
         """Another mapping."""
 
 
-class EntryChange(ConfigChange, Protocol):
-    """Change that changes entries, each by itself, so that it can be one of some nodes alone."""
-
-    def changed(self, entry: Entry, base: Entry) -> Entry:
-        """The entry with the change, where it has what the global entry, `base`, has."""
-
-
 @dataclass(frozen=True, slots=True)
 class ActivationObserver:
     """Another observer of all activations that have the default's.
@@ -92,53 +82,17 @@ class ActivationObserver:
         """Ranges of activations."""
         return "activations"
 
-    def changed(self, entry: Entry, base: Entry) -> Entry:
-        """The entry with this observer."""
+    def applied(self, mapping: QConfigMapping) -> QConfigMapping:
+        """The mapping with this observer where the activations have the global entry's."""
+        base = mapping.global_qconfig
+        nodes = {name: self._changed(entry, base) for name, entry in mapping.nodes.items()}
+        return replace(mapping, global_qconfig=self._changed(base, base), nodes=nodes)
+
+    def _changed(self, entry: Entry, base: Entry) -> Entry:
         if not isinstance(entry, QConfig) or not isinstance(base, QConfig):
             return entry
         same = entry.activation == base.activation
         return replace(entry, activation=self.spec) if same else entry
-
-    def applied(self, mapping: QConfigMapping) -> QConfigMapping:
-        """The mapping with this observer where the activations have the global entry's."""
-        return _everywhere(self, mapping)
-
-
-@dataclass(frozen=True, slots=True)
-class WeightScales:
-    """Another observer of all weights that have the default's: a scale per channel, or one.
-
-    Attributes:
-        spec: the observer.
-    """
-
-    spec: ObserverSpec
-
-    @property
-    def name(self) -> str:
-        """Name that a user understands."""
-        return "weights per channel" if is_per_channel(self.spec) else "weights per tensor"
-
-    @property
-    def aspect(self) -> str:
-        """Scales of weights."""
-        return "weights"
-
-    def changed(self, entry: Entry, base: Entry) -> Entry:
-        """The entry with this observer."""
-        if entry is None or base is None:
-            return entry
-        return replace(entry, weight=self.spec) if entry.weight == base.weight else entry
-
-    def applied(self, mapping: QConfigMapping) -> QConfigMapping:
-        """The mapping with this observer where the weights have the global entry's."""
-        return _everywhere(self, mapping)
-
-
-PER_CHANNEL = WeightScales(NarrowRangeObserver.with_args())
-PER_TENSOR = WeightScales(NarrowRangeObserver.with_args(ch_axis=None))
-"""One scale for a weight: products of matrices take 0.9 of the time, convolutions as long as with a
-scale per channel, and both lose decibels (benchmarks/results/moves.md)."""
 
 
 def is_per_channel(spec: ObserverSpec) -> bool:
@@ -146,41 +100,40 @@ def is_per_channel(spec: ObserverSpec) -> bool:
     return spec().qscheme.per_channel
 
 
+PER_TENSOR = NarrowRangeObserver.with_args(ch_axis=None)
+
+
 @dataclass(frozen=True, slots=True)
-class PartialChange:
-    """Change of some groups alone.
+class WeightsPerTensor:
+    """One scale for each weight of some groups, where these have the global entry's observer.
+
+    Products of matrices take 0.9 of the time so, convolutions as long as with a scale per channel,
+    and both lose decibels (benchmarks/results/moves.md).
 
     Attributes:
-        change: of a whole model.
         groups: that have it.
     """
 
-    change: EntryChange
     groups: tuple[QuantizationGroup, ...]
 
     @property
     def name(self) -> str:
         """Name that a user understands."""
-        return f"{self.change.name}: {Layers(self.groups).name}"
+        return f"weights per tensor: {Layers(self.groups).name}"
 
     @property
     def aspect(self) -> str:
-        """The change's."""
-        return self.change.aspect
+        """Scales of weights."""
+        return "weights"
 
     def applied(self, mapping: QConfigMapping) -> QConfigMapping:
-        """The mapping with the change in the entries of these groups."""
-        nodes = dict(mapping.nodes)
+        """The mapping with one scale in the entries of these groups."""
+        nodes, base = dict(mapping.nodes), mapping.global_qconfig
         for name in Layers(self.groups).node_group.nodes:
-            if name in nodes:
-                nodes[name] = self.change.changed(nodes[name], mapping.global_qconfig)
+            entry = nodes.get(name)
+            if entry is not None and base is not None and entry.weight == base.weight:
+                nodes[name] = replace(entry, weight=PER_TENSOR)
         return replace(mapping, nodes=nodes)
-
-
-def _everywhere(change: EntryChange, mapping: QConfigMapping) -> QConfigMapping:
-    base = mapping.global_qconfig
-    nodes = {name: change.changed(entry, base) for name, entry in mapping.nodes.items()}
-    return replace(mapping, global_qconfig=change.changed(base, base), nodes=nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,24 +165,13 @@ OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
 """Observers of activations that are tried in place of the default's least squared error."""
 
 
-def changes_of_the_whole(asked: QConfigMapping, improve: Sequence[str]) -> list[ConfigChange]:
-    """Changes of a whole model: other observers, scales per channel, and improvements of weights.
+def changes_of_the_whole(asked: QConfigMapping) -> list[ConfigChange]:
+    """Changes of a whole model: other observers of activations.
 
     Args:
         asked: where the search begins.
-        improve: names of improvements that may be used.
     """
-    improvements = [AlgorithmChange(name) for name in improve if name not in asked.improve]
-    observers = map(ActivationObserver, _other_observers(asked))
-    return [*observers, *_finer_scales(asked), *improvements]
-
-
-def _finer_scales(asked: QConfigMapping) -> list[WeightScales]:
-    """Scales per channel, where weights of 8 bits have one each."""
-    base = asked.global_qconfig
-    if base is None or is_per_channel(base.weight_observer):
-        return []
-    return [PER_CHANNEL] if base.weight_observer().dtype == qint8 else []
+    return [*map(ActivationObserver, _other_observers(asked))]
 
 
 def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:

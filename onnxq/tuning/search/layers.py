@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from onnxq.tuning.scoring.node_group import NodeGroup
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -26,6 +24,19 @@ PARTS_OF_ONE = 4
 """Parts that a layer type is measured in at once."""
 LEAST_SHARE = 0.02
 """Share of all noise below which the parts of a layer type are not worth a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes of the canonical float model that take their precisions together.
+
+    Attributes:
+        name: for people, and for journals: unique among the groups of a model.
+        nodes: their names, in graph order.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

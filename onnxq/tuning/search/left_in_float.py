@@ -11,23 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.report.tables import print_table
 from onnxq.times.model_times import IN_FLOAT
-from onnxq.tuning.scoring.objective_function import FARTHEST_DB, MARGIN_DB, SPARE_DB
-from onnxq.tuning.scoring.score import db_text
+from onnxq.tuning.scoring.objective_function import FARTHEST_DB
 from onnxq.tuning.search.candidate import PrecisionChange
 from onnxq.tuning.search.layers import by_layer_type
 from onnxq.tuning.search.proposals import LEAST_SAVING
-from onnxq.tuning.sensitivity.group_tables import MOST_ROWS, count_others
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from onnxq.operator import Precision
-    from onnxq.tuning.scoring.goal import Goal
-    from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.candidate import MeasuredCandidate
     from onnxq.tuning.search.proposals import Proposals
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
@@ -114,70 +107,3 @@ class _Look:
         if noise > self._allowed:
             return LOUD if self._proposals.objective.bounds_accuracy else LOUDER
         return NO_GAIN if -time < LEAST_SAVING else OPEN
-
-
-def print_left_in_float(
-    console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal, *, more: str
-) -> None:
-    """A row for each layer type, and a line that says why more is kept than was asked for.
-
-    Args:
-        console: to print on.
-        left: as `left_in_float` gives them.
-        score: of the chosen model.
-        goal: of the search.
-        more: option by which it would have gone on, where it ended for want of runs or of time:
-            layer types may gain together then. Empty: it ended by itself.
-    """
-    if not left:
-        return
-    rows = [(each.group, f"{each.time:+.3f}", db_text(each.db), each.why) for each in left]
-    title = "left in float, and what integers in each layer type alone would change, as predicted"
-    header = ("group of nodes", "time", "dB then", "why it is in float")
-    print_table(console, title, header, rows[:MOST_ROWS], numbers=(1, 2))
-    count_others(console, len(left))
-    above = score.worst_db - (goal.min_sqnr_db if goal.min_sqnr_db is not None else math.inf)
-    if more:
-        why = f"layers may gain together, and the search ended before it tried that: try {more}"
-    elif any(each.why == OPEN for each in left):
-        why = (
-            "what is predicted to be faster was not where it was measured, or in no batch of "
-            "changes"
-        )
-    else:
-        why = "no others of these, alone or together, are predicted to be faster within the bound"
-    if SPARE_DB < above < math.inf:
-        console.print(f"note: it keeps {above:.1f} dB more than the bound: {why}")
-
-
-def why_float(scores: Sequence[Score], goal: Goal, *, more: str) -> str:
-    """Why a search chose the float model, and what to do, in words.
-
-    Args:
-        scores: of the models that were measured with something quantized in them.
-        goal: of the search.
-        more: option by which it would have gone on; empty: it ended by itself.
-    """
-    bound = goal.min_sqnr_db
-    best = max(scores, key=lambda score: score.worst_db, default=None)
-    if best is None:
-        why = "no other model was measured"
-    elif bound is not None and best.incomparable:
-        return (
-            f"{best.incomparable} in any of the {len(scores)} that were measured, and no bound in "
-            "dB can be kept. Bound a metric of your own (--metric FILE.py:function --max-drop X)"
-        )
-    elif bound is not None and best.worst_db < bound + MARGIN_DB:
-        why = (
-            f"the most accurate quantized model of {len(scores)} keeps {db_text(best.worst_db)} "
-            f"dB of the {bound:g} dB asked for, and the {MARGIN_DB:g} that the search adds"
-        )
-    elif goal.bounds_accuracy:
-        better = "smaller" if goal.objective is Objective.SIZE else "faster"
-        why = f"no quantized model of {len(scores)} keeps the bound and is {better}"
-    else:
-        why = f"no quantized model of {len(scores)} is better by this goal"
-    wider = "a wider bound" if goal.bounds_accuracy else ""
-    size = "" if goal.objective is Objective.SIZE else "--objective size (a smaller file)"
-    ways = [more, wider, "--improve bias,smooth,round", size]
-    return f"{why}. Try {', or '.join(way for way in ways if way)}"

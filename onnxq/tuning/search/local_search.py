@@ -1,8 +1,9 @@
 """Search for a mapping that reaches a goal: changes in batches, each of them measured.
 
-    lacking accuracy   improvements that the user named, for they cost no time and no bytes; near
-                       the goal, those of the whole model; changes that take away the most noise
-                       for the time that they cost, as many as should do, at once
+    begin              the best start; PTQ algorithms where accuracy is lacking or is the
+                       objective, for they cost no time and no bytes
+    lacking accuracy   near the goal, other observers of the whole model; changes that take away the
+                       most noise for the time that they cost, as many as should do, at once
     lacking time       changes that save the most time for the noise that they add, likewise
     lacking nothing    changes towards the objective that should keep the bounds, among them those
                        back to the form that a group began with; for the most accurate within a
@@ -12,16 +13,15 @@
 Where that ends short of a bound on accuracy, or within one on a metric, whose answers estimates do
 not tell, halves find the rest (onnxq.tuning.search.local_search).
 
-A batch that disappoints is measured in halves; so is one that gives no model, until the changes are
-found that are at fault, which are never tried again, alone or with others. What a batch changed
-corrects the estimates of its groups, so that the next one is another. It ends where no change is
-left that is worth a run, or with the budget. The same estimates and scores give the same search,
-but for `is_late`.
+A batch that makes nothing better is measured in halves; so is one that gives no model, until the
+changes are found that are at fault, which are never tried again, alone or with others. What a batch
+changed corrects the estimates of its groups, so that the next one is another. It ends where no
+change is left that is worth a run, or with the budget. The same estimates and scores give the same
+search, but for `is_late`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError
 from onnxq.tuning.evaluation.evaluations import Refusal
-from onnxq.tuning.scoring.objective_function import noise_of
 from onnxq.tuning.search.candidate import MeasuredCandidate
+from onnxq.tuning.search.repair import fewest, repaired
 
 if TYPE_CHECKING:
     from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
-    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.candidate import Candidate
     from onnxq.tuning.search.config_changes import ConfigChange
     from onnxq.tuning.search.proposals import Batch, Proposals
+    from onnxq.tuning.search.repair import Measure
 
 
 EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]
@@ -56,8 +56,10 @@ that they are measured in, nine runs that found nothing."""
 PROBES = 0.25
 """Share of the runs that may go into what groups cost, where nothing else is worth one: with ten, a
 network of 8 layers is 0.8 dB from the best at most, without up to 15 (tests/tuning/made_up.py)."""
-DISAPPOINTING = 0.5
-"""Share of the expected decibels below which a batch is measured in halves."""
+
+EXCESS_DB = 6.0
+"""Decibels above the bound at which fewer changes of a batch are looked for: twice those that are
+worth something where speed is wanted."""
 
 LATE, NO_RUN = "the time is up", "no run is left"
 NO_CHANGE = "no change is left that is worth a run"
@@ -92,7 +94,6 @@ class LocalSearch:
         whole: changes of the whole model.
         runs: that it may take.
         is_late: whether the time is up.
-        first: those of `whole` that are tried however far the goal is.
     """
 
     proposals: Proposals
@@ -100,7 +101,6 @@ class LocalSearch:
     whole: Sequence[ConfigChange]
     runs: int
     is_late: Callable[[], bool] = lambda: False
-    first: Sequence[ConfigChange] = ()
     _points: list[MeasuredCandidate] = field(default_factory=list)
     _refused: dict[tuple[str, ...], str] = field(default_factory=dict)  # changes in words -> why
     _taken: int = 0  # runs, those that gave no model among them
@@ -109,19 +109,29 @@ class LocalSearch:
     _probed: set[str] = field(default_factory=set)  # anchors of groups whose noise was asked for
     _is_bisected: bool = field(default=False)  # on the way back, which is gone once
 
-    def run(self, start: Candidate, *others: Candidate) -> SearchResult:
-        """The way to the goal from there, or from another beginning if that is better.
+    def begin(
+        self, starts: Sequence[Candidate], free: Sequence[ConfigChange] = ()
+    ) -> MeasuredCandidate:
+        """The best of the starts, with the free changes that help where accuracy is wanted.
+
+        Args:
+            starts: candidates, of which the first has to give a model.
+            free: changes that cost neither time nor bytes, and are tried ahead of all others.
 
         Raises:
-            QConfigError: the start itself is refused.
+            QConfigError: the first start is refused.
         """
-        best, *beside = self._measure([start, *others])
-        if best is None:
+        first, *others = self._measure(starts)
+        if first is None:
             why = next(iter(self._refused.values()))
             raise QConfigError(f"the model to start from cannot be made: {why}")
-        best = self._best(beside, best)
-        if self.first and self.proposals.objective.missing_db(best.score) > 0:
-            best = self._best(self._with_changes(best, self.first), best)
+        best = self._best(others, first)
+        if free and self._wants_accuracy(best):
+            best = self._best(self._with_changes(best, free), best)
+        return best
+
+    def run(self, best: MeasuredCandidate) -> SearchResult:
+        """The way to the goal from a point that `begin` gave."""
         failures = 0
         whole = [change for change in self.whole if change not in best.candidate.whole]
         while self._left > 0:
@@ -180,13 +190,16 @@ class LocalSearch:
 
     # --- changes of the whole model
 
+    def _wants_accuracy(self, point: MeasuredCandidate) -> bool:
+        """Whether more decibels are wanted, however many."""
+        objective = self.proposals.objective
+        is_aim = objective.goal.objective is Objective.ACCURACY
+        return is_aim or objective.missing_db(point.score) > 0
+
     def _is_near(self, point: MeasuredCandidate) -> bool:
         """Whether a decibel or two are all that is wanted."""
-        objective = self.proposals.objective
-        lacking = objective.missing_db(point.score)
-        return 0 < lacking <= NEAR_DB or (
-            not lacking and objective.goal.objective is Objective.ACCURACY
-        )
+        lacking = self.proposals.objective.missing_db(point.score)
+        return lacking <= NEAR_DB and self._wants_accuracy(point)
 
     def _is_enough(self, point: MeasuredCandidate) -> bool:
         """Whether the accuracy is what was asked for, where there is a bound."""
@@ -216,37 +229,49 @@ class LocalSearch:
     # --- batches of forms
 
     def _try(self, point: MeasuredCandidate, batch: Batch) -> MeasuredCandidate:
-        """The best of the point and what a batch makes of it; in halves where it disappoints."""
+        """The best of the point and what a batch makes of it; in halves where that is no better."""
         estimates = self.proposals.estimates
-        expected = estimates.total(point.candidate.with_changes(batch))
         (found,) = self._measure([point.candidate.with_changes(batch)])
         if found is None:
             return self._withdrawn(point, batch)
-        best = self._best([found], point)
         if self.proposals.objective.bounds_accuracy:  # else only their order counts
             estimates.learn(point, batch, found.score)
         estimates.correct(point, batch, found.score)
-        if best is found and self._delivers(point, found, expected):
-            return found
+        if self._is_better(found, point):
+            return self._without_excess(point, batch, found)
         if len(batch) == 1:
-            self._close(batch, is_better=best is not point)
-            return best
+            self._close(batch)
+            return point
         middle = (len(batch) + 1) // 2
         halves = (batch[:middle], batch[middle:])
         parts = self._measure([point.candidate.with_changes(half) for half in halves])
         for half, part in zip(halves, parts, strict=True):
             if part is not None:
                 estimates.correct(point, half, part.score)
-            if len(half) == 1:
-                self._close(half, is_better=part is not None and self._is_better(part, point))
-        return self._best(parts, best)
+            if len(half) == 1 and (part is None or not self._is_better(part, point)):
+                self._close(half)
+        return self._best(parts, point)
+
+    def _without_excess(
+        self, point: MeasuredCandidate, batch: Batch, found: MeasuredCandidate
+    ) -> MeasuredCandidate:
+        """The best of what a batch gave and fewer of its changes, where it gave far too much.
+
+        Estimates that promised too little are of no use for what the next batch may take back.
+        """
+        objective, least = self.proposals.objective, self.proposals.objective.goal.min_sqnr_db
+        if least is None or not objective.missing_db(point.score):
+            return found
+        if objective.missing_db(found.score) or found.score.worst_db <= least + EXCESS_DB:
+            return found
+        return self._best([fewest(point, batch, self._measured, objective)], found)
 
     def _by_bisection(self, point: MeasuredCandidate) -> MeasuredCandidate:
         """The best that halves find, where estimates find no more."""
         objective, goal = self.proposals.objective, self.proposals.objective.goal
         if objective.missing_db(point.score):
-            way = self.proposals.into_float(point, self._impossible)
-            point = self._best([nearest_kept(point, way, self._measured, objective)], point)
+            found = repaired(point, self.proposals, self._measured, self._impossible)
+            point = self._best([found], point)
         if self._is_bisected or goal.max_drop is None or goal.objective is Objective.ACCURACY:
             return point
         if objective.violation_db(point.score):
@@ -266,7 +291,7 @@ class LocalSearch:
         """
         candidate = point.candidate.with_changes(batch)
         if len(batch) == 1:
-            self._close(batch, is_better=False)
+            self._close(batch)
             self._impossible |= {(change.group.anchor.name, change.form) for change in batch}
             self._rename(candidate, batch)
         if len(batch) == 1 or self._left <= 0:
@@ -304,63 +329,17 @@ class LocalSearch:
             self.proposals.estimates.correct(point, batch, found.score)
         return self._best([found], point)
 
-    def _close(self, batch: Batch, *, is_better: bool) -> None:
+    def _close(self, batch: Batch) -> None:
         """Never tries a change of one group again that made nothing better."""
-        if not is_better:
-            self._closed |= {(change.group.anchor.name, change.form) for change in batch}
-
-    def _delivers(
-        self, point: MeasuredCandidate, found: MeasuredCandidate, expected: float
-    ) -> bool:
-        """Whether the noise went down about as it was expected to, where that was the aim."""
-        objective = self.proposals.objective
-        if not objective.missing_db(point.score) or not objective.missing_db(found.score):
-            return True
-        before, after = noise_of(point.score), noise_of(found.score)
-        floor = max(expected, objective.target_noise(point.score))
-        return math.log(before / after) >= DISAPPOINTING * math.log(before / floor)
+        self._closed |= {(change.group.anchor.name, change.form) for change in batch}
 
 
 # --- Halving of changes, which finds what a bound allows where estimates of noise do not tell
 #
 # A metric that counts answers follows no estimate: of two models with the same noise one has an
-# answer more, and a model with less noise may have one less. Two things hold all the same. Float
-# keeps every bound on accuracy, so that somewhere on the way to it the bound begins to be kept; and
-# of changes that cost an answer, some part is not at fault. Both are found by halves, in runs that
-# grow with the logarithm of the groups, or with the parts that are at fault (delta debugging:
-# Zeller
-# and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002).
-
-
-Measure = Callable[["Candidate"], "MeasuredCandidate | None"]
-"""Measures a candidate; None: it gives no model, or no run is left."""
-
-
-def nearest_kept(
-    point: MeasuredCandidate, way: Batch, measure: Measure, objective: ObjectiveFunction
-) -> MeasuredCandidate | None:
-    """A point as accurate as is wanted by as few changes as halves tell; None: none is found.
-
-    A bound on time is not asked for: what lies nearer to float is slower. What gives no model gives
-    none with more of the changes.
-
-    Args:
-        point: that lacks accuracy.
-        way: changes, in whose order they are taken; all of them together are taken not to lack any.
-        measure: measures.
-        objective: what is wanted.
-    """
-    kept, short, enough = None, 0, len(way)
-    while enough - short > 1:
-        middle = (short + enough) // 2
-        found = measure(point.candidate.with_changes(way[:middle]))
-        if found is None:
-            enough = middle
-        elif objective.missing_db(found.score):
-            short = middle
-        else:
-            kept, enough = found, middle
-    return kept
+# answer more. But of changes that cost an answer, some part is not at fault, and halves find it, in
+# runs that grow with the parts that are (delta debugging: Zeller and Hildebrandt, Simplifying and
+# Isolating Failure-Inducing Input, 2002).
 
 
 def back(

@@ -31,8 +31,6 @@ TIMED = "timed"
 """Kind of the records in the journal."""
 MOST = 4
 """Points that are timed, of those that were found."""
-SITTINGS = 2
-"""Times that pareto_candidates are chosen: those that turn out slower make room for others."""
 FLOAT_FORMS = (Precision.FLOAT, Precision.WEIGHT_ONLY)
 """Forms that all groups can take together without a loss of time: kernels are the float model's."""
 
@@ -75,57 +73,23 @@ class Clock:
         ]
 
 
-def judged(found: SearchResult, clock: Clock, objective: ObjectiveFunction) -> SearchResult:
+def judged(found: SearchResult, clock: Clock | None, objective: ObjectiveFunction) -> SearchResult:
     """The same search with the best by times of whole runs; each file once, as it was found first.
 
-    Times of one file differ from run to run, and would choose among its mappings.
+    Times of one file differ from run to run, and would choose among its mappings. Without a clock
+    predicted times are all there is.
     """
     points: dict[tuple[object, ...], MeasuredCandidate] = {}
     for point in found.points:
         points.setdefault(point.score.likeness, point)
-    for _ in range(SITTINGS):
-        for point in clock.timed(pareto_candidates(list(points.values()), objective)):
-            points[point.score.likeness] = point
-    timed = [point for point in points.values() if point.score.time_range is not None]
+    timed = list(points.values())
+    if clock is not None:
+        timed = clock.timed(pareto_candidates(timed, objective))
+        points |= {point.score.likeness: point for point in timed}
+        timed = [point for point in points.values() if point.score.time_range is not None]
     fastest = min(timed, key=lambda point: objective.order(point.score))
-    best = _stored_as_fast(_quietest_as_fast(fastest, timed, objective), timed, objective)
+    best = _stored_as_fast(fastest, timed, objective)
     return replace(found, points=tuple(points.values()), best=best)
-
-
-def best_predicted(
-    points: Sequence[MeasuredCandidate], objective: ObjectiveFunction
-) -> MeasuredCandidate:
-    """The best of the points where predicted times are all there is."""
-    fastest = min(points, key=lambda point: objective.order(point.score))
-    return _stored_as_fast(fastest, points, objective)
-
-
-def _quietest_as_fast(
-    fastest: MeasuredCandidate, timed: Sequence[MeasuredCandidate], objective: ObjectiveFunction
-) -> MeasuredCandidate:
-    """The most accurate of the points in the same forms that are not known to take longer.
-
-    Where forms are the same, intervals that meet tell no times apart: no accuracy is paid for what
-    may be the clock's doing.
-    """
-    if objective.goal.objective is not Objective.SPEED:
-        return fastest
-    most, violation_db = _interval(fastest)[1], objective.violation_db(fastest.score)
-    alike = [
-        point
-        for point in timed
-        if point.candidate.start == fastest.candidate.start
-        and point.candidate.forms == fastest.candidate.forms
-        and _interval(point)[0] <= most
-        and objective.violation_db(point.score) <= violation_db
-    ]
-    return min(alike, key=_accuracy_then_cost)
-
-
-def _accuracy_then_cost(point: MeasuredCandidate) -> tuple[float, ...]:
-    """Key that sorts by accuracy, the best first; of equals, by time and size."""
-    score = point.score
-    return -score.metric, -score.worst_db, score.time_ratio or math.inf, score.size_bytes
 
 
 def _stored_as_fast(

@@ -54,21 +54,6 @@ class Proposals:
     estimates: NoiseEstimates
     time_of: TimeOf
 
-    def into_float(
-        self, point: MeasuredCandidate, closed: Container[tuple[str, Precision]]
-    ) -> Batch:
-        """Changes of groups into float, those with the most noise for their time first.
-
-        Args:
-            point: that they start from.
-            closed: (anchor, form) of changes that are left out.
-        """
-        options = [m for m in options_of(point.candidate, closed) if m.form is Precision.FLOAT]
-        costs = times_alone(point.candidate, options, self.time_of)
-        gains = {change: self.estimates.gain(point.candidate, change) for change in options}
-        useful = [change for change in options if gains[change] > 0]
-        return tuple(sorted(useful, key=lambda m: -gains[m] / max(costs[m], LEAST_COST)))
-
     def back(self, point: MeasuredCandidate, closed: Container[tuple[str, Precision]]) -> Batch:
         """A change of each group towards the objective, those with the least noise for it first.
 
@@ -155,26 +140,12 @@ class Proposals:
 
 # --- Estimator of candidates that were not measured: their noise, their time, the best of them
 #
-# What a form costs depends on the forms around it, so that a network is often stuck between two
-# good
-# ways to run it: each of its layer types would lose by changing alone. So whole policies are looked
-# at beside the candidate at hand (everything that can with float results, dynamic, stored, in
-# float,
-# in integers), and from each of them layer types change one by one as long as that helps.
+# What a precision costs depends on those around it. So layer types change one after the other as
+# long as that helps, and a knapsack chooses for all groups at once from there.
 
 
 SWEEPS = 3
 """Times that all layer types are gone through, at most: two are the rule."""
-POLICIES = (
-    Precision.FLOAT,
-    Precision.INT8_FLOAT_OUTPUT,
-    Precision.DYNAMIC_INT8,
-    Precision.WEIGHT_ONLY,
-    Precision.INT8,
-)
-"""Forms of the policies: groups that cannot take one stay in float."""
-
-
 Closed = Container[tuple[str, Precision]]
 """(anchor, form) of changes that are left out."""
 
@@ -253,12 +224,8 @@ class Estimator:
             closed: (anchor, form) of changes that were tried alone, for nothing.
         """
         here = self.point.candidate
-        layer_types = by_layer_type(here.groups)
-        best, order = here, self.expected(here).order
-        for begin in (here, *(_policy(here, form, closed) for form in POLICIES)):
-            found, expected = self._swept(begin, layer_types, closed)
-            if expected.order < order:
-                best, order = found, expected.order
+        best = self._swept(here, by_layer_type(here.groups), closed)
+        order = self.expected(best).order
         for found in (*self._by_knapsack(here, closed), *self._by_knapsack(best, closed)):
             expected = self.expected(found)
             if expected.order < order:
@@ -303,11 +270,8 @@ class Estimator:
         )
 
     def _swept(
-        self,
-        candidate: Candidate,
-        layer_types: Sequence[Layers],
-        closed: Closed,
-    ) -> tuple[Candidate, Expected]:
+        self, candidate: Candidate, layer_types: Sequence[Layers], closed: Closed
+    ) -> Candidate:
         """The candidate after each layer type took the form that is best for it."""
         expected = self.expected(candidate)
         for _ in range(SWEEPS):
@@ -325,24 +289,7 @@ class Estimator:
                         candidate, expected = then, found
             if candidate is before:
                 break
-        return candidate, expected
-
-
-def _policy(candidate: Candidate, form: Precision, closed: Closed) -> Candidate:
-    """The candidate in which each group has the form, where it can and has weights; else float.
-
-    Where both are closed, it keeps the form that it has.
-    """
-
-    def chosen(group: QuantizationGroup) -> Precision:
-        fits = form in group.forms and (group.weights > 0 or form is Precision.INT8)
-        ways = (form, Precision.FLOAT) if fits else (Precision.FLOAT,)
-        opened = (way for way in ways if (group.anchor.name, way) not in closed)
-        return next(opened, candidate.form(group))
-
-    return candidate.with_changes(
-        PrecisionChange(group, chosen(group)) for group in candidate.groups
-    )
+        return candidate
 
 
 # --- Costs of changes of one group from a candidate: share of float's time, or of its weights

@@ -21,14 +21,14 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.proposals import open_entry
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from onnxq.qconfig import QConfigMapping
-    from onnxq.static.placing.decision import Decision
-    from onnxq.times.time_model import Forms
+    from onnxq.static.insertion.decision import Decision
+    from onnxq.times.time_model import Precisions
 
 
 MOST_INTEGERS = (
@@ -107,7 +107,7 @@ def quantization_groups_of(
     model: ir.Model,
     decisions: Mapping[str, Decision],
     asked: QConfigMapping,
-    begun: Sequence[Forms] = (),
+    begun: Sequence[Precisions] = (),
 ) -> tuple[QuantizationGroup, ...]:
     """The groups of a model, in graph order; nodes that the user named are in none.
 
@@ -132,7 +132,7 @@ class _Parts:
     """Nodes of each group while they are being found."""
 
     def __init__(
-        self, decisions: Mapping[str, Decision], asked: QConfigMapping, begun: Sequence[Forms]
+        self, decisions: Mapping[str, Decision], asked: QConfigMapping, begun: Sequence[Precisions]
     ) -> None:
         self._decisions, self._asked, self._begun = decisions, asked, begun
         self._anchor: dict[ir.Node, ir.Node] = {}
@@ -171,7 +171,7 @@ class _Parts:
     def _alone(self, node: ir.Node) -> None:
         self._anchor[node], self._forms[node] = node, (Precision.FLOAT, Precision.INT8)
 
-    def _suits(self, node: ir.Node, anchor: ir.Node, forms: Forms) -> bool:
+    def _suits(self, node: ir.Node, anchor: ir.Node, forms: Precisions) -> bool:
         """Whether the node has the form there that it has beside such an anchor."""
         beside = forms.get(node_name(anchor), Precision.FLOAT)
         wanted = self._member(node).runs_beside(beside or Precision.INT8)
@@ -216,7 +216,7 @@ def _forms(node: ir.Node, decision: Decision) -> tuple[Precision, ...]:
     operator = catalog.find(node.op_type, node.domain)
     dynamic = None if operator is None else operator.dynamic_rule(node)
     if dynamic is not None and not isinstance(dynamic, Float):
-        found |= {Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY}.intersection(dynamic.forms)
+        found |= {Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY}.intersection(dynamic.precisions)
         if isinstance(decision, Quantize):
             found.add(Precision.INT8)  # a table, which is moved on integers too
     return tuple(form for form in Precision if form in found)

@@ -1,4 +1,4 @@
-"""Search of a search through its stages: times, sensitivity, local search; and its journal."""
+"""Stages of a search: PTQ algorithms, sensitivity behind them, local search; and its journal."""
 
 from __future__ import annotations
 
@@ -6,43 +6,39 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.core.version import VERSION
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.times.model_times import IN_FLOAT, Times
-from onnxq.tuning.defaults import IMPROVE
 from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations
+from onnxq.tuning.evaluation.evaluator import forms_of
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
-from onnxq.tuning.measuring.measure_times import measure_times, times_of
+from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
-from onnxq.tuning.scoring.plan_forms import forms_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
 from onnxq.tuning.search.config_changes import (
-    PER_TENSOR,
     AlgorithmChange,
-    PartialChange,
     QuantizedAlone,
+    WeightsPerTensor,
     is_per_channel,
 )
 from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
-from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
 from onnxq.tuning.search.pareto_candidates import (
-    best_predicted,
     float_candidates,
     judged,
     stored_candidate,
 )
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import quantization_groups_of
-from onnxq.tuning.sensitivity.measure_sensitivity import sensitivity_of
+from onnxq.tuning.sensitivity import sensitivity_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -50,7 +46,7 @@ if TYPE_CHECKING:
 
     from onnxq.qconfig import QConfigMapping
     from onnxq.times import Costs
-    from onnxq.times.time_model import Forms
+    from onnxq.times.time_model import Precisions
     from onnxq.tuning.evaluation.evaluations import Refusal
     from onnxq.tuning.evaluation.evaluator import Evaluator
     from onnxq.tuning.scoring.goal import Goal
@@ -58,16 +54,13 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.subject import Subject
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
     from onnxq.tuning.search.config_changes import ConfigChange
-    from onnxq.tuning.search.left_in_float import LeftInFloat
     from onnxq.tuning.search.local_search import SearchResult
     from onnxq.tuning.search.pareto_candidates import Clock
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
-    from onnxq.tuning.sensitivity.sensitivity import Sensitivity
+    from onnxq.tuning.sensitivity import Sensitivity
 
 Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""
-AGAIN = 2
-"""Searches more, where whole runs take longer than predicted, and too long."""
 MOST_SHARE = 0.5
 """Share of the runs that the sensitivity takes at most: changes need the others."""
 TIMES, HERE = "times", "here"
@@ -76,7 +69,7 @@ BY_DEFAULT = "forms as onnxq chooses them"
 
 
 def open_journal(
-    path: str | Path | None, subject: Subject, samples: TuningSamples, metric: Metric, goal: Goal
+    path: str | Path | None, subject: Subject, samples: TuningSamples, metric: Metric
 ) -> Journal:
     """The journal of a search; None: in memory alone.
 
@@ -91,7 +84,6 @@ def open_journal(
         f"{metric.name} {metric.fingerprint}".strip(),
         str(subject.wishes),
         f"onnxq {VERSION}, onnxruntime {runtime}",
-        str(goal),
     )
     return Journal.open(path, head)
 
@@ -105,8 +97,28 @@ def times_in(journal: Journal, evaluator: Evaluator, costs: Costs | None) -> Tim
     return found
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A search that has begun.
+
+    Attributes:
+        start: what was asked for.
+        search: the local search, whose estimates of noise are those of no group yet.
+        point: where it goes on from: the best start, with the PTQ algorithms that help there.
+    """
+
+    start: Candidate
+    search: LocalSearch
+    point: MeasuredCandidate
+
+    @property
+    def improve(self) -> tuple[str, ...]:
+        """The PTQ algorithms of the point, behind which sensitivity is measured."""
+        return self.point.candidate.mapping.improve
+
+
 class Search:
-    """Search of one search.
+    """Search through its stages: begin, sensitivity, run.
 
     Args:
         evaluations: of mappings, on the samples of the search.
@@ -126,17 +138,21 @@ class Search:
     ) -> None:
         self._evaluations, self._goal, self._clock = evaluations, goal, clock
         self._executor, self._progress = executor, progress
-        self._off = 0.0  # of the predicted times, as a share of float's
         self._begun_s = time.monotonic()
         self._spent = 0.0  # runs of the sensitivity
-        self._estimating = evaluations
         self._measured: tuple[Layers, ...] = ()
-        self._proposals: Proposals | None = None
 
     @property
     def runs(self) -> float:
         """Runs so far; those on fewer samples by their share."""
         return self._spent + self._evaluations.runs
+
+    def _runs_left(self) -> float:
+        """Runs that the time is enough for, by those so far."""
+        if self._goal.max_seconds is None or not self.runs:
+            return math.inf
+        spent_s = time.monotonic() - self._begun_s
+        return max(self._goal.max_seconds - spent_s, 0.0) * self.runs / max(spent_s, 1e-9)
 
     def _is_late(self) -> bool:
         most = self._goal.max_seconds
@@ -159,7 +175,7 @@ class Search:
         return tuple(Candidate(plan.qconfig, groups, name=name) for name, plan in plans.items())
 
     def groups(
-        self, asked: QConfigMapping, begun: Sequence[Forms]
+        self, asked: QConfigMapping, begun: Sequence[Precisions]
     ) -> tuple[QuantizationGroup, ...]:
         """The groups that may be moved: of nodes that `asked` does not name.
 
@@ -167,7 +183,7 @@ class Search:
             asked: what the user wants.
             begun: forms that the search begins with.
         """
-        open_forms = asked.without_forms().set_choice(Choice.ALL_INTEGERS)
+        open_forms = asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
         prepared = self._evaluations.evaluator.subject.prepared(open_forms)
         return quantization_groups_of(prepared.model, prepared.decisions, asked, begun)
 
@@ -182,20 +198,11 @@ class Search:
             sorted(by_layer_type(groups), key=lambda layer_type: -layer_type.weights)
         )
         quantized = QuantizedAlone(asked, tuple(groups))
-        self._estimating = self._covering(quantized.together)
-        found = self._costs(quantized, layer_types)
+        estimating = self._covering(quantized.together)
+        found = self._costs(estimating, quantized, layer_types)
         parts = dearest_parts(layer_types, {cost.group: cost.noise for cost in found.costs})
         self._measured = (*layer_types, *parts)
-        if not parts:
-            return found
-        more = self._costs(quantized, parts)
-        costs = sorted((*found.costs, *more.costs), key=lambda cost: cost.worst_db)
-        return replace(
-            found,
-            costs=tuple(costs),
-            runs=found.runs + more.runs,
-            refused={**found.refused, **more.refused},
-        )
+        return found.beside(self._costs(estimating, quantized, parts)) if parts else found
 
     def _covering(self, together: QConfigMapping) -> Evaluations:
         """The evaluations for estimates: with one calibration for all that are parts of that."""
@@ -205,34 +212,30 @@ class Search:
         except REFUSALS:  # which the sensitivity says
             return evaluations
 
-    def _costs(self, quantized: QuantizedAlone, layer_sets: Sequence[Layers]) -> Sensitivity:
+    def _costs(
+        self, estimating: Evaluations, quantized: QuantizedAlone, layer_sets: Sequence[Layers]
+    ) -> Sensitivity:
         most = min(MOST_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
-        found = sensitivity_of(
-            self._estimating,
-            quantized.alone,
-            layer_sets,
-            quantized.together,
-            self._executor,
-            most,
-        )
+        most = min(most, MOST_SHARE * self._runs_left())
+        alone = {layers.name: quantized.alone(layers) for layers in layer_sets}
+        found = sensitivity_of(estimating, alone, self._executor, most)
         self._spent += found.runs
         return found
 
-    def run(
-        self, starts: Sequence[Candidate], sensitivity: Sensitivity, changes: Sequence[ConfigChange]
-    ) -> SearchResult:
-        """The way to the goal from the best of the starts, of which the first is asked for.
+    def begin(self, asked: QConfigMapping, changes: Sequence[ConfigChange] = ()) -> Begun:
+        """The best start, and the PTQ algorithms that help there: they cost no time at run time.
+
+        Args:
+            asked: what the user wants.
+            changes: of the whole model, which `run` tries near the goal.
 
         Raises:
-            QConfigError: the first cannot be made.
+            QConfigError, UnsupportedError, CalibrationError: what is asked for cannot be made.
         """
-        start = starts[0]
+        starts = self.beginnings(asked)
         evaluator = self._evaluations.evaluator
-        layer_sets = {layers.name: layers.groups for layers in self._measured}
-        noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, layer_sets)
         forms = {each.name: forms_of(evaluator.quantized(each.start).plan) for each in starts}
         ratio = evaluator.ratio
-
         known: dict[tuple[object, ...], float | None] = {}  # proposals ask again
 
         def time_of(candidate: Candidate) -> float | None:
@@ -240,57 +243,43 @@ class Search:
             if key not in known:
                 begun = forms[candidate.name]
                 known[key] = None if ratio is None else ratio(candidate.node_forms(begun))
-            predicted = known[key]
-            return None if predicted is None else predicted + self._off
+            return known[key]
 
-        begun = self._evaluations.all([start.mapping])[0]
-        noise_begun = noise_of(begun) if isinstance(begun, Score) else 0.0
+        score = self._evaluations.all([starts[0].mapping])[0]
+        noise_begun = noise_of(score) if isinstance(score, Score) else 0.0
         objective = ObjectiveFunction(self._goal, evaluator.baseline.metric, noise_begun)
-        proposals = self._proposals = Proposals(objective, NoiseEstimates(noise), time_of)
+        proposals = Proposals(objective, NoiseEstimates({}), time_of)
+        kept = len(self._beside(starts[0], starts[0])) - 1  # where it begins was measured before
+        local = LocalSearch(
+            proposals, self._all, changes, max(1, self._goal.max_runs - kept), self._is_late
+        )
+        algorithms = [
+            AlgorithmChange(name) for name in self._goal.improve if name not in asked.improve
+        ]
+        return Begun(starts[0], local, local.begin(starts, algorithms))
 
-        def search(begin: Sequence[Candidate], changes: Sequence[ConfigChange]) -> SearchResult:
-            kept = len(self._beside(start, start)) - 1  # where it begins was measured before
-            most = max(1, math.floor(self._goal.max_runs - self.runs) - kept)
-            named = [
-                m for m in changes if isinstance(m, AlgorithmChange) and m.which not in IMPROVE
-            ]
-            return LocalSearch(proposals, self._all, changes, most, self._is_late, named).run(
-                *begin
-            )
+    def run(self, begun: Begun, sensitivity: Sensitivity) -> SearchResult:
+        """The way to the goal from there.
 
-        found = search(starts, changes)
+        Args:
+            begun: as `begin` gives it.
+            sensitivity: of the groups, behind the algorithms of that point.
+        """
+        layer_sets = {layers.name: layers.groups for layers in self._measured}
+        noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, layer_sets)
+        local = begun.search
+        local.proposals.estimates.noise |= noise
+        local.runs -= math.ceil(sensitivity.runs)
+        found = local.run(begun.point)
+        objective = local.proposals.objective
         if self._clock is not None:
-            return self._judged(found, objective, search)
-        wider = self._with_those_beside(found)
-        return replace(wider, best=best_predicted(wider.points, objective))
+            found = judged(found, self._clock, objective)
+        return judged(self._with_those_beside(begun.start, found), self._clock, objective)
 
-    def left_in_float(self, best: MeasuredCandidate) -> tuple[LeftInFloat, ...]:
-        """Layers that `run` left in float in its best point, and why."""
-        return () if self._proposals is None else left_in_float(best, self._proposals)
-
-    def _judged(
-        self,
-        found: SearchResult,
-        objective: ObjectiveFunction,
-        search: Callable[[Sequence[Candidate], Sequence[ConfigChange]], SearchResult],
-    ) -> SearchResult:
-        """The search judged by times of whole runs; where these are longer, it goes on."""
-        assert self._clock is not None
-        found = judged(found, self._clock, objective)
-        for _ in range(AGAIN):
-            beyond = self._beyond_prediction(found, objective)
-            if beyond <= 0.0:
-                break
-            self._off += beyond
-            again = search([found.best.candidate], ())
-            points = (*found.points, *again.points)
-            found = judged(replace(again, points=points), self._clock, objective)
-        return judged(self._with_those_beside(found), self._clock, objective)
-
-    def _with_those_beside(self, found: SearchResult) -> SearchResult:
+    def _with_those_beside(self, start: Candidate, found: SearchResult) -> SearchResult:
         """The search with what is measured beside it, as far as runs are left."""
         left = max(math.floor(self._goal.max_runs - self.runs), 0)
-        candidates = self._beside(found.points[0].candidate, found.best.candidate)[:left]
+        candidates = self._beside(start, found.best.candidate)[:left]
         scores = self._all([candidate.mapping for candidate in candidates])
         beside = [
             MeasuredCandidate(candidate, score)
@@ -320,37 +309,14 @@ class Search:
             group for group in best.groups if _is_product_in_integers(group, best)
         )
         if is_speed and self._goal.bounds_accuracy and is_fine and products:
-            found.append(
-                best.also(
-                    *(PartialChange(PER_TENSOR, layer_type.groups) for layer_type in products)
-                )
-            )
+            found.append(best.also(*(WeightsPerTensor(each.groups) for each in products)))
         return found
-
-    def _beyond_prediction(self, found: SearchResult, objective: ObjectiveFunction) -> float:
-        """Share of float's time that the best takes beyond its prediction, where that is too long.
-
-        The others are then taken to, too. 0 where no runs are left to search on.
-        """
-        start = found.points[0].candidate
-        left = self._goal.max_runs - self.runs - len(self._beside(start, start))
-        score = found.best.score
-        if left < 2 or not objective.excess_time(score) or self._is_late():
-            return 0.0
-        if score.predicted_time is None or score.time_ratio is None:
-            return 0.0
-        return score.time_ratio - score.predicted_time
 
     def _all(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
         found = self._evaluations.all(mappings, self._executor)
         self._progress(math.ceil(self.runs), self._goal.max_runs)
-        return [self._later(each) if isinstance(each, Score) else each for each in found]
-
-    def _later(self, score: Score) -> Score:
-        """The score with as much more time as the best took beyond its prediction."""
-        ratio = score.time_ratio
-        return score if ratio is None else replace(score, time_ratio=ratio + self._off)
+        return found
 
 
 def _is_product_in_integers(group: QuantizationGroup, candidate: Candidate) -> bool:
-    return group.anchor.op_type in PRODUCT_OPS and candidate.form(group) not in IN_FLOAT
+    return group.anchor.op_type in LINEAR_OPS and candidate.form(group) not in IN_FLOAT

@@ -28,7 +28,8 @@ from onnxq.graph.untrusted.check_model import (
 )
 from onnxq.graph.untrusted.external_data import check_external_data
 from onnxq.graph.untrusted.order import MAX_DEPTH, check_depth, check_order
-from onnxq.graph.untrusted.signatures import check_signatures
+from onnxq.graph.untrusted.ranks import check_ranks
+from onnxq.graph.untrusted.signatures import check_bodies, check_signatures
 from tests.examples import network
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ Change = Callable[[onnx.ModelProto], object]
 
 RESIZE = helper.make_node("Resize", ["x", "", "yes"], ["z"], mode=b"\xff")
 AXIS = helper.make_attribute("axis", 1.0)
+SCALAR = numpy_helper.from_array(np.array(1, np.float32), "w")
 W = np.arange(16, dtype=np.float32).reshape(4, 4)
 
 
@@ -212,6 +214,16 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
         check_tensors,
         weight(data_type=8, dims=[1], string_data=[b"\xff"]),
         "has a text that is no UTF-8",
+    ),
+    "a body that gives nothing": (
+        check_bodies,
+        changed(lambda m: m.graph.node[1].attribute[0].g.Clear()),
+        "wants 1 results of each body; graph .* gives 0",
+    ),
+    "a matrix of rank 0": (
+        check_ranks,
+        changed(lambda m: m.graph.initializer[0].CopyFrom(SCALAR)),
+        "of rank 0 as input 1; it takes rank 1 or more",
     ),
     "an attribute that is no text": (
         check_signatures,

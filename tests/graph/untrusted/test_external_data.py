@@ -158,6 +158,7 @@ TRAPS: dict[str, tuple[Callable[[Path], onnx.TensorProto], str]] = {
     "a link to itself": (circle, "cannot be read|is missing"),
     "a folder": (lambda _: external("."), "no regular file"),
     "no name": (lambda _: external(""), "the name of"),
+    "a name that ends as a folder's": (lambda _: external(f"{NAME}/"), "the name of"),
     "a name with a zero byte": (lambda _: external("a\0b"), "the name of"),
     "a name of 5,000 characters": (lambda _: external("x" * 5000), "too long"),
     "a file that is not there": (lambda _: external("none.bin"), "is missing"),

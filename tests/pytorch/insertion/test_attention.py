@@ -19,7 +19,7 @@ from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,7 +40,7 @@ from onnxq.qconfig import (
     get_default_qat_qconfig,
     get_default_qconfig,
 )
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from onnxq.observers import PerChannelMinMaxObserver
 from onnxq.pytorch import annotate
-from onnxq.qconfig import FakeQuantSpec, QConfigDynamic, QConfigMapping, blocks_4bit_qat_qconfig
+from onnxq.qconfig import FakeQuantSpec, QConfigDynamic, QConfigMapping, groupwise_4bit_qat_qconfig
 
 pytestmark = pytest.mark.oracle
 
@@ -28,7 +28,7 @@ class Mixed(nn.Module):
 
 
 def test_linear_layers_are_annotated_once_each() -> None:
-    found = annotate(Mixed(), torch.randn(4, 4, 6), QConfigMapping(blocks_4bit_qat_qconfig))
+    found = annotate(Mixed(), torch.randn(4, 4, 6), QConfigMapping(groupwise_4bit_qat_qconfig))
     assert not found.groups
     assert {weight.block_size for weight in found.weights} == {32}
     paths = [weight.path for weight in found.weights]

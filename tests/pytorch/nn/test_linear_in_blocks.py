@@ -28,8 +28,8 @@ from onnxq.qconfig import (
     QConfigDynamic,
     QConfigMapping,
     ScaleRule,
-    blocks_4bit_qat_qconfig,
     get_default_qat_qconfig,
+    groupwise_4bit_qat_qconfig,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def rows(dtype: str, scheme: str) -> ObserverSpec:
 
 AFFINE, SYMMETRIC = "per_channel_affine", "per_channel_symmetric"
 ENTRIES = {
-    "default": blocks_4bit_qat_qconfig,
+    "default": groupwise_4bit_qat_qconfig,
     "learned int4": entry(rows("int4", SYMMETRIC), 16, ScaleRule.LEARNED),
     "narrow int4": entry(StepSizeObserver.with_args(dtype="int4"), 64, ScaleRule.LEARNED),
     "uint8": entry(
@@ -136,7 +136,7 @@ def test_symmetric_integers_store_no_zero_points() -> None:
 def test_layers_with_a_qconfig_of_their_own_need_no_stubs() -> None:
     x = torch.randn(4, INPUTS)
     net: Any = Net().train()
-    net.qconfig, net.head.qconfig = blocks_4bit_qat_qconfig, None
+    net.qconfig, net.head.qconfig = groupwise_4bit_qat_qconfig, None
     model: Any = prepare_qat(net)
     assert isinstance(model.up, Trained)
     assert type(model.head) is nn.Linear
@@ -148,7 +148,7 @@ def test_layers_with_a_qconfig_of_their_own_need_no_stubs() -> None:
 
 def test_a_state_dict_of_a_converted_layer_loads() -> None:
     x = torch.randn(4, INPUTS)
-    layer: Any = convert(trained(blocks_4bit_qat_qconfig, x)).up
+    layer: Any = convert(trained(groupwise_4bit_qat_qconfig, x)).up
     fresh = LinearInBlocks(INPUTS, 24, 4, 32)
     fresh.load_state_dict(layer.state_dict())
     assert torch.equal(fresh(x), layer(x))
@@ -174,7 +174,7 @@ def test_layers_in_blocks_stand_beside_layers_in_integers() -> None:
     found = onnxq.pytorch.annotate(Named(), x)
     names = {weight.path: weight.exported for weight in found.weights}
     mapping = QConfigMapping(get_default_qat_qconfig()).set_node(
-        names["head"], blocks_4bit_qat_qconfig
+        names["head"], groupwise_4bit_qat_qconfig
     )
     model: Any = prepare_qat(Named(), inputs=x, qconfig=mapping)
     model(x).sum().backward()

@@ -105,7 +105,7 @@ def run_rank(rank: int, world: int, folder: str) -> None:
     distributed.destroy_process_group()
 
 
-@pytest.mark.nightly  # a process for each rank, which imports torch
+@pytest.mark.nightly(nights=2)  # a process for each rank, which imports torch
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.filterwarnings("ignore")
 def test_ranks_observe_the_whole_batch_and_convert_to_the_same_bytes(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import onnxq
 from onnxq.operator import Float, Precision
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from tests.examples import ALL_INTEGERS
 from tests.static.noise.nets import feed_forwards, filter_bank, sounds, spectral, tokens
 

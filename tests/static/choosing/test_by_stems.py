@@ -32,8 +32,8 @@ def chosen(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared
     return weighed(prepared, seen, (by_shared_tails,))
 
 
-def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, Precision]:
-    """Forms of the patches where a float node takes 100 us, and conversions nothing to speak of."""
+def precisions(setting: str = "", integer_ns: float = 9e4) -> dict[str, Precision]:
+    """Precisions of the patches where a float node takes 100 us, and conversions nearly nothing."""
     mapping = default_qconfig_mapping().with_overrides([setting] if setting else [])
     prepared = onnxq.prepare(patches(), mapping, "x86-vnni")
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
@@ -43,13 +43,13 @@ def forms(setting: str = "", integer_ns: float = 9e4) -> dict[str, Precision]:
 
 
 def test_a_stem_that_saves_little_ahead_of_float_sums_stays_float() -> None:
-    found = forms()
+    found = precisions()
     assert {found[name] for name in STEM} == {FLOAT}
     assert {found[name] for name in ("up", "down")} == {RESULT}
 
 
 def test_what_is_named_stays_in_integers() -> None:
-    assert forms("node:cut=int8")["cut"] is INTEGER
+    assert precisions("node:cut=int8")["cut"] is INTEGER
 
 
 def test_the_reason_has_the_error_and_both_times() -> None:

@@ -32,5 +32,5 @@ def test_a_bias_inside_of_a_float_result_is_no_sum_of_codes() -> None:
     table = costs_of("x86-vnni")
     assert table is not None
     weighing = Weighing(prepared, sizes_of(prepared.model, {"x": (1, TOKENS, WIDTH)}), table)
-    assert weighing.forms["bias"] is Precision.FLOAT
+    assert weighing.precisions["bias"] is Precision.FLOAT
     assert weighing.knows(list(prepared.model.graph))

@@ -6,7 +6,7 @@ from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
 from tests.examples import images, network
 
-UNMEASURED = "no times were measured for arm64: forms follow the static rules"
+UNMEASURED = "no times were measured for arm64: precisions follow the static rules"
 
 
 def planned(target: str, mapping: QConfigMapping | None = None) -> Plan:
@@ -24,7 +24,7 @@ def test_a_target_without_a_table_of_times_says_so_once() -> None:
     assert said(planned("x86-vnni")) == said(planned("portable")) == []
 
 
-def test_nothing_is_said_where_no_form_is_chosen() -> None:
+def test_nothing_is_said_where_no_precision_is_chosen() -> None:
     first = planned("arm64")
     assert said(planned("arm64", first.qconfig)) == []
     everything = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)

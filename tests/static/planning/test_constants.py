@@ -28,7 +28,7 @@ from onnxq.observers.weight_observation import (
 from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.qparams import MAX_BIAS_INTEGER, PerChannel, PerTensor, QParams, per_tensor
 from onnxq.static.calibrate import calibrate
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.plan import plan
 from onnxq.static.planning.constants import (
     PlannedBias,
@@ -71,7 +71,7 @@ def prepared(
     shape = ["N", weight.shape[0]] + ["H", "W"] * (op == "Conv")
     mapping = None if spec is None else mapped(spec)
     source = model(nodes, {"w": weight, "b": bias}, {"x": shape})
-    return prepare(source, mapping, targets.find(target).with_range_reduction(reduction))
+    return prepare(source, mapping, targets.find(target).with_reduce_range(reduction))
 
 
 def mapped(spec: object) -> QConfigMapping:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from onnxq.operator import Float
-from onnxq.static.placing.decision import Quantize
+from onnxq.static.insertion.decision import Quantize
 from onnxq.static.planning.demotion import demoted
 from onnxq.static.prepare import prepare
 from onnxq.static.reasons import NeverObserved

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @pytest.mark.nightly
 def test_every_link_has_sizes_and_runs_in_its_form() -> None:
-    """One of each kind and form: the others differ in their sizes."""
+    """One of each kind and precision: the others differ in their sizes."""
     seen = set()
     for link in links():
-        key = (link.works[0].operator, link.works[0].kind, link.form)
+        key = (link.works[0].operator, link.works[0].kind, link.precision)
         if key in seen or max(link.works[0].sizes) > 1 << 22:
             continue
         seen.add(key)
         with open_session(link.model(2), threads=1, optimization=link.optimization) as session:
             assert session.run(link.inputs)
-    assert {form for _, _, form in seen} == {
+    assert {precision for _, _, precision in seen} == {
         Precision.FLOAT,
         Precision.INT8,
         Precision.INT8_FLOAT_OUTPUT,
@@ -65,7 +65,7 @@ def test_another_clock_times_the_links_of_another_machine() -> None:
 
 def test_convolutions_on_integers_clip_as_behind_a_relu() -> None:
     """In WebAssembly that takes twice the time of sums that are not clipped."""
-    links = [link for link in convolution_links() if link.form is Precision.INT8]
+    links = [link for link in convolution_links() if link.precision is Precision.INT8]
     graph = next(link for link in links if link.works[0].kind == "pointwise").model(1).graph
     points = [
         tensor.numpy()

@@ -9,7 +9,7 @@ from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.jobs import Processes
 from onnxq.observers import MinMaxObserver
 from onnxq.qconfig import QConfig, default_qconfig_mapping, onnxq_default_qconfig
-from onnxq.tuning.evaluation.evaluations import Evaluations, MakeEvaluator, Refusal, key_of
+from onnxq.tuning.evaluation.evaluations import Evaluations, Refusal, Scoring, key_of
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
 from onnxq.tuning.scoring.metric import MetricError
 from onnxq.tuning.scoring.score import Score
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.evaluation.evaluator import Evaluator
 
-HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
+HEAD = JournalHead("model", "samples", "sqnr", "portable", "1")
 MAPPINGS = [ALL_INTEGERS, ALL_INTEGERS.set_node("conv1", None), ALL_INTEGERS.set_node("gemm", None)]
 NO_MODEL = ALL_INTEGERS.set_node("conv9", None)
 
@@ -102,7 +102,7 @@ def _with_others(mapping: QConfigMapping) -> QConfigMapping:
 
 
 def test_an_evaluator_that_travelled_gives_the_same_scores(evaluator: Evaluator) -> None:
-    work = pickle.loads(pickle.dumps(MakeEvaluator.of(evaluator)))()
+    work = pickle.loads(pickle.dumps(Scoring(evaluator)))()
     mappings = [*MAPPINGS, _with_others(ALL_INTEGERS)]
     assert [work(mapping) for mapping in mappings] == [evaluator(mapping) for mapping in mappings]
 

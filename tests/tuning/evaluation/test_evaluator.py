@@ -86,7 +86,7 @@ def test_a_tensor_that_another_candidate_watches_as_well_is_calibrated_again() -
     assert made.model.to_bytes() == alone.model.to_bytes()
 
 
-def test_changes_of_one_layer_type_share_a_calibration() -> None:
+def test_candidates_with_the_same_observers_share_a_calibration() -> None:
     evaluator = evaluator_of()
     entry = onnxq_default_qconfig
     for mapping in (
@@ -97,8 +97,8 @@ def test_changes_of_one_layer_type_share_a_calibration() -> None:
     ):
         evaluator(mapping)
     assert evaluator.observations.calibrations == 1
-    evaluator(MAPPINGS["percentiles"])
-    evaluator(MAPPINGS["other percentiles"])
+    evaluator(MAPPINGS["extremes"])
+    evaluator(MAPPINGS["extremes"].set_node("conv2", replace(EXTREMES, precision=Precision.FLOAT)))
     assert evaluator.observations.calibrations == 2
 
 
@@ -236,7 +236,9 @@ def test_a_model_that_takes_pixels_is_scored_on_pixels_and_on_numbers(dtype: typ
 def test_estimates_share_the_calibration_of_what_covers_them() -> None:
     evaluator = evaluator_of(encoder_block(), rows(encoder_block()))
     asked = evaluator.subject.default
-    prepared = evaluator.subject.prepared(asked.without_forms().set_choice(Choice.ALL_INTEGERS))
+    prepared = evaluator.subject.prepared(
+        asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
+    )
     groups_of_nodes = quantization_groups_of(prepared.model, prepared.decisions, asked)
     alone = QuantizedAlone(asked, groups_of_nodes)
     groups = [Layers((group,)) for group in groups_of_nodes]

@@ -12,12 +12,13 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
 from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
-from onnxq.tuning.search.local_search import NO_RUN, LocalSearch, back, nearest_kept
-from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network
+from onnxq.tuning.search.local_search import NO_RUN, LocalSearch, back
+from onnxq.tuning.search.repair import repaired
+from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network, searched
 
 if TYPE_CHECKING:
     from onnxq.tuning.search.candidate import Candidate
-    from onnxq.tuning.search.local_search import Measure
+    from onnxq.tuning.search.repair import Measure
 
 SEEDS = range(24)
 FAST_LAYERS = 16
@@ -41,21 +42,34 @@ def measure_of(network: Network, seen: list[Candidate]) -> Measure:
 def test_bound_is_kept_with_the_fewest_changes_in_logarithmic_runs() -> None:
     layers = [Layer(1e-3, 0.05, 0.03)] * 5 + [Layer(1e-9, 0.05, 0.03)] * 11
     network = Network(tuple(layers))
-    way = [PrecisionChange(group, FLOAT) for group in network.groups]
     seen: list[Candidate] = []
     objective = ObjectiveFunction(Goal(min_sqnr_db=50), math.inf)
-    found = nearest_kept(begun(network), tuple(way), measure_of(network, seen), objective)
+    found = repaired(begun(network), network.proposals(objective), measure_of(network, seen))
     assert found is not None
     forms = [found.candidate.form(group) for group in network.groups]
     assert forms == [FLOAT] * 5 + [INTEGER] * 11
     assert len(seen) <= 4
 
 
+def test_groups_that_are_blamed_go_back_first_where_nothing_is_known_of_the_others() -> None:
+    """A verdict blames two layers: no sensitivity was measured."""
+    at_fault = (3, 9)
+    network = Network(
+        tuple(Layer(1e-2 if i in at_fault else 1e-9, 0.05, 0.03) for i in range(FAST_LAYERS))
+    )
+    blamed = {network.groups[i].anchor.name: 1.0 for i in at_fault}
+    objective = ObjectiveFunction(Goal(min_sqnr_db=50), math.inf)
+    proposals = network.proposals(objective, blamed)
+    found = repaired(begun(network), proposals, measure_of(network, []))
+    assert found is not None
+    assert found.candidate.forms.keys() == blamed.keys()
+
+
 def test_bound_that_nothing_keeps_gives_none() -> None:
     network = Network((Layer(1e-3, 0.5, 0.3),) * 4)
-    way = tuple(PrecisionChange(group, FLOAT) for group in network.groups)
     objective = ObjectiveFunction(Goal(min_sqnr_db=300), math.inf)
-    assert nearest_kept(begun(network), way, measure_of(network, []), objective) is None
+    proposals = network.proposals(objective)
+    assert repaired(begun(network), proposals, measure_of(network, [])) is None
 
 
 @pytest.mark.parametrize("objective", [Objective.SPEED, Objective.SIZE])
@@ -115,7 +129,6 @@ def test_nothing_is_predicted_where_no_run_is_left() -> None:
 def test_halves_leave_out_what_gives_no_model() -> None:
     """A layer that cannot be float lies on every way to float but a short one."""
     network = Network((Layer(1e-3, 0.1, 0.05), *[Layer(1e-9, 0.1, 0.05)] * 7))
-    way = tuple(PrecisionChange(group, FLOAT) for group in network.groups)
     measure, seen = measure_of(network, []), set[int]()
 
     def measured(candidate: Candidate) -> MeasuredCandidate | None:
@@ -124,7 +137,7 @@ def test_halves_leave_out_what_gives_no_model() -> None:
         return measure(candidate) if with_changes < 3 else None
 
     objective = ObjectiveFunction(Goal(min_sqnr_db=50), math.inf)
-    found = nearest_kept(begun(network), way, measured, objective)
+    found = repaired(begun(network), network.proposals(objective), measured)
     assert found is not None
     assert not objective.violation_db(found.score)
     assert seen == {4, 2, 1}
@@ -134,9 +147,8 @@ def test_accuracy_is_found_by_halves_where_time_is_bounded_too() -> None:
     """Float is slower than the bound on time, so that nothing near it keeps both."""
     layers = [Layer(1e-3, 0.05, 0.01)] * 2 + [Layer(1e-9, 0.05, 0.01)] * 14
     network = Network(tuple(layers))
-    way = tuple(PrecisionChange(group, FLOAT) for group in network.groups)
     objective = ObjectiveFunction(Goal(min_sqnr_db=50, max_time=0.3), math.inf)
-    found = nearest_kept(begun(network), way, measure_of(network, []), objective)
+    found = repaired(begun(network), network.proposals(objective), measure_of(network, []))
     assert found is not None
     assert not objective.violation_db(found.score)
 
@@ -145,7 +157,7 @@ def test_accuracy_is_found_by_halves_where_time_is_bounded_too() -> None:
 def test_search_that_is_cut_while_it_halves_says_so(runs: int) -> None:
     network, wrong = Classifier.drawn(8)
     proposals = network.proposals(network.objective(Goal(max_drop=0.001, max_time=0.6)), wrong)
-    found = LocalSearch(proposals, network.measured, (), runs).run(network.start)
+    found = searched(LocalSearch(proposals, network.measured, (), runs), network.start)
     assert len(found.points) == runs
     assert found.why == NO_RUN
 

@@ -5,11 +5,10 @@ from onnxq.operator import Precision
 from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
 from onnxq.tuning.search.candidate import Candidate, PrecisionChange
 from onnxq.tuning.search.config_changes import (
-    PER_CHANNEL,
     PER_TENSOR,
     ActivationObserver,
     AlgorithmChange,
-    PartialChange,
+    WeightsPerTensor,
     form_in,
     with_form,
 )
@@ -112,25 +111,11 @@ def test_observer_replaces_the_default_alone() -> None:
 def test_scales_of_weights_replace_the_default_alone_in_every_form() -> None:
     own = QConfig(onnxq_default_qconfig.activation, MinMaxObserver.with_args())
     start = with_form(START.set_node("/own", own), PRODUCT, Precision.DYNAMIC_INT8)
-    mapping = PER_TENSOR.applied(start)
+    mapping = WeightsPerTensor((PRODUCT,)).applied(start)
     assert mapping.nodes["/own"] == own
     entry = mapping.nodes["/mm"]
     assert isinstance(entry, QConfigDynamic)
-    assert entry.weight == PER_TENSOR.spec
-    assert PER_CHANNEL.name == "weights per channel"
-
-
-def test_changes_within_groups_leaves_other_nodes_alone() -> None:
-    observer = ActivationObserver(MinMaxObserver.with_args())
-    start = START.set_node("/else", onnxq_default_qconfig)
-    within = PartialChange(observer, (PRODUCT,))
-    mapping = within.applied(start)
-    changed = [mapping.nodes[member.name] for member in PRODUCT.members]
-    assert all(isinstance(e, QConfig) and e.activation == observer.spec for e in changed)
-    assert mapping.nodes["/else"] == onnxq_default_qconfig
-    assert mapping.global_qconfig == start.global_qconfig
-    assert within.aspect == observer.aspect
-    assert within.name == "activations by MinMaxObserver: MatMul, /mm"
+    assert entry.weight == PER_TENSOR
 
 
 def test_improvement_is_asked_for_behind_others() -> None:

@@ -20,11 +20,10 @@ from onnxq.tuning.search.left_in_float import (
     SLOWER,
     LeftInFloat,
     left_in_float,
-    print_left_in_float,
-    why_float,
 )
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from onnxq.tuning.search.proposals import Proposals
+from onnxq.tuning.tables import print_left_in_float, why_float
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
 NETWORK = Network(

@@ -19,7 +19,16 @@ from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from onnxq.tuning.search.pareto_candidates import front_of
 from onnxq.tuning.search.proposals import Proposals
-from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network, drawn, drawn_chain
+from tests.tuning.made_up import (
+    FLOAT,
+    INTEGER,
+    Classifier,
+    Layer,
+    Network,
+    drawn,
+    drawn_chain,
+    searched,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +152,7 @@ def _descent(network: Network, goal: Goal, refused: object) -> LocalSearch:
 
 def test_changes_that_are_refused_are_named_and_others_found() -> None:
     network = Network((Layer(1e-2, 0.5, 0.2), Layer(1e-2, 0.5, 0.2)))
-    found = _descent(network, Goal(min_sqnr_db=19.6), FLOAT).run(network.start)
+    found = searched(_descent(network, Goal(min_sqnr_db=19.6), FLOAT), network.start)
     assert [why for _, why in found.refused]
     assert dict(found.best.candidate.forms) == {"/layer1": FLOAT}
 
@@ -152,7 +161,7 @@ def test_a_changes_that_is_refused_is_found_in_its_batch_and_keeps_no_other_one_
     layers = tuple(Layer(1e-3 * (10 - i), 0.1, 0.05) for i in range(8))
     network = Network((Layer(1e-2, 0.2, 0.1), *layers))
     goal = Goal(min_sqnr_db=17, max_runs=20)
-    found = _descent(network, goal, FLOAT).run(network.start)
+    found = searched(_descent(network, goal, FLOAT), network.start)
     assert [changes for changes, _ in found.refused] == [("float: Conv, /layer0",)]
     assert ObjectiveFunction(goal, math.inf).violation_db(found.best.score) == 0
     assert "/layer0" not in found.best.candidate.forms
@@ -172,7 +181,7 @@ def test_changes_that_are_refused_together_are_taken_apart() -> None:
         ]
 
     local_search = replace(_descent(network, goal, None), evaluate=measured)
-    found = local_search.run(network.start)
+    found = searched(local_search, network.start)
     assert ObjectiveFunction(goal, math.inf).violation_db(found.best.score) == 0
     assert set(found.best.candidate.forms) == {"/layer0", "/layer2"}
 
@@ -183,10 +192,13 @@ def test_the_better_of_two_beginnings_is_gone_on_from() -> None:
     other = replace(
         network.start.with_changes([PrecisionChange(network.groups[3], FLOAT)]), name="another"
     )
-    found = _descent(network, goal, None).run(network.start, other)
+    found = searched(_descent(network, goal, None), network.start, other)
     assert [point.candidate.name for point in found.points[:2]] == ["", "another"]
     assert found.best.candidate.words[0] == "another"
-    assert _descent(network, goal, None).run(other, network.start).best.candidate.name == "another"
+    assert (
+        searched(_descent(network, goal, None), other, network.start).best.candidate.name
+        == "another"
+    )
 
 
 @pytest.mark.parametrize(("seed", "at_fault"), [(2, 6), (6, 2), (7, 3)])
@@ -205,7 +217,7 @@ def test_a_changes_that_is_refused_alone_is_never_tried_again(seed: int, at_faul
         return found
 
     proposals = network.proposals(network.objective(Goal(max_drop=0.001)), wrong)
-    found = LocalSearch(proposals, measured, (), 40).run(network.start)
+    found = searched(LocalSearch(proposals, measured, (), 40), network.start)
     assert [changes for changes, _ in found.refused] == [(f"float: Conv, /layer{at_fault}",)]
     assert asked.index(1) == len(asked) - 1
 
@@ -213,21 +225,21 @@ def test_a_changes_that_is_refused_alone_is_never_tried_again(seed: int, at_faul
 def test_start_that_is_refused_is_an_error() -> None:
     network = Network((Layer(1e-2, 0.5, 0.2),))
     with pytest.raises(QConfigError, match="no kernel"):
-        _descent(network, Goal(), INTEGER).run(network.start)
+        searched(_descent(network, Goal(), INTEGER), network.start)
 
 
 def test_time_that_is_up_ends_a_search() -> None:
     network, _ = drawn(6)
     local_search = _descent(network, Goal(min_sqnr_db=60), None)
     late = iter([False, False, *[True] * 100])
-    found = replace(local_search, is_late=lambda: next(late)).run(network.start)
+    found = searched(replace(local_search, is_late=lambda: next(late)), network.start)
     assert found.why == "the time is up"
 
 
 def test_search_without_any_time_gives_the_model_that_it_begins_with() -> None:
     network, _ = drawn(6)
     local_search = _descent(network, Goal(min_sqnr_db=60), None)
-    found = replace(local_search, is_late=lambda: True).run(network.start)
+    found = searched(replace(local_search, is_late=lambda: True), network.start)
     assert found.best.candidate == network.start
     assert found.why == "the time is up"
 
@@ -252,7 +264,7 @@ def test_noise_that_neighbours_share_does_not_keep_a_search_from_its_bound() -> 
     assert max(runs) <= 20
 
 
-def test_improvements_that_are_named_are_tried_before_layers_go_to_float() -> None:
+def test_algorithms_that_take_no_time_are_tried_before_layers_go_to_float() -> None:
     network = Network(tuple(Layer(1e-2, 0.2, 0.1) for _ in range(4)))
 
     def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
@@ -270,11 +282,11 @@ def test_improvements_that_are_named_are_tried_before_layers_go_to_float() -> No
         ObjectiveFunction(goal, math.inf), NoiseEstimates(noise), lambda _position: 0.4
     )
     smooth = AlgorithmChange("smooth")
-    whole = (smooth, AlgorithmChange("bias"))
-    found = LocalSearch(proposals, measured, whole, 40, first=(smooth,)).run(network.start)
+    free = (smooth, AlgorithmChange("bias"))
+    found = searched(LocalSearch(proposals, measured, (), 40), network.start, free=free)
     assert found.best.candidate.whole == (smooth,)
     assert found.best.score.size_bytes == 4000
-    assert len(found.points) == 2
+    assert len(found.points) == 3
 
 
 def test_near_the_goal_changes_of_the_whole_come_before_layers_go_to_float() -> None:
@@ -291,6 +303,20 @@ def test_near_the_goal_changes_of_the_whole_come_before_layers_go_to_float() -> 
 
     objective = ObjectiveFunction(Goal(min_sqnr_db=31), math.inf)  # begun with 30
     whole = (AlgorithmChange("bias"),)
-    found = LocalSearch(network.proposals(objective), measured, whole, 2).run(network.start)
+    found = searched(LocalSearch(network.proposals(objective), measured, whole, 2), network.start)
     assert found.best.candidate.whole == whole
     assert objective.violation_db(found.best.score) == 0
+
+
+def test_a_batch_that_gives_far_more_than_is_wanted_is_cut_by_bisection() -> None:
+    """Estimates that promise too little put all in float, and say of no layer that it may go back.
+
+    Half of the layers bring all noise, and their estimates are a thousandth of it.
+    """
+    loud = [Layer(1e-3, 0.05, 0.03)] * 4
+    network = Network((*loud, *[Layer(1e-8, 0.05, 0.03)] * 12))
+    noise = {group.anchor.name: 1e-6 for group in network.groups}
+    found = network.search(Goal(min_sqnr_db=40), noise)
+    assert {name for name, form in found.best.candidate.forms.items() if form is FLOAT} == {
+        group.anchor.name for group in network.groups[:4]
+    }

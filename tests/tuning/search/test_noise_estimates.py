@@ -8,6 +8,7 @@ from onnxq.observers.tensor_noise import noise_at
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
+from onnxq.tuning.sensitivity import GroupCost
 from tests.tuning.made_up import FLOAT, INTEGER, Layer, Network
 
 NETWORK = Network((Layer(1e-4, 0.5, 0.2), Layer(1e-2, 0.5, 0.3), Layer(1e-3, 0.5, 0.3)))
@@ -59,3 +60,12 @@ def test_changes_are_expected_to_bring_as_many_decibels_of_those_promised_as_the
         assert estimates.sum_for(noise) == pytest.approx(1e-3 * (noise / 1e-3) ** 2)
     for change in changes:  # nothing is left to put down to them
         assert estimates.of(change.group, INTEGER) == pytest.approx(1e-3 / 3)
+
+
+def test_a_group_that_loses_all_leaves_something_known_of_the_others() -> None:
+    """An output of zeros, or of another shape: its noise is beyond all, and no infinity."""
+    lost = GroupCost("g", 0.01, {"y": math.nan})
+    estimates = NoiseEstimates({FIRST.anchor.name: lost.noise, SECOND.anchor.name: 1e-3})
+    estimates.meet(NETWORK.start, Score(-math.inf, {"y": math.nan}, 1))
+    without = estimates.total(NETWORK.start.with_changes([PrecisionChange(FIRST, FLOAT)]))
+    assert without == pytest.approx(1e-3, rel=1e-3)

@@ -11,7 +11,7 @@ from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
-from onnxq.tuning.search.config_changes import PER_TENSOR
+from onnxq.tuning.search.config_changes import WeightsPerTensor
 from onnxq.tuning.search.local_search import SearchResult
 from onnxq.tuning.search.pareto_candidates import (
     MOST,
@@ -79,7 +79,7 @@ def test_a_model_that_was_found_twice_is_one_point() -> None:
 def test_mappings_of_one_file_are_one_point() -> None:
     """With another scale for weights, where all are in float: the same numbers, the same bytes."""
     first = point(5, 1.0)
-    again = MeasuredCandidate(first.candidate.also(PER_TENSOR), first.score)
+    again = MeasuredCandidate(first.candidate.also(WeightsPerTensor(NETWORK.groups)), first.score)
     found = SearchResult((first, again), first, (), "")
     times = iter([1.0, 0.9])
 
@@ -89,47 +89,6 @@ def test_mappings_of_one_file_are_one_point() -> None:
 
     assert judged(found, Noisy({}), OBJECTIVE).points[0].candidate == first.candidate  # type: ignore[arg-type]
     assert len(judged(found, Clock({5: 1.0}), OBJECTIVE).points) == 1  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("interval", "is_taken"), [((0.82, 0.92), False), ((0.82, 0.88), True)], ids=["meets", "apart"]
-)
-def test_accuracy_is_paid_for_time_where_intervals_are_apart(
-    interval: tuple[float, float], is_taken: bool
-) -> None:
-    fine = point(0, 0.9)
-    worst = fine.score.worst_db - 3.0
-    lossy = replace(fine.score, sqnr_db={"y": worst}, metric=worst)
-    coarse = MeasuredCandidate(fine.candidate.also(PER_TENSOR), lossy)
-    intervals = {0: (0.9, 1.0), 1: interval}
-
-    class Sure(Clock):
-        def timed(self, points: list[MeasuredCandidate]) -> list[MeasuredCandidate]:
-            found = [(p, intervals[len(p.candidate.whole)]) for p in points]
-            return [replace(p, score=p.score.timed(sum(i) / 2, i)) for p, i in found]
-
-    objective = ObjectiveFunction(Goal(min_sqnr_db=worst - 5.0), math.inf)
-    best = judged(SearchResult((fine, coarse), fine, (), ""), Sure({}), objective).best  # type: ignore[arg-type]
-    assert bool(best.candidate.whole) is is_taken
-
-
-def test_of_two_as_accurate_the_one_that_costs_less_is_taken() -> None:
-    """One scale for weights whose rounding reaches no output that is judged."""
-    first = point(0, 0.9)
-    smaller = replace(first.score, size_bytes=first.score.size_bytes - 1)
-    second = MeasuredCandidate(first.candidate.also(PER_TENSOR), smaller)
-
-    class Sure(Clock):
-        def timed(self, points: list[MeasuredCandidate]) -> list[MeasuredCandidate]:
-            times = [0.89 if p.candidate.whole else 0.9 for p in points]
-            return [
-                replace(p, score=p.score.timed(t, (t - 0.1, t + 0.1)))
-                for p, t in zip(points, times, strict=True)
-            ]
-
-    found = SearchResult((first, second), first, (), "")
-    objective = ObjectiveFunction(Goal(min_sqnr_db=10.0), math.inf)
-    assert judged(found, Sure({}), objective).best.candidate.whole  # type: ignore[arg-type]
 
 
 STORED = Precision.WEIGHT_ONLY

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.tuning.evaluation.evaluator import Evaluator
 
-HEAD = JournalHead("model", "samples", "sqnr", "portable", "1", "fast")
+HEAD = JournalHead("model", "samples", "sqnr", "portable", "1")
 KNOWN = Times("another search", {}, {}, {}, {}, 1.0)
 
 
@@ -96,8 +96,8 @@ def test_weights_per_tensor_are_tried_where_a_bound_says_what_they_may_lose(
     evaluations = Evaluations(evaluator, journal)
     run = Search(evaluations, goal, None, lambda *_runs: None, Clock(evaluator, journal))
     asked = evaluator.subject.default
-    starts = run.beginnings(asked)
-    found = run.run(starts, run.sensitivity(asked, starts[0].groups), ())
+    begun = run.begin(asked)
+    found = run.run(begun, run.sensitivity(asked, begun.start.groups))
     tried = [word for point in found.points for word in point.candidate.words]
     assert any(word.startswith("weights per tensor: ") for word in tried) == is_tried
 
@@ -109,9 +109,9 @@ def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
     clock = Clock(evaluator, journal)
     run = Search(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
     asked = evaluator.subject.default
-    starts = run.beginnings(asked)
-    convolutions = {u.anchor.name for u in starts[0].groups if u.anchor.op_type == CONVOLUTION}
-    found = run.run(starts, run.sensitivity(asked, starts[0].groups), ())
+    begun = run.begin(asked)
+    convolutions = {u.anchor.name for u in begun.start.groups if u.anchor.op_type == CONVOLUTION}
+    found = run.run(begun, run.sensitivity(asked, begun.start.groups))
     of_tensors = [
         entry.weight
         for point in found.points
@@ -119,7 +119,7 @@ def test_weights_of_a_convolution_keep_a_scale_per_channel() -> None:
         if name in convolutions and entry is not None
     ]
     assert convolutions
-    assert PER_TENSOR.spec not in of_tensors
+    assert PER_TENSOR not in of_tensors
 
 
 @pytest.mark.parametrize("has_clock", [True, False])
@@ -134,8 +134,8 @@ def test_all_weights_stored_are_measured_where_bytes_count(
     clock = Clock(evaluator, journal) if has_clock else None
     run = Search(Evaluations(evaluator, journal), goal, None, lambda *_runs: None, clock)
     asked = evaluator.subject.default
-    starts = run.beginnings(asked)
-    found = run.run(starts, run.sensitivity(asked, starts[0].groups), ())
+    begun = run.begin(asked)
+    found = run.run(begun, run.sensitivity(asked, begun.start.groups))
     best = found.best
     forms = {best.candidate.form(group) for group in best.candidate.groups}
     assert (forms == {Precision.WEIGHT_ONLY}) is is_stored

@@ -26,7 +26,7 @@ from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
 from onnxq.pytorch.nn.mapped_module import MappedModule
-from onnxq.pytorch.nn.quantized.bias_integers import bias_lsb, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_lsb, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
@@ -118,7 +118,7 @@ class QatModule(MappedModule):
         if bias is None or source is None or not fake.fake_quant_enabled:
             return fake(weight), bias
         fake.watch(weight)
-        scale = raised_scale(fake.scale, bias.detach(), source.scale.detach())
+        scale = scale_for_int32_bias(fake.scale, bias.detach(), source.scale.detach())
         rounded = round_bias(bias, bias_scale(source.scale, scale, bias.numel()).detach())
         return fake.rounded(weight, scale), rounded
 

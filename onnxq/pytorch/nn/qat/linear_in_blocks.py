@@ -82,13 +82,13 @@ def rounding_part(entry: object, where: str) -> FakeQuantSpec:
     if not isinstance(entry, QConfigDynamic) or entry.block_size not in GROUP_SIZES:
         raise QConfigError(
             f"{where}: got {entry!r}; wanted a QConfigDynamic with a block size of "
-            f"{', '.join(map(str, GROUP_SIZES))}, such as onnxq.qconfig.blocks_4bit_qat_qconfig."
+            f"{', '.join(map(str, GROUP_SIZES))}, such as onnxq.qconfig.groupwise_4bit_qat_qconfig."
         )
     part = entry.weight
     if not isinstance(part, FakeQuantSpec):
         raise QConfigError(
             f"{where}: the qconfig's weight is the observer {part}, which does not round; training "
-            "wants a FakeQuantSpec. Use onnxq.qconfig.blocks_4bit_qat_qconfig, or "
+            "wants a FakeQuantSpec. Use onnxq.qconfig.groupwise_4bit_qat_qconfig, or "
             "FakeQuantize.with_args(observer=...)."
         )
     observer = part.observer()

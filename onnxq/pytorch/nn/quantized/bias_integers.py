@@ -50,7 +50,7 @@ def bias_integers(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return bias_lsb(bias, scale).to(torch.int32)
 
 
-def raised_scale(
+def scale_for_int32_bias(
     weight_scale: torch.Tensor, bias: torch.Tensor, input_scale: torch.Tensor
 ) -> torch.Tensor:
     """The weight's scale, larger in channels whose bias would leave the int32 accumulator.

@@ -11,7 +11,7 @@ import torch
 from onnxq.affine import quantize
 from onnxq.errors import ModelError, ShapeError
 from onnxq.pytorch.nn.mapped_module import MappedModule
-from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.observed import (
     check_observed,
     input_fake_quantize,
@@ -122,7 +122,7 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         if b is not None:
             b = b.detach().to(device, torch.float32).reshape(-1)
             self._check_bias(b, self.output_channels)
-            increased = raised_scale(scale, b, self.input_scale)
+            increased = scale_for_int32_bias(scale, b, self.input_scale)
             if not torch.equal(increased, scale):
                 weight = self._at(weight, increased)
                 scale = increased
@@ -204,13 +204,13 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         scale, zero_point = (x.to(weight.device) for x in tensors_of(qparams))
         if source.bias is not None:
             found = source.bias.detach().reshape(-1)
-            increased = raised_scale(scale, found, input_scale.to(weight.device))
+            increased = scale_for_int32_bias(scale, found, input_scale.to(weight.device))
             if not torch.equal(increased, scale):
                 self._warn_of_increased(int((increased != scale).sum()))
                 scale = increased
         integers = quantize_linear(weight, scale, zero_point, self.channel_axis)
         integers = integers.to(torch.int32).clamp_(fake.quant_min, fake.quant_max)
-        raised_qparams = replace(
+        qparams_for_int32_bias = replace(
             qparams_of(scale, zero_point, self.channel_axis), dtype=qparams.dtype
         )
-        return QTensor(integers.cpu().numpy().astype(qparams.dtype.storage), raised_qparams)
+        return QTensor(integers.cpu().numpy().astype(qparams.dtype.storage), qparams_for_int32_bias)

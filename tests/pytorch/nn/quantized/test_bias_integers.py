@@ -8,9 +8,9 @@ import torch
 
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8, INT32, UINT8
-from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, raised_scale
+from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
 from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, per_tensor, sum_scale
-from onnxq.qparams import raised_scale as raised_in_numpy
+from onnxq.qparams import scale_for_int32_bias as raised_in_numpy
 
 CHANNELS = 12
 
@@ -33,7 +33,7 @@ def test_scales_are_increased_for_a_bias_as_in_numpy(
     w = np.asarray(rng.uniform(1e-6, 1e-2, sizes), np.float32)
     bias = (rng.standard_normal(CHANNELS) * largest).astype(np.float32)
     x = np.asarray(0.02, np.float32)
-    ours = raised_scale(*(torch.from_numpy(one) for one in (w, bias, x)))
+    ours = scale_for_int32_bias(*(torch.from_numpy(one) for one in (w, bias, x)))
     assert np.array_equal(ours.numpy(), raised_in_numpy(w, bias, x))
 
 

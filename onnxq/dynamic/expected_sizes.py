@@ -1,0 +1,84 @@
+"""Sizes that the inputs of a model are expected to have, where it leaves them open.
+
+Whether integers pay depends on how many rows a product has. Shapes that the user gives come first,
+then those of a sample; without either
+
+    the batch, axis 0, and every axis of a cache ("past" or "cache" in the input's name)    1
+    inputs beside a cache: a decoder takes one token at a time                              1
+    axes 2 and 3 of an image (N, C, H, W)                                                 224
+    other axes, such as a sequence's length                                                64
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxq.errors import QConfigError, nearest
+from onnxq.graph.sizes import sizes_of
+from onnxq.graph.walk import value_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from onnxq.core.arrays import Array
+
+LENGTH, SIDE = 64, 224
+IMAGE_RANK = 4
+CACHE_NAMES = ("past", "cache")
+
+
+def expected_sizes(
+    model: ir.Model,
+    given: Mapping[str, Sequence[int]],
+    sample: Mapping[str, Array],
+) -> dict[str, tuple[int, ...]]:
+    """Value name -> its sizes; empty where the model leaves none open.
+
+    Args:
+        model: canonical.
+        given: input name -> its shape, from the user.
+        sample: input name -> array; empty: there is none.
+
+    Raises:
+        QConfigError: a shape of an input that the model does not have.
+        ShapeError: one of another rank.
+    """
+    inputs = {value_name(value): value for value in model.graph.inputs}
+    for name in given:
+        if name not in inputs:
+            raise QConfigError(f"shapes: the model has no input '{name}'.{nearest(name, inputs)}")
+    declared = {name: _declared(value) for name, value in inputs.items()}
+    if not any(None in sizes for sizes in declared.values() if sizes is not None):
+        return {}
+    steps = any(_is_cache(name) for name in inputs)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, sizes in declared.items():
+        if name in given:
+            shapes[name] = tuple(given[name])
+        elif name in sample:
+            shapes[name] = sample[name].shape
+        elif sizes is not None:
+            shapes[name] = tuple(
+                _usual(axis, len(sizes), steps=steps) if size is None else size
+                for axis, size in enumerate(sizes)
+            )
+    return sizes_of(model, shapes)
+
+
+def _declared(value: ir.Value) -> list[int | None] | None:
+    """Sizes of an input, None for an open one; None: its rank is not known."""
+    if value.shape is None:
+        return None
+    return [size if isinstance(size, int) and size >= 0 else None for size in value.shape]
+
+
+def _is_cache(name: str) -> bool:
+    return any(part in name.lower() for part in CACHE_NAMES)
+
+
+def _usual(axis: int, rank: int, *, steps: bool) -> int:
+    if axis == 0 or steps:
+        return 1
+    return SIDE if rank == IMAGE_RANK and axis > 1 else LENGTH

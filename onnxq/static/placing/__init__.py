@@ -1,1 +1,0 @@
-"""Placement by prepare: of every node, integers or a reason; of every tensor, its observer."""

@@ -1,1 +1,0 @@
-"""Measurements ahead of a search: times of the nodes in each form."""

@@ -1,0 +1,86 @@
+"""Repair of a quantized model: groups go back to float until the bounds on accuracy are kept.
+
+    order    noise that a group brings, over the time that float costs it more: cheapest first
+    count    the fewest of these that keep the bounds, by bisection: log2(groups) runs
+
+Estimates of noise give the order alone, so that rough ones do: those of a sensitivity analysis, or
+of the groups that a verdict blames, with next to none for all others. Whatever runs cost, `measure`
+says when there is no time left for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onnxq.operator import Precision
+from onnxq.tuning.search.proposals import LEAST_COST, options_of, times_alone
+
+if TYPE_CHECKING:
+    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+    from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
+    from onnxq.tuning.search.proposals import Batch, Closed, Proposals
+
+Measure = Callable[["Candidate"], "MeasuredCandidate | None"]
+"""Measures a candidate; None: it gives no model, or no run is left."""
+
+
+def repaired(
+    point: MeasuredCandidate, proposals: Proposals, measure: Measure, closed: Closed = ()
+) -> MeasuredCandidate | None:
+    """A point as accurate as is wanted, with as few groups in float as bisection finds; None: none.
+
+    Float keeps every bound on accuracy, so that somewhere on the way to it the bounds begin to be
+    kept, whatever a metric counts.
+
+    Args:
+        point: that lacks accuracy.
+        proposals: the objective, estimates of noise, and predicted times.
+        measure: measures a candidate.
+        closed: (anchor, form) of changes that are left out.
+    """
+    changes = cheapest_first(point, proposals, closed)
+    return fewest(point, changes, measure, proposals.objective)
+
+
+def fewest(
+    point: MeasuredCandidate, changes: Batch, measure: Measure, objective: ObjectiveFunction
+) -> MeasuredCandidate | None:
+    """The point with as few of the changes as are as accurate as is wanted; None: none is found.
+
+    A bound on time is not asked for: what lies nearer to float is slower. What gives no model gives
+    none with more of the changes.
+
+    Args:
+        point: that lacks accuracy.
+        changes: in whose order they are taken; all of them together are taken not to lack any.
+        measure: measures a candidate.
+        objective: what is wanted.
+    """
+    kept, short, enough = None, 0, len(changes)
+    while enough - short > 1:
+        middle = (short + enough) // 2
+        found = measure(point.candidate.with_changes(changes[:middle]))
+        if found is None:
+            enough = middle
+        elif objective.missing_db(found.score):
+            short = middle
+        else:
+            kept, enough = found, middle
+    return kept
+
+
+def cheapest_first(point: MeasuredCandidate, proposals: Proposals, closed: Closed = ()) -> Batch:
+    """Changes of groups into float, those with the most noise for their time first.
+
+    Args:
+        point: that they start from.
+        proposals: estimates of noise, and predicted times.
+        closed: (anchor, form) of changes that are left out.
+    """
+    candidate, estimates = point.candidate, proposals.estimates
+    options = [m for m in options_of(candidate, closed) if m.form is Precision.FLOAT]
+    costs = times_alone(candidate, options, proposals.time_of)
+    gains = {change: estimates.gain(candidate, change) for change in options}
+    useful = [change for change in options if gains[change] > 0]
+    return tuple(sorted(useful, key=lambda m: -gains[m] / max(costs[m], LEAST_COST)))

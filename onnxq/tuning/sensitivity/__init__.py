@@ -1,1 +1,0 @@
-"""Sensitivity of a model: what each group of layers loses when it alone is quantized."""

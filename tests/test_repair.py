@@ -1,0 +1,90 @@
+"""What quantize makes of models whose default collapses: it repairs them, within a budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import onnxq
+from onnxq.errors import QConfigError, VerificationError
+from tests.dynamic_models import parsed
+
+if TYPE_CHECKING:
+    import onnx
+
+    from tests.dynamic_models import F32
+
+WIDTH, ROWS = 256, 64
+
+
+def samples(rows: int = ROWS) -> dict[str, F32]:
+    """Numbers near 1000, which differ by 1."""
+    rng = np.random.default_rng(2)
+    return {"x": (1000 + rng.standard_normal((rows, WIDTH))).astype(np.float32)}
+
+
+def collapsing() -> onnx.ModelProto:
+    """Two linear layers; the first takes differences, for which its inputs are too coarse."""
+    rng = np.random.default_rng(1)
+    w = rng.standard_normal((WIDTH, WIDTH))
+    first = (w - w.mean(axis=0)).astype(np.float32) / 16
+    second = rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 16
+    text = f"""m (float[N,{WIDTH}] x) => (float[N,{WIDTH}] y) {{
+        [first] a = MatMul(x, w) b = Relu(a) [second] y = MatMul(b, v) }}"""
+    return parsed(text, {"w": first, "v": second})
+
+
+def worst_db(made: onnxq.QuantizedModel) -> float:
+    assert made.verdict is not None
+    return min(output.known_db for output in made.verdict.outputs)
+
+
+def test_a_collapse_is_repaired_and_said() -> None:
+    check = onnxq.Check(repair=None)
+    with pytest.warns(UserWarning, match="keeps"):
+        broken = onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=check)
+    assert worst_db(broken) < 15
+    made = onnxq.quantize(collapsing(), samples(), target="x86-avx2")
+    assert worst_db(made) > 15
+    assert made.verdict is not None
+    (note,) = [note for note in made.verdict.notes if note.startswith("repaired, ")]
+    assert "float" in note
+    fresh = {"x": samples(2 * ROWS)["x"][ROWS:]}
+    findings = onnxq.verify(collapsing(), made, fresh)
+    assert findings.outputs[0].sqnr_db > 15
+    integers = sum(findings.execution.integer_nodes.values())
+    assert integers > 0, "not all of it is given up"
+
+
+def test_samples_that_come_once_are_not_repaired_and_that_is_said() -> None:
+    batches = ({"x": row[None]} for row in samples()["x"])
+    with pytest.warns(UserWarning, match="keeps"):
+        made = onnxq.quantize(collapsing(), batches, target="x86-avx2")
+    assert made.verdict is not None
+    assert any("the samples come only once" in note for note in made.verdict.notes)
+
+
+def test_a_bound_is_on_what_was_repaired() -> None:
+    bound = onnxq.Check(min_sqnr_db=15)
+    assert worst_db(onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=bound)) > 15
+    strict = onnxq.Check(min_sqnr_db=150)
+    with pytest.raises(VerificationError, match="bound of 150 dB"):
+        onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=strict)
+
+
+@pytest.mark.parametrize(
+    ("text", "floor", "seconds"), [("20dB", 20, None), ("30s", 15, 30), ("12.5db, 3s", 12.5, 3)]
+)
+def test_the_command_line_names_a_floor_and_a_time(
+    text: str, floor: float, seconds: float | None
+) -> None:
+    assert onnxq.Repair.of(text) == onnxq.Repair(floor, seconds)
+
+
+def test_off_is_none_and_other_words_are_refused() -> None:
+    assert onnxq.Repair.of("off") is None
+    for text in ("20", "of", "dB", "-3s"):
+        with pytest.raises(QConfigError):
+            onnxq.Repair.of(text)
