@@ -5,8 +5,9 @@
         groups back to float, cheapest first            tune's others
         quantized anew with what was found, tried on the same samples, kept if it is better
 
-The search takes as long as all that came before it, twice, and so many models at most. What it ends
-with is said in the verdict's notes, better or not.
+The search begins no model any more after twice the time of all that came before it, and tries so
+many at most. What it ends with is said in the verdict's notes, better or not. A model without any
+integers is no repair: what was quantized stays then, with its warning.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from onnxq.checking.check import Repair
     from onnxq.checking.runnable import Made
     from onnxq.checking.static_job import Observe, StaticJob
+    from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.verdict import Verdict
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.static.statistics import Statistics
+    from onnxq.tuning.tables import Milestone
     from onnxq.tuning.tuned import Tuned
 
 MOST_RUNS = 16
@@ -36,6 +39,8 @@ MOST_RUNS = 16
 LEAST_SECONDS = 5.0
 TIMES_SO_FAR = 2.0
 """Wall time of the search over the CPU time of all that came before it."""
+LEAST_SHARE = 0.5
+"""Least time of a search, as a share of what the first model took."""
 BETTER_DB = 0.5
 """Less is no repair."""
 
@@ -54,16 +59,18 @@ def carry_out_and_repair(
     Raises:
         OnnxqError: as `carry_out`.
     """
-    if wanted is None or job.samples is None or not job.check.runs:
+    if wanted is None or not job.check.runs:
         return carry_out(job, observe)
     bound = job.check.min_sqnr_db
-    job = replace(job, check=replace(job.check, min_sqnr_db=None))
+    if job.samples is not None:
+        job = replace(job, check=replace(job.check, min_sqnr_db=None))
     made, statistics = carry_out(job, observe)
     verdict = made.model.verdict
     if verdict is not None and _worst_db(verdict) < wanted.floor_db:
         found = _repaired(wanted, model, job, observe, verdict)
         if isinstance(found, str):
-            made.model.attach(replace(verdict, notes=(*verdict.notes, found)))
+            note = f"not repaired: {found}"
+            made.model.attach(replace(verdict, notes=(*verdict.notes, note)))
         else:
             made, statistics = found
     if bound is not None and made.model.verdict is not None:
@@ -75,33 +82,49 @@ def _repaired(
     wanted: Repair, model: ModelSource, job: StaticJob, observe: Observe, verdict: Verdict
 ) -> tuple[Made[Plan], Statistics] | str:
     """A better model and its statistics, or why there is none, in words."""
-    assert job.samples is not None
+    if job.samples is None:
+        return "a search wants the samples themselves, not statistics of them"
     if job.samples.is_one_shot:
-        return "not repaired: the samples come only once. Give a file, or arrays"
+        return "the samples come only once. Give a file, or arrays"
+    spent_s = job.work.spent_s
+    seconds = wanted.max_seconds
+    if seconds is None:
+        seconds = max(TIMES_SO_FAR * spent_s, LEAST_SECONDS)
+    elif seconds < spent_s * LEAST_SHARE:
+        return f"one more model takes about {spent_s:.0f} s, more than is allowed"
     try:
-        found = _searched(wanted, model, job)
-        again = replace(job, prepared=_prepared(model, job.prepared, found))
+        found = _searched(wanted, model, job, seconds)
+        step = _best_step(found)
+        if step is None:
+            return "only the float model is better, or nothing is; see which layers (onnxq report)"
+        again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
         made, statistics = carry_out(again, observe)
     except OnnxqError as error:
-        return f"not repaired: {str(error).splitlines()[0]}"
+        return str(error).splitlines()[0]
     then = made.model.verdict
     before, after = _worst_db(verdict), -math.inf if then is None else _worst_db(then)
     if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
-        return f"not repaired: of {found.spent.runs:.0f} models that were tried none is better"
-    changes = next(step.changes for step in found.steps if step.qconfig == found.qconfig)
-    note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {'; '.join(changes)}"
+        return f"of {found.spent.runs:.0f} models that were tried none is better"
+    note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {'; '.join(step.changes)}"
     made.model.attach(replace(then, notes=(*then.notes, note)))
     return made, statistics
 
 
-def _searched(wanted: Repair, model: ModelSource, job: StaticJob) -> Tuned:
+def _best_step(found: Tuned) -> Milestone | None:
+    """What the search chose; the most accurate with integers where that is the float model."""
+    from onnxq.tuning.tuned import is_all_float
+
+    if not found.is_float:
+        return next(step for step in found.steps if step.qconfig == found.qconfig)
+    with_integers = [step for step in found.steps[1:] if not is_all_float(step.qconfig)]
+    return max(with_integers, key=lambda step: step.score.worst_db, default=None)
+
+
+def _searched(wanted: Repair, model: ModelSource, job: StaticJob, seconds: float) -> Tuned:
     """What `tune` finds within the bounds."""
     from onnxq.tuning.scoring.goal import Goal  # few runs need the search
-    from onnxq.tuning.tune import tune
+    from onnxq.tuning.tune import HELD_APART, tune
 
-    seconds = wanted.max_seconds
-    if seconds is None:
-        seconds = max(TIMES_SO_FAR * job.work.spent_s, LEAST_SECONDS)
     goal = Goal(min_sqnr_db=wanted.floor_db, max_runs=MOST_RUNS, max_seconds=seconds)
     prepared = job.prepared
     with warnings.catch_warnings():  # the verdict says what became of it
@@ -113,17 +136,18 @@ def _searched(wanted: Repair, model: ModelSource, job: StaticJob) -> Tuned:
             qconfig=prepared.qconfig,
             target=prepared.target,
             format=job.file_format,
+            check=HELD_APART if job.check.unseen is None else job.check,
             quantized_input=prepared.quantized_input,
             quantized_output=prepared.quantized_output,
             costs=prepared.costs or costs_of(prepared.target.name),
         )
 
 
-def _prepared(model: ModelSource, prepared: Prepared, found: Tuned) -> Prepared:
+def _prepared(model: ModelSource, prepared: Prepared, mapping: QConfigMapping) -> Prepared:
     """The same request with what was found."""
     return prepare(
         model,
-        found.qconfig,
+        mapping,
         prepared.target,
         prepared.feedback,
         quantized_input=prepared.quantized_input,

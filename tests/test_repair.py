@@ -88,3 +88,31 @@ def test_off_is_none_and_other_words_are_refused() -> None:
     for text in ("20", "of", "dB", "-3s"):
         with pytest.raises(QConfigError):
             onnxq.Repair.of(text)
+
+
+def test_the_float_model_is_no_repair() -> None:
+    """Of one linear layer nothing else is left."""
+    source = collapsing()
+    del source.graph.node[1:]
+    source.graph.node[0].output[0] = "y"
+    del source.graph.initializer[1:]
+    with pytest.warns(UserWarning, match="keeps"):
+        made = onnxq.quantize(source, samples(), target="x86-avx2")
+    assert made.verdict is not None
+    assert made.verdict.integer_nodes
+    assert any(note.startswith("not repaired: ") for note in made.verdict.notes)
+
+
+def test_statistics_and_too_little_time_are_said() -> None:
+    statistics = onnxq.calibrate(onnxq.prepare(collapsing(), target="x86-avx2"), samples())
+    cases = ((statistics, onnxq.Check(samples()), "the samples themselves"),)
+    for given, check, words in cases:
+        with pytest.warns(UserWarning, match="keeps"):
+            made = onnxq.quantize(collapsing(), given, target="x86-avx2", check=check)
+        assert made.verdict is not None
+        assert any(words in note for note in made.verdict.notes)
+    hurried = onnxq.Check(repair=onnxq.Repair(max_seconds=1e-6))
+    with pytest.warns(UserWarning, match="keeps"):
+        made = onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=hurried)
+    assert made.verdict is not None
+    assert any("more than is allowed" in note for note in made.verdict.notes)

@@ -6,11 +6,12 @@ happens to the scores (0 to 1) beside them in one tensor. So each axis of consta
     S_i = mean over samples and all other axes of x[i]^2
     loud  = {i: S_i >= max S / 100}                             quiet = the rest
 
-An axis counts where every sample has the quiet slices at least 10 dB below the loud ones, and each
-slice has 64 numbers or more: a pause in a recording, or padding of another length in each sample,
-moves from sample to sample, and a channel does not. Axis 0 is that of the samples. The axis with
-the largest ratio is taken; the quiet part is parted again, three parts at most; scores (0 to 1)
-stay together. Slices of zeros, and of scores that never exceed 0.05, belong to no part.
+An axis counts where no slice lies between the two, within 10 dB of both, as in spectra and logits;
+where every sample has the quiet slices at least 10 dB below the loud ones; and where each slice has
+64 numbers or more: a pause in a recording, or padding of another length in each sample, moves from
+sample to sample, and a channel does not. Axis 0 is that of the samples. The axis with the largest
+ratio is taken; the quiet part is parted again, three parts at most; scores (0 to 1) stay together.
+Slices of zeros, and of scores that never exceed 0.05, belong to no part.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ LOUD = 1e-2
 """Least power of a loud slice, as a share of the largest: 20 dB."""
 CONSISTENT = 1e-1
 """Most power of quiet slices in any sample, as a share of that of the loud ones: 10 dB."""
+GAP = 1e-1
+"""Most power of a quiet slice, as a share of the least of a loud one: 10 dB."""
 LEAST_VALUES = 64
 """Numbers of a slice over all samples; the power of fewer is chance."""
 MOST_SLICES = 4096
@@ -170,7 +173,7 @@ def _loud(signal: Doubles, left: Mask) -> Mask:
     power = signal.sum(axis=0)
     loud = left & (power >= LOUD * power[left].max())
     quiet = left & ~loud
-    if not quiet.any():
+    if not quiet.any() or power[quiet].max() > GAP * power[loud].min():
         return left
     by_sample = signal[:, quiet].mean(axis=1) <= CONSISTENT * signal[:, loud].mean(axis=1)
     return loud if by_sample.all() else left

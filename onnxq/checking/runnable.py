@@ -97,10 +97,10 @@ def _suiting_float(refused: RefusalError, validation: Validation) -> Validation 
         if validation.whole:
             return replace(validation, batches=validation.whole, whole=())
         made_up = validation.input_source is InputSource.MADE_UP
-        if made_up and not refusal(validation.source, None):
-            return replace(validation, input_source=InputSource.NONE, batches=())
         if isinstance(refused.__cause__, LimitError):
             raise refused.__cause__
+        if made_up and not refusal(validation.source, None):
+            return replace(validation, input_source=InputSource.NONE, batches=())
         raise ModelError(
             f"the float model itself does not run on ONNX Runtime: {reason}. Repair it; or, if "
             "its operators are registered where it will run, and not here, ask for no verdict: "

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 LENGTH, SIDE = 64, 224
+MOST = 2**31 - 1
 IMAGE_RANK = 4
 CACHE_NAMES = ("past", "cache")
 
@@ -42,7 +43,7 @@ def expected_sizes(
         sample: input name -> array; empty: there is none.
 
     Raises:
-        QConfigError: a shape of an input that the model does not have.
+        QConfigError: a shape of an input that the model does not have, or sizes that it cannot.
         ShapeError: one of another rank.
     """
     inputs = {value_name(value): value for value in model.graph.inputs}
@@ -50,6 +51,8 @@ def expected_sizes(
         if name not in inputs:
             raise QConfigError(f"shapes: the model has no input '{name}'.{nearest(name, inputs)}")
     declared = {name: _declared(value) for name, value in inputs.items()}
+    for name, shape in given.items():
+        _check_shape(name, shape, declared[name])
     if not any(None in sizes for sizes in declared.values() if sizes is not None):
         return {}
     steps = any(_is_cache(name) for name in inputs)
@@ -65,6 +68,18 @@ def expected_sizes(
                 for axis, size in enumerate(sizes)
             )
     return sizes_of(model, shapes)
+
+
+def _check_shape(name: str, shape: Sequence[int], declared: list[int | None] | None) -> None:
+    """Passes sizes that the input can have; another rank is found by `sizes_of`."""
+    fits = (
+        declared is None
+        or len(declared) != len(shape)
+        or all(size is None or size == wanted for size, wanted in zip(declared, shape, strict=True))
+    )
+    if not fits or not all(0 < size <= MOST for size in shape):
+        wanted = "its own rank" if declared is None else str([size or "open" for size in declared])
+        raise QConfigError(f"shapes: '{name}' is {list(shape)}; the model wants {wanted}.")
 
 
 def _declared(value: ir.Value) -> list[int | None] | None:

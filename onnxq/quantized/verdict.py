@@ -87,7 +87,7 @@ class OutputVerdict:
             said.append(f"{self.agreement:.2%} of the elements are equal")
         if self.top1_agreement is not None:
             said.append(f"same top-1 in {self.top1_agreement:.1%}")
-        return f"output '{self.name}': {'; '.join(said)}"
+        return f"output '{shown(self.name)}': {'; '.join(said)}"
 
     @property
     def _difference(self) -> str:
@@ -117,8 +117,8 @@ class Collapse:
 
     def __str__(self) -> str:
         place = (
-            f"it collapses first behind node '{self.node}': tensor '{self.tensor}' has "
-            f"{self.sqnr_db:.1f} dB, what comes before it more than {LOW_SQNR_DB:g}. "
+            f"it collapses first behind node '{shown(self.node)}': tensor '{shown(self.tensor)}' "
+            f"has {self.sqnr_db:.1f} dB, what comes before it more than {LOW_SQNR_DB:g}. "
         )
         if not self.spoilt_by:
             return f"{place}Try it in float, or with another observer"
@@ -179,8 +179,8 @@ class Verdict(Saved):
             said = f"cannot be compared with the float model's, {INCOMPARABLE}"
         where = "" if worst.worst_part is None else f" in {worst.worst_part.place}"
         return (
-            f"output '{worst.name}' {said}{where}. That may ruin the model or do no harm: measure "
-            "your own metric, such as accuracy, before you use it."
+            f"output '{shown(worst.name)}' {said}{where}. That may ruin the model or do no harm: "
+            "measure your own metric, such as accuracy, before you use it."
         )
 
     def check(self, min_sqnr_db: float) -> None:

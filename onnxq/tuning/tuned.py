@@ -151,7 +151,7 @@ class Tuned:
     @property
     def is_float(self) -> bool:
         """Whether no node is quantized."""
-        return _is_all_float(self.qconfig)
+        return is_all_float(self.qconfig)
 
     @property
     def metric_digits(self) -> int:
@@ -309,7 +309,7 @@ def _chosen_changes(tuned: Tuned) -> tuple[str, ...]:
     return ("where it begins",) if found is None or not found.changes else found.changes
 
 
-def _is_all_float(mapping: QConfigMapping) -> bool:
+def is_all_float(mapping: QConfigMapping) -> bool:
     """Whether a mapping that names the form of every node quantizes none."""
     return all(
         isinstance(entry, QConfig) and entry.precision is Precision.FLOAT

@@ -98,3 +98,10 @@ def test_an_axis_whose_size_changes_is_not_looked_at() -> None:
     found = sums.worst(60.0)
     assert found is not None
     assert found.axis == 1
+
+
+def test_power_that_falls_evenly_along_an_axis_is_no_part() -> None:
+    spectrum = RNG.normal(size=(8, 80, 64)) * np.geomspace(1, 1e-3, 80)[:, None]
+    assert worst(spectrum.astype(np.float32), 0.01) is None
+    logits = RNG.normal(size=(64, 4096)) / np.arange(1, 4097)
+    assert worst(logits.astype(np.float32), 0.001) is None

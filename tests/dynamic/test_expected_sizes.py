@@ -65,3 +65,9 @@ def test_rows_decide_where_integers_pay() -> None:
     assert decision(64) == decision(None)
     assert decision(1) == decision(None, {"x": np.zeros((1, 1, WIDTH), np.float32)})
     assert decision(1) != decision(64)
+
+
+@pytest.mark.parametrize("shape", [(1, 7, WIDTH + 1), (1, 0, WIDTH), (1, 2**40, WIDTH)])
+def test_sizes_that_the_input_cannot_have_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(QConfigError, match="the model wants"):
+        expected_sizes(ir.from_proto(MODEL), {"x": shape}, {})

@@ -127,7 +127,9 @@ class LocalSearch:
             raise QConfigError(f"the model to start from cannot be made: {why}")
         best = self._best(others, first)
         if free and self._wants_accuracy(best):
-            best = self._best(self._with_changes(best, free), best)
+            # one by one: the time may be over
+            tried = [m for change in free for m in self._with_changes(best, (change,))]
+            best = self._best(tried, best)
         return best
 
     def run(self, best: MeasuredCandidate) -> SearchResult:
