@@ -176,7 +176,6 @@ class Findings(Saved):
 
         Args:
             path: of the file.
-
         Raises:
             VerificationError: the findings were loaded from a file, or made in another process: the
                 models are not there.

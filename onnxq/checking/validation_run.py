@@ -92,7 +92,6 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
     Args:
         model: exported from a quantized module, with which it was compared.
         batch: example inputs.
-
     Raises:
         RefusalError: ONNX Runtime does not run it.
     """

@@ -40,7 +40,6 @@ def expected_sizes(
         model: canonical.
         given: input name -> its shape, from the user.
         sample: input name -> array; empty: there is none.
-
     Raises:
         QConfigError: a shape of an input that the model does not have.
         ShapeError: one of another rank.

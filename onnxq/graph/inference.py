@@ -52,7 +52,6 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Args:
         model: without its weights; stays as it is.
-
     Raises:
         onnx.shape_inference.InferenceError, and what else onnx's C++ raises: the model is wrong.
     """

@@ -52,7 +52,6 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
         model: any; onnxq's own metadata is always written.
         path: of the file.
         annotations: whether inferred types and exporters' notes are written, too.
-
     Raises:
         OutputError: the file cannot be written; nothing is left behind.
         ModelError: the graph without its weights does not fit into protobuf; another kind of model;
@@ -92,7 +91,6 @@ def to_bytes(model: ir.Model, annotations: Annotations = Annotations.DROPPED) ->
     Args:
         model: any.
         annotations: whether inferred types and exporters' notes are in it, too.
-
     Raises:
         ModelError: it would be two files, having more weights than EXTERNAL_BYTES.
     """

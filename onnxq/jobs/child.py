@@ -159,7 +159,6 @@ def ask(request: Request, buffers: Sequence[bytes | memoryview] = ()) -> Reply:
     Args:
         request: the thing to be tried; its `seconds` bound it.
         buffers: bytes of those parts that are in no file.
-
     Raises:
         DiedError: the child died of it, twice.
         OverTimeError: it took too long.

@@ -55,10 +55,8 @@ def quantize_cache(
             writes it; it is not changed.
         samples: texts whose keys and values scales are made of, as `onnxq.metrics.as_samples` makes
             them: a file or folder, arrays, or batches.
-
     Returns:
         The model, to be written by `onnxq.save`.
-
     Raises:
         ModelError: it is no decoder with a cache, or its cache is int8 already.
         UnsupportedError: another operator computes its attention.

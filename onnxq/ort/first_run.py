@@ -106,7 +106,6 @@ class FirstRun:
 
     Args:
         source: the model.
-
     Attributes:
         source: the model, without the file of its optimized graph once that is written.
     """

@@ -43,7 +43,6 @@ class Initializers:
 
     Args:
         used: every name of the model so far.
-
     Attributes:
         replaced: the float initializers that have got integer twins.
     """

@@ -103,7 +103,6 @@ def seen_by_parts(
         samples: all of them.
         first: global number of the first batch.
         before: what was seen earlier.
-
     Raises:
         CalibrationError: unusable samples, or a batch that differs from the one that was seen under
             its number; names the part.

@@ -67,7 +67,6 @@ def calibrate(
         executor: whose workers run the model, each on parts of the samples; None: this process.
             The result is the same. State that goes round (`prepared.feedback`) cannot be shared
             out: its batches run here, one after the other.
-
     Raises:
         CalibrationError: samples that do not suit the model; statistics or a checkpoint of another
             model or other observers; a checkpoint of another shard; a batch that differs from the
@@ -77,7 +76,6 @@ def calibrate(
             is no path, the executor no Executor, or fewer than 1 thread.
         OutputError: the checkpoint cannot be written.
         WorkerError: workers died, more often than it was tried; the checkpoint has what was seen.
-
     Warns:
         UserWarning: an executor is given for a model whose state goes round.
     """

@@ -24,7 +24,6 @@ def check_plan(model: ir.Model, plan: Plan) -> None:
     Args:
         model: the canonical float model; its hash is the plan's.
         plan: to carry out.
-
     Raises:
         CalibrationError: with the node.
     """

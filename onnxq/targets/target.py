@@ -169,7 +169,6 @@ class Target:
 
         Args:
             which: "worst-case", "everywhere", or "observed", which is exact on the samples alone.
-
         Raises:
             QConfigError: it is none of these.
         """
@@ -204,7 +203,6 @@ class Target:
             n: results per row, at least 1.
             m: rows of the activation; None: not known before the model runs.
             least_m: where m is None, no fewer rows than that.
-
         Returns:
             None where that operator was not measured so.
         """

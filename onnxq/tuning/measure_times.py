@@ -78,7 +78,6 @@ def measure_times(
         mappings: words for people -> mapping; a node's time in a form is that in the first model in
             which it has it. None: those of `telling`. One that gives no model that runs is left
             out, with a note.
-
     Raises:
         CalibrationError: unusable samples.
         ModelError: ONNX Runtime does not run the float model.

@@ -95,12 +95,10 @@ def tune(
         executor: runs candidates beside each other; the result is the same. None: this process.
         progress: is told of each run.
         exclude: names or globs of nodes that stay in float.
-
     Raises:
         QConfigError: an option is not known, or does not fit the goal.
         CalibrationError: unusable samples, too few to hold some apart, or another journal.
         ModelError: the model cannot be read, or ONNX Runtime does not run it.
-
     Warns:
         MissedGoalWarning: the goal was not reached; `missed` of the result says what of it.
         UserWarning: an output of what was chosen is far from the float model's.

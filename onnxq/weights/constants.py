@@ -47,7 +47,6 @@ class Constants:
     Args:
         prepared: stays as it is.
         plan: likewise.
-
     Attributes:
         model: the clone.
         plan: that fits it.

@@ -136,7 +136,6 @@ def powers_of(batches: Iterable[Compared]) -> Reals | None:
 
     Args:
         batches: of the same number of models each, and the same outputs.
-
     Returns:
         (models, samples), sums over the outputs, of which one that float gives as zeros, or
         not finite, adds nothing: it has no units; None where there is no output of floats.

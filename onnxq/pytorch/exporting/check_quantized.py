@@ -167,7 +167,6 @@ def difference(
         actual: of the model.
         expected: of the module, in the same shape and type.
         scale: of the output; None: it is in float32.
-
     Raises:
         VerificationError: another shape or type.
     """

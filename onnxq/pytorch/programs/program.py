@@ -244,7 +244,6 @@ def program_of(
         inputs: example inputs of forward.
         dynamic_axes: as for `onnxq.export`; None finds those of `left_open`.
         left_open: what to find.
-
     Raises:
         UnsupportedError: torch.export does not take the module.
         ModelError: forward fails on the example inputs, or in every other batch size.

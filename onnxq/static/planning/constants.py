@@ -160,7 +160,6 @@ def plan_bias(
         x: of the input.
         weight: with its gain, if it has one.
         made: float32 (channels,), gains of the node's result; None: none.
-
     Raises:
         ModelError: the bias holds NaN or Inf.
     """

@@ -30,7 +30,6 @@ def demoted(
         prepared: a decision for every node.
         unseen: tensor -> why it has no qparams.
         tensors: activation tensor -> its qparams.
-
     Returns:
         node name -> decision; nodes that were folded into a float one are float with its reason.
     """

@@ -95,7 +95,6 @@ def write_part(model: ir.Model, plan: Plan) -> None:
         model: some nodes of the canonical model; what they read of the others are its inputs. A
             node stands with those that are folded into it.
         plan: of the whole.
-
     Raises:
         UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """

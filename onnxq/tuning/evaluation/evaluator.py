@@ -262,7 +262,6 @@ class Observations:
     Args:
         samples: to calibrate on.
         statistics: of an earlier calibration on them; None: there is none yet.
-
     Attributes:
         calibrations: done so far.
     """

@@ -220,7 +220,6 @@ class Search:
         Args:
             asked: what the user wants.
             changes: of the whole model, which `run` tries near the goal.
-
         Raises:
             QConfigError, UnsupportedError, CalibrationError: what is asked for cannot be made.
         """
