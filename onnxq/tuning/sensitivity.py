@@ -36,7 +36,7 @@ NO_RUN_LEFT = "no run was left for it"
 
 @dataclass(frozen=True, slots=True)
 class GroupCost:
-    """Cost of one group of nodes in its quantized form.
+    """Cost of one group of nodes in its quantized precision.
 
     Attributes:
         group: its name.

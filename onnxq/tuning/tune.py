@@ -1,7 +1,7 @@
 """Search for a quantized model that reaches a goal: measured on this machine, then checked.
 
 samples        of the search: calibrated on, and compared on; others are held apart
-times          of each node in each form, taken first and alone
+times          of each node in each precision, taken first and alone
 sensitivity    error of each layer type alone, then of parts of the most sensitive ones
 local search   changes in batches, each of them measured
 check          of the best on the samples held apart

@@ -216,7 +216,7 @@ class MetricFile:
             text: as the user wrote it.
             known: names of metrics that are no files, for the message.
         Raises:
-            QConfigError: it has another form; the file cannot be read or run, or lacks the
+            QConfigError: it has another precision; the file cannot be read or run, or lacks the
                 function.
         """
         file, colon, name = text.rpartition(":")
