@@ -1,4 +1,4 @@
-"""What quantize makes of models whose default collapses: it repairs them, within a budget."""
+"""Models whose default collapses: quantize repairs them, within a budget."""
 
 from __future__ import annotations
 

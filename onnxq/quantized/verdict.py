@@ -169,6 +169,12 @@ class Verdict(Saved):
         return tuple(output for output in self.outputs if output.is_low)
 
     @property
+    def worst_db(self) -> float:
+        """The least SQNR of all outputs of floats and their parts; inf where there is none."""
+        floats = [output.known_db for output in self.outputs if output.sqnr_db is not None]
+        return min(floats, default=math.inf)
+
+    @property
     def warning(self) -> str:
         """A warning to whom it may concern; empty where no output is low."""
         if not self.low:

@@ -6,7 +6,7 @@
 One set of qparams serves x and y. Ranged by x, the integers would be spent on values that nobody
 sees: below every maximum, or beyond the bounds. Worse, the least squared error over x clips the few
 largest values, which are those that a maximum takes. Ranged by y, they are cut off at the ends of
-the grid, as the node cuts them off itself. So the group is observed at y.
+the range, as the node cuts them off itself. So the group is observed at y.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Grids of tensors ahead of functions that grow steep, wider than the one of least squared error.
+"""Ranges ahead of functions that amplify large values, wider than that of least squared error.
 
-    noise of a grid = noise / signal of the tensor + noise / signal behind each of the functions
+    noise of a range = noise / signal of the tensor + noise / signal behind each of the functions
 
-The ends go from those of least squared error towards the smallest and largest value. Of the grids
-whose noise is nearly the least, the first is taken, so that nothing changes where no function asks
-for it.
+Min and max go from those of least squared error towards the smallest and largest value. Of the
+ranges whose noise is nearly the least, the first is taken, so that nothing changes where no
+function asks for it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def with_curves(observer: Observer, qparams: QParams, curves: Collection[CurveBe
 
 
 def _wider(observer: HistogramObserver, qparams: QParams) -> list[QParams]:
-    """Grids whose ends lie between those of qparams and of the observed range, narrow ones first.
+    """Ranges from that of qparams to the observed one, narrow ones first.
 
     Integers are those that the observer may use.
     """

@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError
 from onnxq.tuning.evaluation.evaluations import Refusal
-from onnxq.tuning.search.candidate import MeasuredCandidate
 from onnxq.tuning.search.bisection import fewest, repaired
+from onnxq.tuning.search.candidate import MeasuredCandidate
 
 if TYPE_CHECKING:
     from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.bisection import Measure
     from onnxq.tuning.search.candidate import Candidate
     from onnxq.tuning.search.config_changes import ConfigChange
     from onnxq.tuning.search.proposals import Batch, Proposals
-    from onnxq.tuning.search.bisection import Measure
 
 
 EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]

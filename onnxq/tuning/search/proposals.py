@@ -252,22 +252,22 @@ class Estimator:
         self, candidate: Candidate, options: Sequence[PrecisionChange], costs: Costs, room: float
     ) -> Candidate:
         """The candidate with the best changes: the quietest that add so much, else the cheapest."""
-        by_unit: dict[QuantizationGroup, list[PrecisionChange]] = {
+        by_group: dict[QuantizationGroup, list[PrecisionChange]] = {
             group: [PrecisionChange(group, candidate.precision(group))]
             for group in candidate.groups
         }
         for change in options:
-            by_unit[change.group].append(change)
+            by_group[change.group].append(change)
         things = [
             [Option(costs.get(m, 0.0), self.estimates.of(m.group, m.precision)) for m in changes]
-            for changes in by_unit.values()
+            for changes in by_group.values()
         ]
         knapsack = Knapsack(things)
         quiet = self._wants_quiet
         allowed = self.estimates.sum_for(self._allowed)
         taken = knapsack.least_noise(room) if quiet else knapsack.least_cost(allowed)
         return candidate.with_changes(
-            changes[i] for changes, i in zip(by_unit.values(), taken, strict=True)
+            changes[i] for changes, i in zip(by_group.values(), taken, strict=True)
         )
 
     def _swept(
