@@ -115,7 +115,7 @@ class Target:
             until fixed point (ARM), separate multiplications and additions (x86-sse) and divisions
             (wasm) round as fused multiply-adds do.
         int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
-            they are stored as uint8 (see onnxq.static.insertion.stored_types).
+            they are stored as uint8 (see onnxq.static.insertion).
         caveat: what is not exact, and when; empty: nothing is known.
     """
 
