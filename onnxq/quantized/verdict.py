@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, listed
 from onnxq.page.card import card
-from onnxq.quantized.output_part import Part  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.quantized.output_part import OutputPart  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.shown import shown
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OutputVerdict:
     sqnr_db: float | None = None
     agreement: float | None = None
     top1_agreement: float | None = None
-    worst_part: Part | None = None
+    worst_part: OutputPart | None = None
 
     @property
     def known_db(self) -> float:
