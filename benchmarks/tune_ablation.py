@@ -6,7 +6,7 @@
 No clock is read, so that a loaded machine gives the same rows. Times of a model come from the
 bundled table of costs; its "whole runs" take longer than these say, and each reading is off by
 chance, as a clock's are. Every model of the search is quantized and run once: all ways to search
-share a journal. Drawn networks have layers of four layer types in five forms, conversions between
+share a journal. Drawn networks have four layer types in five precisions, conversions between
 these, and activations that two neighbours round; their sensitivity is measured as that of a model.
 
 A row is a stage that is switched off: networks whose objective is worse by more than 0.5% without
@@ -55,7 +55,7 @@ from onnxq.tuning.search import (
     search,
 )
 from onnxq.tuning.search.candidate import Candidate
-from onnxq.tuning.search.config_changes import changes_of_the_whole, form_in, with_form
+from onnxq.tuning.search.config_changes import changes_of_the_whole, precision_in, with_precision
 from onnxq.tuning.search.layers import by_layer_type, dearest_parts
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
@@ -218,46 +218,50 @@ class Drawn:
         self._margins = draw.normal(1.2, 1.0, ANSWERS)
         self._errors = draw.normal(size=(LAYERS, ANSWERS))
 
-    def ratio(self, forms: Sequence[Precision]) -> float:
+    def ratio(self, precisions: Sequence[Precision]) -> float:
         """Time over float's."""
-        total = sum(times[form] for times, form in zip(self._time, forms, strict=True))
+        total = sum(
+            times[precision] for times, precision in zip(self._time, precisions, strict=True)
+        )
         gives = False
-        for cost, form in zip(self._conversion[:-1], forms, strict=True):
-            total += cost * ((form in IN_INTEGERS) != gives)
-            gives = form is Precision.INT8
+        for cost, precision in zip(self._conversion[:-1], precisions, strict=True):
+            total += cost * ((precision in IN_INTEGERS) != gives)
+            gives = precision is Precision.INT8
         return float(total + self._conversion[-1] * gives)
 
-    def score(self, forms: Sequence[Precision], goal: onnxq.Goal) -> Score:
-        """Score with these forms."""
-        noises = [noise[form] for noise, form in zip(self._noise, forms, strict=True)]
+    def score(self, precisions: Sequence[Precision], goal: onnxq.Goal) -> Score:
+        """Score with these precisions."""
+        noises = [
+            noise[precision] for noise, precision in zip(self._noise, precisions, strict=True)
+        ]
         noise = sum(noises)
         for i, rounded in enumerate(self._rounded):
-            noise += rounded * (forms[i] is Precision.INT8 or forms[i + 1] in IN_INTEGERS)
+            noise += rounded * (precisions[i] is Precision.INT8 or precisions[i + 1] in IN_INTEGERS)
         db = -10 * math.log10(noise) if noise else 200.0
         metric = db
         if goal.max_drop is not None:
             spread_of = 4 * np.sqrt(noises)
             metric = float((self._margins + spread_of @ self._errors > 0).mean())
-        bytes_of = ((4 if f is Precision.FLOAT else 1) for f in forms)
+        bytes_of = ((4 if f is Precision.FLOAT else 1) for f in precisions)
         size = sum(g.weights * b for g, b in zip(self.groups, bytes_of, strict=True))
-        return Score(metric, {"y": db}, size, self.ratio(forms))
+        return Score(metric, {"y": db}, size, self.ratio(precisions))
 
     def ended(self, goal: onnxq.Goal) -> Ended:
         """The search from all integers, and all in float or stored beside it."""
         mapping = QConfigMapping(onnxq_default_qconfig)
         for group in self.groups:
-            mapping = with_form(mapping, group, group.lowest_precision)
+            mapping = with_precision(mapping, group, group.lowest_precision)
         start = Candidate(mapping, self.groups)
 
         def scores(mappings: Sequence[QConfigMapping]) -> list[Score]:
-            return [self.score([form_in(m, g) for g in self.groups], goal) for m in mappings]
+            return [self.score([precision_in(m, g) for g in self.groups], goal) for m in mappings]
 
         floats = self.score([Precision.FLOAT] * LAYERS, goal)
         (begun,) = scores([mapping])
         objective = ObjectiveFunction(goal, floats.metric, noise_of(begun))
         estimates = NoiseEstimates(self._sensitivity(goal))
         proposals = Proposals(
-            objective, estimates, lambda at: self.ratio([at.form(g) for g in self.groups])
+            objective, estimates, lambda at: self.ratio([at.precision(g) for g in self.groups])
         )
         local = LocalSearch(proposals, scores, (), goal.max_runs)
         found = local.run(local.begin([start]))
@@ -272,11 +276,11 @@ class Drawn:
 
         def alone(part: Layers) -> float:
             inside = {group.anchor.name for group in part.groups}
-            forms = [
+            precisions = [
                 g.lowest_precision if g.anchor.name in inside else Precision.FLOAT
                 for g in self.groups
             ]
-            return noise_of(self.score(forms, goal))
+            return noise_of(self.score(precisions, goal))
 
         noise = {each.name: alone(each) for each in types}
         parts = dearest_parts(types, noise)

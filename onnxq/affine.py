@@ -87,10 +87,8 @@ def quantize(x: FloatArray, p: QParams) -> IntArray:
     Args:
         x: float16 or float32, any shape; computed in float32 (float64 for int32 integers).
         p: qparams whose granularity suits x's shape.
-
     Returns:
         p.dtype.storage, x's shape, C order.
-
     Raises:
         ShapeError: channels or blocks of x and p differ.
     """
@@ -133,11 +131,9 @@ def dequantize(q: IntArray, p: QParams) -> npt.NDArray[np.float32]:
     Args:
         q: integers of p.dtype, any shape.
         p: qparams whose granularity suits q's shape.
-
     Returns:
         float32, q's shape, C order; exact to half an ulp (int32 integers: q - zero_point is rounded
         to float32 first, as ONNX Runtime does). Its float16 result is this one cast to float16.
-
     Raises:
         ShapeError: channels or blocks of q and p differ.
     """
@@ -169,10 +165,8 @@ def requantize(
         multiplier: float32, x_scale * w_scale / y_scale, rounded to float32 after each step; a
             shape that broadcasts with acc.
         p: qparams of the result, whose granularity suits acc's shape.
-
     Returns:
         p.dtype.storage, acc's shape.
-
     Raises:
         ShapeError: channels or blocks of acc and p differ.
     """

@@ -33,7 +33,6 @@ class QDType:
         onnx: name in onnx.TensorProto.DataType.
         min_opset: first ai.onnx opset whose QuantizeLinear and DequantizeLinear take it; for
             float16, the first whose Cast has it.
-
     Raises:
         ShapeError: storage cannot hold the integers.
     """

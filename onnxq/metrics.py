@@ -115,7 +115,6 @@ def bits_in_windows(
         model: a decoder, float or quantized.
         rows: as `windows` makes them.
         threads: of ONNX Runtime; None: one per core.
-
     Raises:
         ModelError: it is no decoder.
         CalibrationError: tokens or positions that the model does not know; rows that are no
@@ -146,7 +145,6 @@ def bits_with_cache(
         rows: as `windows` makes them.
         step: tokens per run.
         threads: of ONNX Runtime; None: one per core.
-
     Raises:
         ModelError: it is no decoder.
         CalibrationError: tokens or positions that the model does not know; it has no cache; rows
@@ -172,7 +170,6 @@ def minus_bits(run: Run, samples: Iterable[Mapping[str, Array]]) -> float:
         run: the model.
         samples: batches with input_ids (N, tokens); where there is an attention_mask, tokens that
             it hides are not counted.
-
     Raises:
         CalibrationError: there are no input_ids or logits, or no token to predict.
     """

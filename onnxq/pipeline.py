@@ -70,7 +70,6 @@ def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     Raises:
         CalibrationError: nothing was observed yet; or improvements are asked for, which need the
             samples: `quantize` has them.
-
     Warns:
         UserWarning: an output is far from the float model's.
     """
@@ -132,7 +131,6 @@ def quantize(
         executor: whose workers run the calibration, each on parts of the samples; the result is the
             same. None: this process.
         progress: called with (batches done, batches in all or None) as calibration goes on.
-
     Raises:
         CalibrationError: no samples, or unusable ones; statistics where improvements or a check
             need samples; or an executor where no samples are calibrated on.
@@ -140,7 +138,6 @@ def quantize(
         ModelError: ONNX Runtime does not run the float model.
         VerificationError: an output is below the check's bound; the error has the verdict.
         WorkerError: workers died, more often than it was tried.
-
     Warns:
         UserWarning: an output is far from the float model's; or an executor is given, and feedback.
     """
@@ -238,7 +235,6 @@ def quantize_dynamic(
         shapes: {input name: sizes} that are to be expected where the model leaves some open, which
             decides where integers pay. None: those of the first sample to check on; without
             samples, batch 1, length 64 (docs/guides/dynamic.md).
-
     Raises:
         ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
             weights to quantize, or has NaN or Inf in one; ONNX Runtime does not run it.

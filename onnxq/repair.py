@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.static_job import carry_out
-from onnxq.errors import OnnxqError
+from onnxq.errors import OnnxqError, first_line
 from onnxq.static.prepare import prepare
 from onnxq.times import costs_of
 
@@ -48,14 +48,13 @@ BETTER_DB = 0.5
 def carry_out_and_repair(
     wanted: Repair | None, model: ModelSource, job: StaticJob, observe: Observe
 ) -> tuple[Made[Plan], Statistics]:
-    """What `carry_out` gives, repaired where its verdict is low; the bound is on what comes out.
+    """A model and its statistics, repaired where its verdict is low; the bound is on the outcome.
 
     Args:
         wanted: bounds of the repair; None: none is tried.
         model: the float model, as it was given.
         job: what is wanted.
         observe: runs the calibration, of what is prepared anew, too.
-
     Raises:
         OnnxqError: as `carry_out`.
     """
@@ -66,7 +65,7 @@ def carry_out_and_repair(
         job = replace(job, check=replace(job.check, min_sqnr_db=None))
     made, statistics = carry_out(job, observe)
     verdict = made.model.verdict
-    if verdict is not None and _worst_db(verdict) < wanted.floor_db:
+    if verdict is not None and verdict.worst_db < wanted.floor_db:
         found = _repaired(wanted, model, job, observe, verdict)
         if isinstance(found, str):
             note = f"not repaired: {found}"
@@ -100,9 +99,9 @@ def _repaired(
         again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
         made, statistics = carry_out(again, observe)
     except OnnxqError as error:
-        return str(error).splitlines()[0]
+        return first_line(error)
     then = made.model.verdict
-    before, after = _worst_db(verdict), -math.inf if then is None else _worst_db(then)
+    before, after = verdict.worst_db, -math.inf if then is None else then.worst_db
     if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
         return f"of {found.spent.runs:.0f} models that were tried none is better"
     note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {'; '.join(step.changes)}"
@@ -111,7 +110,7 @@ def _repaired(
 
 
 def _best_step(found: Tuned) -> Milestone | None:
-    """What the search chose; the most accurate with integers where that is the float model."""
+    """The chosen step; the most accurate with integers where that is the float model."""
     from onnxq.tuning.tuned import is_all_float
 
     if not found.is_float:
@@ -121,7 +120,7 @@ def _best_step(found: Tuned) -> Milestone | None:
 
 
 def _searched(wanted: Repair, model: ModelSource, job: StaticJob, seconds: float) -> Tuned:
-    """What `tune` finds within the bounds."""
+    """Result of a search by `tune` within the bounds."""
     from onnxq.tuning.scoring.goal import Goal  # few runs need the search
     from onnxq.tuning.tune import HELD_APART, tune
 
@@ -154,9 +153,3 @@ def _prepared(model: ModelSource, prepared: Prepared, mapping: QConfigMapping) -
         quantized_output=prepared.quantized_output,
         costs=prepared.costs,
     )
-
-
-def _worst_db(verdict: Verdict) -> float:
-    """The least of all outputs of floats, and of parts of them; inf where there is none."""
-    floats = [output.known_db for output in verdict.outputs if output.sqnr_db is not None]
-    return min(floats, default=math.inf)

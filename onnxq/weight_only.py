@@ -81,7 +81,6 @@ def quantize_weights(
             on from it, and comes to the same model. The model reads it: keep it until it is saved.
             None: integers stay in memory.
         executor: whose workers find the integers; the result is the same. None: this process.
-
     Raises:
         ModelError: the model is unreadable, quantized already, has no products with constant
             matrices, or NaN or Inf in one; ONNX Runtime does not run it.
@@ -93,7 +92,6 @@ def quantize_weights(
         UnsupportedError: 3 bits, which ONNX Runtime has no products for.
         VerificationError: an output is below the check's bound; the error has the verdict.
         WorkerError: workers died, more often than it was tried.
-
     Warns:
         UserWarning: an output is far from the float model's.
     """

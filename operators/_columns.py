@@ -136,7 +136,6 @@ def matmul_columns(
         b: of `columns`.
         integers: of B, that b was made of.
         accumulator: of the machine.
-
     Raises:
         ShapeError: shapes do not fit together.
     """
@@ -161,7 +160,6 @@ def to_float(
         a_scale: one number.
         b: of `late_columns`; float32(total) * a_scale * b.late where there is such a scale.
         bias: float32, one number per column: (N,) or (1, ..., N).
-
     Raises:
         ShapeError: the bias has another dtype or size.
         UnsupportedError: a bias and late scales: ONNX Runtime multiplies the bias by them, too.

@@ -61,7 +61,6 @@ def integer_product(
         x: of `quantized_at_run_time`.
         weight: integers, as np.matmul takes its right operand.
         qparams: of the weight, per tensor or per column (the last axis).
-
     Raises:
         UnsupportedError: integers that are not 8 bits wide, or a scale per block.
     """

@@ -72,7 +72,6 @@ def heads_of(
         parts: Q, K and V, (B, S, heads * size) each.
         mask: as `added_mask` takes it.
         past: (2, B, heads, P, size), keys and values.
-
     Raises:
         ShapeError, UnsupportedError: as `added_mask` and `joined_with_past`.
     """
@@ -92,7 +91,6 @@ def added_mask(call: NodeCall, mask: Array | None, sizes: tuple[int, int, int]) 
             (3 B + 2,): as (B,), the rest is for other devices; (B, T) and (B, S, T): 0 is masked;
             (B, 1) and (1, 1): no mask.
         sizes: B, S, T.
-
     Raises:
         ShapeError: another dtype or shape, or a length that is negative.
         UnsupportedError: (B, 1, M, M), which ONNX Runtime's CPU kernel lacks.

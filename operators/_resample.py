@@ -51,7 +51,6 @@ def resized_axes(
         shape: of the input.
         scales: float32, one per entry of the attribute `axes`, or per axis; None or empty: sizes.
         sizes: int64, likewise.
-
     Raises:
         ShapeError: not exactly one of scales and sizes, another number of them, a scale that is not
             positive, an axis out of range.

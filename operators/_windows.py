@@ -200,7 +200,6 @@ def blocks(x: npt.NDArray[Number], windows: Windows) -> Iterator[tuple[slice, np
     Args:
         x: (batch, channels, *spatial).
         windows: their number bounds what a pool keeps of each plane.
-
     Yields:
         slices of the first axis of the result, and arrays (1, planes, *spatial).
     """

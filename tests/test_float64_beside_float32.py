@@ -16,7 +16,7 @@ BODIES = {
     "behind the last float32 node": "d = Cast<to=11>(h) y = Mul(d, k)",
     "between float32 nodes": "d = Cast<to=11>(h) e = Mul(d, k) f = Cast<to=1>(e) y = MatMul(f, w2)",
 }
-"""What is done with h (N, 64), float32."""
+"""Nodes behind h (N, 64), float32."""
 
 
 def model(body: str) -> onnx.ModelProto:

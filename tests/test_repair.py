@@ -1,4 +1,4 @@
-"""What quantize makes of models whose default collapses: it repairs them, within a budget."""
+"""Models whose default collapses: quantize repairs them, within a budget."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def collapsing() -> onnx.ModelProto:
     """Two linear layers; the first takes differences, for which its inputs are too coarse."""
     rng = np.random.default_rng(1)
     w = rng.standard_normal((WIDTH, WIDTH))
-    first = (w - w.mean(axis=0)).astype(np.float32) / 16
-    second = rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 16
+    first = ((w - w.mean(axis=0)) / 16).astype(np.float32)
+    second = (rng.standard_normal((WIDTH, WIDTH)) / 16).astype(np.float32)
     text = f"""m (float[N,{WIDTH}] x) => (float[N,{WIDTH}] y) {{
         [first] a = MatMul(x, w) b = Relu(a) [second] y = MatMul(b, v) }}"""
     return parsed(text, {"w": first, "v": second})

@@ -88,7 +88,6 @@ def bench(
             hardly depend on values).
         shapes: {input name: shape} of random inputs, for those with dynamic sizes beside the batch.
         runs: pairs of timed runs.
-
     Raises:
         ModelError: a model cannot be read, or the two have different inputs.
         CalibrationError: unusable samples; samples and shapes; neither, where sizes beside the

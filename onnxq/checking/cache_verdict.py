@@ -66,7 +66,6 @@ def cache_verdict(
         source: with a float cache.
         made: what `quantize_cache` made of it.
         samples: as `quantize_cache` takes them; batches that are read once are read here.
-
     Raises:
         CalibrationError: unusable samples, or none.
     """

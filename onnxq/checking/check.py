@@ -25,7 +25,6 @@ class Repair:
     Attributes:
         floor_db: an output, or a part of one, below so many dB is to be repaired.
         max_seconds: wall time of the search; None: twice the CPU time of what came before it.
-
     Raises:
         QConfigError: a bound is no number, or no time.
     """
@@ -81,7 +80,6 @@ class Check:
         min_sqnr_db: bound on every float output, in dB; None: none.
         repair: what is tried of `quantize` where the verdict is low; None: nothing.
         runs: the model is run; else it has no verdict.
-
     Raises:
         QConfigError: hold_apart is no whole number from 2, or the bound no number.
         CalibrationError: samples and hold_apart.
@@ -115,7 +113,6 @@ class Check:
         Args:
             given: a Check, Samples or a source.
             like: samples that a source alone is read like.
-
         Raises:
             CalibrationError: it is None.
         """
@@ -139,7 +136,6 @@ class Check:
         Args:
             samples: all of them.
             inputs: of the model.
-
         Raises:
             CalibrationError: there are none that could be held apart, or too few.
         """

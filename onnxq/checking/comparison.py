@@ -57,12 +57,12 @@ class Comparison:
             qparams: per-tensor; what y's integers mean.
         """
         flat_x, flat_y = x.reshape(-1), y.reshape(-1)
-        reach = None if qparams is None else _reach(qparams)
+        limits = None if qparams is None else _limits(qparams)
         for start in range(0, flat_x.size, CHUNK_ELEMENTS):
             a, b = (flat[start : start + CHUNK_ELEMENTS] for flat in (flat_x, flat_y))
             if qparams is not None:
                 b = dequantize(b.astype(qparams.dtype.storage, copy=False), qparams)
-            self._add(a.astype(np.float64), b.astype(np.float64), reach)
+            self._add(a.astype(np.float64), b.astype(np.float64), limits)
         self.elements += flat_x.size
 
     def add(self, other: Comparison) -> None:
@@ -80,7 +80,7 @@ class Comparison:
         self,
         x: npt.NDArray[np.float64],
         y: npt.NDArray[np.float64],
-        reach: tuple[float, float] | None,
+        limits: tuple[float, float] | None,
     ) -> None:
         # a model may give NaN or Inf by itself: where both sides do, there is nothing to compare
         with np.errstate(invalid="ignore", over="ignore"):
@@ -94,8 +94,8 @@ class Comparison:
             self._sum_xy += float(x @ y)
             self._sum_ee += float(error @ error)
             self.max_error = float(np.maximum(self.max_error, np.abs(error).max(initial=0.0)))
-        if reach is not None and not (x.min() >= reach[0] and x.max() <= reach[1]):
-            self.saturated += int(np.count_nonzero((x < reach[0]) | (x > reach[1])))
+        if limits is not None and not (x.min() >= limits[0] and x.max() <= limits[1]):
+            self.saturated += int(np.count_nonzero((x < limits[0]) | (x > limits[1])))
 
     @property
     def sqnr_db(self) -> float:
@@ -127,7 +127,7 @@ class Comparison:
         return all(map(math.isfinite, (self._sum_xx, self._sum_yy, self._sum_ee)))
 
 
-def _reach(p: QParams) -> tuple[float, float]:
+def _limits(p: QParams) -> tuple[float, float]:
     """Reals that the integers represent to half an LSB."""
     low = p.dtype.qmin - int(p.zero_point) - 0.5
     high = p.dtype.qmax - int(p.zero_point) + 0.5

@@ -13,7 +13,7 @@ from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import Table, card_of
 from onnxq.page.wording import decibels, share
-from onnxq.quantized.output_part import Part  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.quantized.output_part import OutputPart  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class OutputFinding:
     max_error_lsb: float | None
     top1_agreement: float | None
     agreement: float | None = None
-    worst_part: Part | None = None
+    worst_part: OutputPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,6 @@ class Findings(Saved):
 
         Args:
             path: of the file.
-
         Raises:
             VerificationError: the findings were loaded from a file, or made in another process: the
                 models are not there.

@@ -2,8 +2,8 @@
 
 Read from the file alone:
 
-    QDQ          integers -> DequantizeLinear -> operator; the grid is the DequantizeLinear's
-    QOperator    an operator on integers; the grid stands behind the integers among its inputs
+    QDQ          integers -> DequantizeLinear -> operator; the qparams are the DequantizeLinear's
+    QOperator    an operator on integers; the qparams stand behind the integers among its inputs
     blocks       integers packed by an operator with `bits` and `block_size` (MatMulNBits and the
     like)
 """

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.quantized.output_part import Part
+from onnxq.quantized.output_part import OutputPart
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Array
@@ -119,7 +119,7 @@ class PartSums:
             ]
             self._axes = {axis: self._axes[axis] + later._axes[axis] for axis in sorted(shared)}
 
-    def worst(self, whole_db: float) -> Part | None:
+    def worst(self, whole_db: float) -> OutputPart | None:
         """The part of least SQNR; None where the output has no parts, or none is below the whole.
 
         Args:
@@ -134,7 +134,7 @@ class PartSums:
         return worst if worst.sqnr_db < whole_db else None
 
 
-def _parts(axis: int, sums: _Axis) -> tuple[float, list[Part]] | None:
+def _parts(axis: int, sums: _Axis) -> tuple[float, list[OutputPart]] | None:
     """(power of the loudest over that of the next, parts); None: it has no parts."""
     signal = np.concatenate(sums.signal)
     if sums.values < LEAST_VALUES or not np.isfinite(signal).all():
@@ -142,7 +142,7 @@ def _parts(axis: int, sums: _Axis) -> tuple[float, list[Part]] | None:
     left = (signal.sum(axis=0) > 0) & ~_never_taken(sums)
     if not left.any():
         return None
-    parts: list[Part] = []
+    parts: list[OutputPart] = []
     ratio = 0.0
     while left.any() and len(parts) < MOST_PARTS:
         is_last = len(parts) == MOST_PARTS - 1 or (parts and _are_scores(sums, left))
@@ -153,7 +153,7 @@ def _parts(axis: int, sums: _Axis) -> tuple[float, list[Part]] | None:
             ratio = float(signal[:, loud].mean() / signal[:, left & ~loud].mean())
         power, noise = float(signal[:, loud].sum()), float(sums.noise[loud].sum())
         db = float("inf") if noise == 0 else 10 * np.log10(power / noise)
-        parts.append(Part(axis, tuple(np.flatnonzero(loud).tolist()), float(db)))
+        parts.append(OutputPart(axis, tuple(np.flatnonzero(loud).tolist()), float(db)))
         left = left & ~loud
     return ratio, parts
 

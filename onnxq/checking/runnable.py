@@ -60,7 +60,6 @@ def runnable(
         quantized: names of a plan's quantized nodes, those first that gain most by it.
         validation: what to run it on.
         min_sqnr_db: bound on every float output; None: none.
-
     Raises:
         ModelError: the float model itself does not run.
         VerdictError: an output is below the bound.

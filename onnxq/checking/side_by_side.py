@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onnxq.graph.quantized import QuantizedIO
     from onnxq.ort.runtime import Session
     from onnxq.qparams import QParams
-    from onnxq.quantized.output_part import Part
+    from onnxq.quantized.output_part import OutputPart
     from onnxq.samples.inputs import Batch
 
 CHANNEL_AXIS = 1
@@ -60,7 +60,7 @@ class Sums:
         self.equal += other.equal
 
     @property
-    def worst_part(self) -> Part | None:
+    def worst_part(self) -> OutputPart | None:
         """The slices of an output that are further from float than the whole, if there are any."""
         return self.parts.worst(self.compared.sqnr_db)
 

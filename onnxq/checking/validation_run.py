@@ -6,7 +6,7 @@ Both sessions have one thread, so that the CPU time of the runs that are compare
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.checking.collapse import find_collapse
-from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.checking.execution import execution_in
-from onnxq.checking.output_parts import PartSums
+from onnxq.checking.side_by_side import Pair
 from onnxq.checking.validation import REFUSALS, RefusalError
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from onnxq.checking.findings import Execution
     from onnxq.checking.validation import Batch, Validation
     from onnxq.core.arrays import Array
-    from onnxq.graph.quantized import QuantizedIO
     from onnxq.quantized.quantized_model import QuantizedModel
 
 SESSION_SIZES = 2.0
@@ -92,7 +90,6 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
     Args:
         model: exported from a quantized module, with which it was compared.
         batch: example inputs.
-
     Raises:
         RefusalError: ONNX Runtime does not run it.
     """
@@ -137,52 +134,29 @@ def _keep_integers(model: QuantizedModel) -> None:
 
 @dataclass(slots=True)
 class _Output:
-    """Running sums of one output.
+    """An output under comparison, and why a batch of it could not be compared."""
 
-    Attributes:
-        quantized: numbers that the quantized model's integers stand for; None: it gives numbers.
-    """
-
-    name: str
-    quantized: QuantizedIO | None = None
-    comparison: Comparison = field(default_factory=Comparison)
-    parts: PartSums = field(default_factory=PartSums)
-    top1: Agreement = field(default_factory=Agreement)
-    equal: int = 0
-    integers: int = 0
+    pair: Pair
     problem: str = ""
-    differs: bool = False
 
     def update(self, x: object, y: object) -> None:
+        name = self.pair.name
         if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.dtype.kind in "OSUT":
-            self.problem = f"output '{self.name}' holds no numbers, and was not compared"
+            self.problem = f"output '{name}' holds no numbers, and was not compared"
             return
-        is_alike = x.shape == y.shape
-        if not is_alike:
-            self.problem = f"output '{self.name}' changes its shape: {x.shape} became {y.shape}"
-        if x.dtype.kind in "biu":  # of indices, as many as there are: no bound in dB is on them
-            self.integers += max(x.size, y.size)
-            self.equal += int(np.count_nonzero(x == y)) if is_alike else 0
-            return
-        if not is_alike:
-            self.differs = True
-            return
-        if self.quantized is not None:
-            y = self.quantized.decode(y)
-        self.comparison.update(x, y)
-        self.parts.update(x, y)
-        if x.ndim == 2 and x.shape[1] > 1:
-            self.top1.update(x, y)
+        if x.shape != y.shape:
+            self.problem = f"output '{name}' changes its shape: {x.shape} became {y.shape}"
+        self.pair.sums.add(self.pair.compared(x, y))
 
     def verdict(self) -> OutputVerdict | None:
-        if self.differs:
-            return OutputVerdict(self.name, float("nan"))
-        if self.integers:
-            return OutputVerdict(self.name, agreement=self.equal / self.integers)
-        if not self.comparison.elements:
+        name, sums = self.pair.name, self.pair.sums
+        if sums.agreement is not None:  # of indices: no bound in dB is on them
+            return OutputVerdict(name, agreement=sums.agreement)
+        if sums.differing:
+            return OutputVerdict(name, float("nan"))
+        if not sums.compared.elements:
             return None
-        sqnr = self.comparison.sqnr_db
-        return OutputVerdict(self.name, sqnr, None, self.top1.share, self.parts.worst(sqnr))
+        return OutputVerdict(name, sums.compared.sqnr_db, None, sums.top1.share, sums.worst_part)
 
 
 class _Run:
@@ -196,7 +170,10 @@ class _Run:
         self._model = model
         self._names = [str(v.name) for v in validation.source.graph.outputs]
         quantized = read_quantized_io(model, OUTPUTS_KEY)
-        self._outputs = [_Output(name, quantized.get(name)) for name in self._names]
+        self._outputs = [
+            _Output(Pair(name, name, name, None, quantized=quantized.get(name)))
+            for name in self._names
+        ]
 
     def over(self, quantized: runtime.Session) -> list[str]:
         """Runs; notes on what was left out."""
@@ -222,7 +199,7 @@ class _Run:
                 self.ratios.append(float_s / quantized_s)
                 self._last_s = (quantized_s, float_s)
                 for output in self._outputs:
-                    output.update(x[output.name], y[output.name])
+                    output.update(x[output.pair.name], y[output.pair.name])
         if isinstance(beside, str):
             return [beside]
         if beside is None:

@@ -128,7 +128,6 @@ def carry_out_weights(
         place: file that integers are written to as they are found, and that an earlier run of the
             job may have begun; the model reads it. None: integers stay in memory.
         executor: whose workers find integers; None: this process. They are the same.
-
     Raises:
         ModelError: the model has no products with weights, or ONNX Runtime does not run it.
         CalibrationError: unusable samples, or none where the method needs some; a file of another

@@ -44,7 +44,6 @@ def static_validation(
         check: what it is tried on.
         excerpt: of the samples that it was calibrated on.
         work: CPU time since the work began.
-
     Raises:
         CalibrationError: unusable samples.
         QConfigError: samples with a state that the model was not prepared with.
@@ -75,7 +74,6 @@ def make_static(
         validation: what to run it on; None: it is not run.
         min_sqnr_db: bound on every float output; None: none.
         improve: makes constants and plan better; the default takes them as they are.
-
     Raises:
         QConfigError: a bound without samples that it could hold for.
         VerificationError: the bound is broken.

@@ -69,7 +69,6 @@ class Ends:
         inputs: name -> "pixels" or "integers".
         outputs: names.
         mean, std, scale: of the pixels; None: not given.
-
     Raises:
         click.UsageError: numbers of pixels, and no pixels.
     """

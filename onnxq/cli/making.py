@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 @click.option(
     "--save-qconfig",
     type=PATH,
-    help="Write the forms that were chosen: a qconfig that names every node, and gives this file.",
+    help="Write the chosen precisions: a qconfig that names every node, and gives this file.",
 )
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
 @click.option(

@@ -30,7 +30,6 @@ class Workers:
     Attributes:
         jobs: processes of this machine; 1: none but this one.
         cluster: its address; None: none.
-
     Raises:
         click.UsageError: both.
         QConfigError: a cluster's address of another form.

@@ -245,7 +245,6 @@ class Asked:
         check: samples to try the model on.
         min_sqnr: bound on every float output, in dB.
         no_verdict: the model is not run.
-
     Raises:
         click.UsageError: options that contradict each other.
     """

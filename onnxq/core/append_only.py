@@ -35,7 +35,6 @@ def open_journal(path: Path, command: str) -> BufferedRandom:
     Args:
         path: of the journal; made where it is not there. It is opened for reading and writing.
         command: that keeps such journals, for the message.
-
     Raises:
         OutputError: it cannot be opened, or another process writes to it.
     """
@@ -59,7 +58,6 @@ def lock(file: IO[bytes]) -> None:
 
     Args:
         file: open for writing.
-
     Raises:
         BlockingIOError: another open file holds its lock.
     """
@@ -152,7 +150,6 @@ def begin(
         command: that keeps such journals, for messages.
         whole: reads the file from its beginning; gives the bytes up to the end of the last whole
             record, 0 where not even the head is whole. What is behind them is cut off.
-
     Raises:
         CalibrationError: the file is no such journal, or is of something else.
         OutputError: the file cannot be written, or another process writes to it.

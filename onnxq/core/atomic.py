@@ -57,7 +57,6 @@ def write_atomically(
         path: of the file.
         write: writes all of it.
         needed: gives its bytes, for the message on a full disk; None: not known.
-
     Raises:
         OutputError: the file cannot be written; nothing is left behind.
     """

@@ -62,7 +62,6 @@ def limits(seconds: float = DEFAULT_SECONDS, memory_bytes: int | None = None) ->
     Args:
         seconds: for a small model, above 0; each GB of weights and inputs adds as much.
         memory_bytes: from 1; None: as much as is free. Windows and macOS do not enforce it.
-
     Raises:
         QConfigError: a bound that is no number, or too small.
     """

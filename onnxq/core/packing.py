@@ -16,7 +16,6 @@ def packed_rows(integers: Bytes, bits: int) -> Bytes:
     Args:
         integers: uint8 (rows, width), each below 2^bits.
         bits: 2, 4 or 8.
-
     Returns:
         uint8 (rows, ceil(width * bits / 8)).
     """

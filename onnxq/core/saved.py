@@ -174,7 +174,6 @@ def read(kind: Any, data: object, where: str = "") -> Any:
         kind: a type of the module's table.
         data: values that JSON gave.
         where: keys that lead to the data, for messages.
-
     Raises:
         ValueError, TypeError: the data have another form; or the error of a class's `from_dict`.
     """

@@ -41,7 +41,7 @@ GUARD = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Way from a value to a steep node.
+    """Way from a value to an amplifying node.
 
     Attributes:
         products: with constants, on it.
@@ -55,7 +55,7 @@ class _Way:
 
 
 def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
-    """Product with a constant -> the steep node that reads sums, powers or moves of it, in words.
+    """Linear layer -> the amplifying node that reads sums, powers or moves of it, in words.
 
     One sweep against the graph's order, by the way with the fewest products; ways to divisors apart
     from others, as they may end on the way. Nodes of loops are not looked at.
@@ -85,7 +85,7 @@ def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
 
 
 def _amplifying(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, _Way]]:
-    """The input that a steep node reads, with no products on the way; nothing for other nodes."""
+    """The input of an amplifying node, with no products on the way; nothing for other nodes."""
     for response in operator.responses(node):
         if not isinstance(response, Curve):
             continue

@@ -24,7 +24,6 @@ def check_decisions(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -
     Args:
         model: the canonical float model.
         decisions: node name -> what becomes of it.
-
     Raises:
         CalibrationError: with the node.
     """

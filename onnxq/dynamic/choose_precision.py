@@ -57,7 +57,6 @@ def choose_precision(
         objective: what to do where every precision is slower than float; a precision that is named,
             and float16, are taken as they are.
         rows: of its activation.
-
     Raises:
         QConfigError: a precision and a type that exclude each other.
     """

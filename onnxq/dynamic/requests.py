@@ -149,7 +149,6 @@ def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
     Args:
         qconfig: what else the user asked for.
         dtype: that the user named for the weights that nothing else names.
-
     Raises:
         QConfigError: an entry for every node says otherwise, or the dtype is for none at all.
     """
@@ -171,7 +170,6 @@ def check_dtype(entries: Mapping[str, Entry], dtype: QDType) -> None:
     Args:
         entries: where each stands, in words, and the entry.
         dtype: that the user named beside them.
-
     Raises:
         QConfigError: one stores another type, so that one of the two requests would be ignored.
     """

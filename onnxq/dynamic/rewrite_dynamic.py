@@ -5,12 +5,24 @@
 
 Subgraphs are visited where they stand. Integers, and what is computed from them alone, move to the
 main graph (outermost.py). A float weight goes when nothing reads it any more.
+
+One DynamicQuantizeLinear for all readers of a tensor, where ONNX Runtime still fuses it.
+
+    x -> DQL -> MatMulInteger (Q)          x -> DQL -> MatMulInteger (Q), (K), (V)
+    x -> DQL -> MatMulInteger (K)    =>
+    x -> DQL -> MatMulInteger (V)
+
+ONNX Runtime then runs one DynamicQuantizeLinear and three MatMulIntegerToFloat. It merges equal
+nodes before it fuses, though: where two weights have the same scale, their x_scale * w_scale is one
+Mul with two readers, and neither product is fused. Scalar constants are told apart by value only,
+so the second such scale is written as a vector, one (equal) number per column, which is not merged.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
@@ -19,14 +31,14 @@ from onnxq.core.collector import without_collector
 from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.dynamic.outermost import Outermost
-from onnxq.dynamic.shared_quantizers import share_quantizers
 from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.edit import all_nodes, all_values, graph_of
+from onnxq.graph.edit import FreeNames, all_nodes, all_values, graph_of, merge_equal
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.weights import constant
 from onnxq.operator import DynamicSite
 from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.ort.add_norm import write_sums
@@ -37,7 +49,7 @@ from onnxq.qparams import PerBlock
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 
     from onnxq.dynamic.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
     from onnxq.qparams import QParams
@@ -46,6 +58,8 @@ FORMAT = "dynamic"
 
 Perm = tuple[int, ...] | None
 """Order of a weight's axes in which its integers are stored; None: as they are."""
+QUANTIZER, PRODUCT = "DynamicQuantizeLinear", "MatMulInteger"
+_INTEGERS, _SCALE = 0, 1  # outputs of the quantizer
 
 
 @without_collector()
@@ -58,7 +72,6 @@ def rewrite_dynamic(
         model: the canonical float model that the plan was made from.
         plan: every decision with its numbers.
         known_hash: the model's `model_hash`, which takes seconds per GB; None: computed.
-
     Raises:
         CalibrationError: the plan is of another model, or does not fit it (an edited file).
         UnsupportedError: the opset cannot be raised as far as the plan's types need.
@@ -142,8 +155,8 @@ class _DynamicWriter:
         moved = self.outermost.constant_nodes(tape.nodes, results)
         self._register(tape, graph, moved)
         self._name(tape, node)
-        for constant in moved:
-            self.outermost.take(constant)
+        for each in moved:
+            self.outermost.take(each)
         graph.insert_before(node, [new for new in tape.nodes if new not in moved])
         for old, new in zip(node.outputs, results, strict=True):
             name, old.name = old.name, None
@@ -228,3 +241,84 @@ def _values_inside(node: ir.Node) -> Iterator[ir.Value]:
     for attribute in node.attributes.values():
         if attribute.type is ir.AttributeType.GRAPH:
             yield from all_values(attribute.as_graph())
+
+
+class ShareQuantizers(ir.passes.InPlacePass):
+    """Equal DynamicQuantizeLinear nodes of one graph become one. Every graph, for itself."""
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Merges, then tells equal scales apart."""
+        names: FreeNames | None = None
+        modified = False
+        for graph in model.graphs():
+            modified = merge_equal(graph, _said) or modified
+            for node in filter(_is_quantizer, list(graph)):
+                for product in _twins(node):
+                    names = names or FreeNames(model)
+                    modified = _as_vector(product, names) or modified
+        return ir.passes.PassResult(model, modified)
+
+
+def share_quantizers(model: ir.Model) -> None:
+    """Runs the pass in place."""
+    ShareQuantizers()(model)
+
+
+def _said(node: ir.Node) -> Hashable | None:
+    return node.inputs[0] if _is_quantizer(node) else None
+
+
+def _is_quantizer(node: ir.Node) -> bool:
+    return node.op_type == QUANTIZER and not node.domain
+
+
+def _twins(quantizer: ir.Node) -> Iterable[ir.Node]:
+    """Products of the quantizer's scale with a number that an earlier such product has, too."""
+    seen: set[bytes] = set()
+    for use in list(quantizer.outputs[_SCALE].uses()):
+        scale = _number(use.node)
+        if scale is None:
+            continue
+        if scale.tobytes() in seen:
+            yield use.node
+        seen.add(scale.tobytes())
+
+
+def _number(node: ir.Node) -> np.ndarray | None:
+    """w_scale of a Mul by one number; None for anything else."""
+    if node.op_type != "Mul" or node.domain:
+        return None
+    tensor = constant(node.inputs[1])
+    return tensor.numpy() if tensor is not None and tensor.size == 1 else None
+
+
+def _as_vector(product: ir.Node, names: FreeNames) -> bool:
+    """Gives x_scale * w_scale a w_scale per column. False where the weight has one column only."""
+    scale, columns = product.inputs[1], _columns(product)
+    graph = scale.graph if scale is not None else None
+    number = _number(product)
+    if scale is None or graph is None or number is None or columns is None or columns < 2:
+        return False
+    name = names.value(f"{scale.name}_per_column")
+    tensor = ir.Tensor(np.full(columns, number.reshape(())), name=name)
+    vector = ir.Value(name=name, type=scale.type, shape=ir.Shape((columns,)), const_value=tensor)
+    graph.register_initializer(vector)
+    product.replace_input_with(1, vector)
+    product.outputs[0].shape = ir.Shape((columns,))
+    if not scale.uses() and not scale.is_graph_output():
+        del graph.initializers[str(scale.name)]
+    return True
+
+
+def _columns(product: ir.Node) -> int | None:
+    """Columns of the weight whose integer product x_scale * w_scale multiplies."""
+    for use in product.outputs[0].uses():
+        for value in use.node.inputs:
+            cast = value.producer() if value is not None else None
+            total = cast.inputs[0].producer() if cast is not None and cast.inputs[0] else None
+            if cast is None or total is None or total.op_type != PRODUCT:
+                continue
+            weight = constant(total.inputs[1])
+            shape = weight.shape.numpy() if weight is not None else ()
+            return shape[-1] if len(shape) > 1 else None
+    return None

@@ -84,7 +84,6 @@ def mapping_of(spec: DynamicSpec, dtype: QDType | str | None = None) -> QConfigM
     Args:
         spec: see DynamicSpec.
         dtype: of the weights where the spec is None or a set; None: qint8.
-
     Raises:
         QConfigError: a name that is no op type with a dynamic form where one is wanted, an entry
             that is not dynamic, or another kind of argument.

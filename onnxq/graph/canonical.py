@@ -72,7 +72,6 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
     Args:
         model: as loaded; left as it is.
         run: one real run, asked only for types that inference does not find (see graph.types).
-
     Raises:
         ModelError: the model is not one that can be quantized (see graph.checks).
         UnsupportedError: its opset must be raised and cannot be.

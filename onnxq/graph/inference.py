@@ -21,7 +21,7 @@ import onnx
 from onnxq.core.limits import current_limits
 from onnxq.graph.skeleton import proto_graphs
 from onnxq.jobs import child
-from onnxq.jobs.child_main import Part, Request
+from onnxq.jobs.child_main import ChildRequest, SentArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,7 +52,6 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Args:
         model: without its weights; stays as it is.
-
     Raises:
         onnx.shape_inference.InferenceError, and what else onnx's C++ raises: the model is wrong.
     """
@@ -69,12 +68,12 @@ def _within_bounds(model: onnx.ModelProto, typed: onnx.ModelProto) -> onnx.Model
     """Propagates data in the child process; where that does not end, what is known without it."""
     bounds, data = current_limits(), model.SerializeToString()
     free = bounds.bytes_now
-    request = Request(
+    request = ChildRequest(
         "infer",
         child.new_number(),
         min(bounds.seconds, SECONDS),
         MEMORY_BYTES if free is None else min(free, MEMORY_BYTES),
-        parts=(Part("", "|u1", (len(data),)),),
+        parts=(SentArray("", "|u1", (len(data),)),),
     )
     try:
         reply = child.ask(request, [data])

@@ -37,7 +37,6 @@ def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
     Args:
         model: a path, a ModelProto (its tensors are shared, not copied), or an ir.Model, which
             comes back as it is; if it declares sizes below zero, a copy in which they are dynamic.
-
     Raises:
         ModelError: another kind of argument, no such file, not a model, or a model with one of the
             problems of `graph.untrusted`, external data outside its folder among them; or an

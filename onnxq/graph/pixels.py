@@ -51,7 +51,6 @@ def quantized_pixels(
     Args:
         model: canonical float model.
         asked: every wish.
-
     Raises:
         QConfigError: an input that is not there or no image, or whose normalization is not known.
     """
@@ -158,7 +157,6 @@ class TakePixels(ir.passes.InPlacePass):
     Args:
         name: of an input of floats, or of uint8 that a Cast makes floats of.
         quantized: a and b, per channel.
-
     Attributes:
         notes: why the normalization is still a node of its own, where it is.
     """

@@ -36,7 +36,6 @@ class PortableModel:
         Args:
             source: path, ModelProto or onnx_ir.Model.
             loaded: what `load` made of it.
-
         Raises:
             ModelError: it was given in memory, and is too large for protobuf.
         """

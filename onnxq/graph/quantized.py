@@ -75,7 +75,6 @@ class QuantizedIO:
         Args:
             x: floats.
             where: what they are, to begin a message with.
-
         Raises:
             CalibrationError: they stand for no pixels.
         """
@@ -125,7 +124,6 @@ def read_quantized_io(model: ir.Model, key: str) -> dict[str, QuantizedIO]:
     Args:
         model: any; a float model has none.
         key: INPUTS_KEY or OUTPUTS_KEY.
-
     Raises:
         ModelError: the metadata were altered.
     """

@@ -1,20 +1,37 @@
-"""Writes a model in one stroke: temporary files in the target folder, then a rename."""
+"""Writes a model in one stroke: temporary files in the target folder, then a rename.
+
+Data file of a model that is too large for one file, named by its bytes.
+
+    model.onnx                  refers to
+    model.onnx.5b1f0c9d.data    8 digits: CRC-32 of the file
+
+The data file gets its name first, and no file of other bytes ever has that name. Then the graph
+replaces the old one: two files, one event; then the old graph's data file is removed. Killed at any
+moment, the graph that stands there has its own weights beside it. A kill can leave a data file that
+no graph names.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
 import io
+import re
+import stat
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+import onnx
 import onnx_ir as ir
-from google.protobuf.message import EncodeError
+from google.protobuf.message import DecodeError, EncodeError
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary, write_atomically
 from onnxq.core.collector import without_collector
+from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, kind_of
 from onnxq.graph.annotations import Annotations, drop_annotations
-from onnxq.graph.data_file import data_files, data_name, locations, remove_old
 from onnxq.graph.edit import all_nodes
 from onnxq.graph.skeleton import (
     Swap,
@@ -28,7 +45,8 @@ from onnxq.graph.untrusted.check_model import refuse
 from onnxq.graph.untrusted.external_data import check_external_data
 
 if TYPE_CHECKING:
-    import onnx
+    from collections.abc import Iterator
+
 
 EXTERNAL_BYTES = 1_900_000_000  # protobuf stops at 2^31 - 1 bytes; graph and names need some of it
 ALIGNMENT = 4096  # a page: readers can map each weight on its own
@@ -37,6 +55,8 @@ ALIGNMENT = 4096  # a page: readers can map each weight on its own
 _MODEL_GRAPH = 7
 _GRAPH_INITIALIZER = 5
 _TENSOR_RAW_DATA = 9
+_PIECE = 1 << 24  # bytes that are read at once
+_NAMES = 1 << 32
 
 
 @without_collector()
@@ -52,7 +72,6 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
         model: any; onnxq's own metadata is always written.
         path: of the file.
         annotations: whether inferred types and exporters' notes are written, too.
-
     Raises:
         OutputError: the file cannot be written; nothing is left behind.
         ModelError: the graph without its weights does not fit into protobuf; another kind of model;
@@ -92,7 +111,6 @@ def to_bytes(model: ir.Model, annotations: Annotations = Annotations.DROPPED) ->
     Args:
         model: any.
         annotations: whether inferred types and exporters' notes are in it, too.
-
     Raises:
         ModelError: it would be two files, having more weights than EXTERNAL_BYTES.
     """
@@ -304,3 +322,71 @@ def _invalidate(model: ir.Model, removed: set[Path]) -> None:
             tensor = value.const_value
             if isinstance(tensor, ir.ExternalTensor) and Path(tensor.path) in removed:
                 tensor.invalidate()
+
+
+def data_name(part: Path, target: Path) -> str:
+    """Name for a complete data file beside its graph: one that is free, or has the same bytes.
+
+    Args:
+        part: the data, under a temporary name in the target's folder.
+        target: of the graph.
+    """
+    crc = 0
+    with part.open("rb") as file:
+        while piece := file.read(_PIECE):
+            crc = zlib.crc32(piece, crc)
+    while True:
+        path = target.with_name(f"{target.name}.{crc:08x}.data")
+        if not path.is_symlink() and not path.exists():
+            return path.name
+        if (
+            not why_no_file(path)
+            and not path.is_symlink()
+            and filecmp.cmp(part, path, shallow=False)
+        ):
+            return path.name
+        crc = (crc + 1) % _NAMES
+
+
+def data_files(target: Path) -> set[Path]:
+    """Data files beside a graph that the file at its path refers to by such a name.
+
+    Empty where that file is no model: what cannot be read refers to nothing.
+    """
+    pattern = re.compile(rf"{re.escape(target.name)}\.[0-9a-f]{{8}}\.data")
+    with contextlib.suppress(OSError):
+        named = {
+            path.name: path for path in target.parent.iterdir() if pattern.fullmatch(path.name)
+        }
+        if named and not why_no_file(target):  # most have none, and are not read
+            return {named[name] for name in _locations(target.read_bytes()) if name in named}
+    return set()
+
+
+def remove_old(old: set[Path], target: Path) -> None:
+    """Removes data files of the old graph that the graph at its path does not refer to.
+
+    A link stays, and so does what cannot be removed: the new model is complete without that.
+    """
+    if not old:
+        return
+    for path in old - data_files(target):
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(path.lstat().st_mode):
+                path.unlink()
+
+
+def locations(proto: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
+    """Entries that name the data file of an initializer."""
+    for graph in proto_graphs(proto.graph):
+        for tensor in graph.initializer:
+            yield from (entry for entry in tensor.external_data if entry.key == "location")
+
+
+def _locations(data: bytes) -> set[str]:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError:
+        return set()
+    return {entry.value for entry in locations(proto)}

@@ -1,6 +1,6 @@
 """Child process in which models are opened and run for the first time: the process may die there.
 
-    reply = ask(Request("open", ...), buffers, limits)
+    reply = ask(ChildRequest("open", ...), buffers, limits)
 
 ONNX Runtime aborts on some models, others never end or take all memory. One child is kept for the
 life of this process; it starts while other work goes on, and a request costs a copy of its arrays
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onnxq.jobs import child_main
-from onnxq.jobs.child_main import Reply, Request, read_header, write
+from onnxq.jobs.child_main import ChildReply, ChildRequest, read_header, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ class _Child:
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
 
-    def ask(self, request: Request, buffers: Sequence[bytes | memoryview]) -> Reply:
+    def ask(self, request: ChildRequest, buffers: Sequence[bytes | memoryview]) -> ChildReply:
         """The reply.
 
         Raises:
@@ -100,17 +100,17 @@ class _Child:
                 with contextlib.suppress(OSError):  # what it did not read is not flushed
                     pipe.close()
 
-    def _exchange(self, request: Request, buffers: Sequence[bytes | memoryview]) -> Reply:
+    def _exchange(self, request: ChildRequest, buffers: Sequence[bytes | memoryview]) -> ChildReply:
         assert self.process.stdin is not None
         later = msgspec.structs.replace(request, seconds=LATER * request.seconds)
         write(self.process.stdin, later, buffers)
         return self._read()
 
-    def _read(self) -> Reply:
+    def _read(self) -> ChildReply:
         assert self.process.stdout is not None
-        return msgspec.msgpack.decode(read_header(self.process.stdout), type=Reply)
+        return msgspec.msgpack.decode(read_header(self.process.stdout), type=ChildReply)
 
-    def _within(self, seconds: float, work: Callable[[], Reply]) -> Reply:
+    def _within(self, seconds: float, work: Callable[[], ChildReply]) -> ChildReply:
         """The work's result; a timer kills the child, on which reading ends."""
         late = threading.Event()
 
@@ -153,13 +153,12 @@ def new_number() -> int:
     return next(_numbers)
 
 
-def ask(request: Request, buffers: Sequence[bytes | memoryview] = ()) -> Reply:
+def ask(request: ChildRequest, buffers: Sequence[bytes | memoryview] = ()) -> ChildReply:
     """The child's reply.
 
     Args:
         request: the thing to be tried; its `seconds` bound it.
         buffers: bytes of those parts that are in no file.
-
     Raises:
         DiedError: the child died of it, twice.
         OverTimeError: it took too long.
@@ -179,7 +178,7 @@ def ask(request: Request, buffers: Sequence[bytes | memoryview] = ()) -> Reply:
             raise _refused(str(error)) from error
 
 
-def tell(request: Request) -> None:
+def tell(request: ChildRequest) -> None:
     """Asks a child that is there already; where it is not, or dies, nothing is lost."""
     with _lock:
         if _children and _children[0].is_ready:
@@ -194,7 +193,7 @@ def end() -> None:
             _children.pop().end()
 
 
-def _asked(request: Request, buffers: Sequence[bytes | memoryview]) -> Reply:
+def _asked(request: ChildRequest, buffers: Sequence[bytes | memoryview]) -> ChildReply:
     asked = _child()
     try:
         return asked.ask(request, buffers)

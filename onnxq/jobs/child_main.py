@@ -36,7 +36,7 @@ OUT_OF_MEMORY = ("Failed to allocate memory", "bad allocation", "bad_alloc", "Me
 """Words of ONNX Runtime, C++ and Python where memory is not to be had."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class SentArray(msgspec.Struct, frozen=True):
     """An array of a request, in the pipe or in a file.
 
     Attributes:
@@ -83,7 +83,7 @@ class Opening(msgspec.Struct, frozen=True):
     profile: str = ""
 
 
-class Request(msgspec.Struct, frozen=True):
+class ChildRequest(msgspec.Struct, frozen=True):
     """A thing to be tried.
 
     Attributes:
@@ -103,11 +103,11 @@ class Request(msgspec.Struct, frozen=True):
     memory_bytes: int | None = None
     path: str = ""
     opening: Opening | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SentArray, ...] = ()
     outputs: tuple[str, ...] | None = None
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ChildReply(msgspec.Struct, frozen=True):
     """Answer of the child to a request.
 
     Attributes:
@@ -182,7 +182,7 @@ def read_header(pipe: IO[bytes]) -> bytearray:
     return read_exactly(pipe, int.from_bytes(read_exactly(pipe, LENGTH_BYTES), "little"))
 
 
-def array_of(part: Part, data: bytearray) -> Array:
+def array_of(part: SentArray, data: bytearray) -> Array:
     """The array that a part stands for."""
     if not part.dtype:
         return np.array(part.texts, dtype=object).reshape(part.shape)
@@ -199,7 +199,7 @@ class _Sessions:
     def __init__(self) -> None:
         self._open: OrderedDict[int, tuple[ort.InferenceSession, object]] = OrderedDict()
 
-    def answer(self, request: Request, data: list[bytearray]) -> Reply:
+    def answer(self, request: ChildRequest, data: list[bytearray]) -> ChildReply:
         """Does what is asked; an exception becomes text."""
         does = {"open": self._opened, "run": self._run, "close": self._close, "infer": _infer}
         try:
@@ -207,9 +207,9 @@ class _Sessions:
         except Exception as error:  # whatever it is: the parent says it
             text = str(error) or type(error).__name__
             is_memory = isinstance(error, MemoryError) or any(w in text for w in OUT_OF_MEMORY)
-            return Reply(error=text, is_memory=is_memory)
+            return ChildReply(error=text, is_memory=is_memory)
 
-    def _opened(self, request: Request, data: list[bytearray]) -> Reply:
+    def _opened(self, request: ChildRequest, data: list[bytearray]) -> ChildReply:
         parts = [array_of(*each) for each in zip(request.parts, data, strict=True)]
         weights = {part.name: x for part, x in zip(request.parts, parts, strict=True) if part.name}
         source = request.path or bytes(data[0])
@@ -217,36 +217,38 @@ class _Sessions:
         self._open[request.session] = session, (kept, data)
         if len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)
-        return Reply(
+        return ChildReply(
             inputs=tuple(value.name for value in session.get_inputs()),
             outputs=tuple((value.name, value.type) for value in session.get_outputs()),
         )
 
-    def _run(self, request: Request, data: list[bytearray]) -> Reply:
+    def _run(self, request: ChildRequest, data: list[bytearray]) -> ChildReply:
         if request.session not in self._open:
-            return Reply(is_unknown=True)
+            return ChildReply(is_unknown=True)
         session, _ = self._open[request.session]
         feeds = {p.name: array_of(p, x) for p, x in zip(request.parts, data, strict=True)}
         outputs = None if request.outputs is None else list(request.outputs)
         session.run(outputs, feeds)
         del self._open[request.session]
-        return Reply()
+        return ChildReply()
 
-    def _close(self, request: Request, _data: list[bytearray]) -> Reply:
+    def _close(self, request: ChildRequest, _data: list[bytearray]) -> ChildReply:
         self._open.pop(request.session, None)
-        return Reply()
+        return ChildReply()
 
 
-def _infer(_request: Request, data: list[bytearray]) -> Reply:
+def _infer(_request: ChildRequest, data: list[bytearray]) -> ChildReply:
     """Types and shapes by onnx's inference, data propagated: the model with them."""
     import onnx
 
     model = onnx.load_model_from_string(bytes(data[0]))
-    return Reply(data=onnx.shape_inference.infer_shapes(model, data_prop=True).SerializeToString())
+    return ChildReply(
+        data=onnx.shape_inference.infer_shapes(model, data_prop=True).SerializeToString()
+    )
 
 
 @contextlib.contextmanager
-def _bounded(request: Request) -> Iterator[None]:
+def _bounded(request: ChildRequest) -> Iterator[None]:
     """Bounds time and memory, where the system can."""
     if not hasattr(signal, "setitimer"):
         yield
@@ -282,11 +284,11 @@ def main() -> None:
     _leave_no_core()
     import onnxruntime  # noqa: F401  # so that the first request does not wait for it
 
-    write(pipe, Reply())
+    write(pipe, ChildReply())
     sessions, stdin = _Sessions(), sys.stdin.buffer
     while True:
         try:
-            request = msgspec.msgpack.decode(read_header(stdin), type=Request)
+            request = msgspec.msgpack.decode(read_header(stdin), type=ChildRequest)
             data = [read_exactly(stdin, part.piped_bytes) for part in request.parts]
         except EOFError:
             return

@@ -68,7 +68,6 @@ def in_order(
         items: taken as workers get free. An error of theirs is raised behind the results of the
             items before it.
         named: what an item is, in words: begins the message of an error of its work.
-
     Raises:
         WorkerError: the worker was lost MOST_LOSSES times with the same item, or the Executor takes
             no more work.

@@ -31,10 +31,8 @@ class Processes(Executor):
     Args:
         count: of processes, from 1.
         preload: modules that the work needs, imported once for all workers where the system can.
-
     Attributes:
         max_workers: the count.
-
     Raises:
         QConfigError: no whole number, or fewer than 1.
     """

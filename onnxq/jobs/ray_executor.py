@@ -27,7 +27,6 @@ class RayExecutor(Executor):
     Args:
         address: "auto", or "ray://host:port"; None: the Ray that this process is connected to, else
             a new one on this machine. What the constructor connects, `shutdown` disconnects.
-
     Raises:
         UnsupportedError: Ray is not installed.
     """

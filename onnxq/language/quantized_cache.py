@@ -55,10 +55,8 @@ def quantize_cache(
             writes it; it is not changed.
         samples: texts whose keys and values scales are made of, as `onnxq.metrics.as_samples` makes
             them: a file or folder, arrays, or batches.
-
     Returns:
         The model, to be written by `onnxq.save`.
-
     Raises:
         ModelError: it is no decoder with a cache, or its cache is int8 already.
         UnsupportedError: another operator computes its attention.
@@ -69,12 +67,12 @@ def quantize_cache(
     _check(source, decoder)
     given = without_state(Samples.of(samples), "quantize_cache")
     opened = open_samples(given, input_specs(source))
-    reach = _reach(source, decoder, opened)
+    maxima = _maxima(source, decoder, opened)
     made = source.clone()
     names = FreeNames(made)
     for node in all_nodes(made):
         if is_cached_attention(node):
-            _rewrite(node, reach, names)
+            _rewrite(node, maxima, names)
     return made
 
 
@@ -99,7 +97,7 @@ def _check(model: ir.Model, decoder: Decoder) -> None:
         raise ModelError(f"the cache is {found}; wanted float32. Give the float file.")
 
 
-def _reach(model: ir.Model, decoder: Decoder, batches: Iterable[Batch]) -> dict[str, Singles]:
+def _maxima(model: ir.Model, decoder: Decoder, batches: Iterable[Batch]) -> dict[str, Singles]:
     """Largest magnitude per output of the cache, float32 (kv_heads, 1, head)."""
     found: dict[str, Singles] = {}
     with workers(1), open_session(model, threads=1) as session:
@@ -119,14 +117,14 @@ def _reach(model: ir.Model, decoder: Decoder, batches: Iterable[Batch]) -> dict[
     return found
 
 
-def _rewrite(node: ir.Node, reach: Mapping[str, Singles], names: FreeNames) -> None:
+def _rewrite(node: ir.Node, maxima: Mapping[str, Singles], names: FreeNames) -> None:
     """Lets a node keep its cache in int8."""
     node.resize_inputs(max(len(node.inputs), SCALES[-1] + 1))
     for kind, past, present, slot in zip("kv", PAST, PRESENT, SCALES, strict=True):
         before, after = node.inputs[past], node.outputs[present]
         assert before is not None, "the cache is an input of the model"
         before.type = after.type = ir.TensorType(ir.DataType.INT8)  # clones share types
-        scale = np.maximum(reach[value_name(after)] / np.float32(INT8.qmax), MIN_SCALE)
+        scale = np.maximum(maxima[value_name(after)] / np.float32(INT8.qmax), MIN_SCALE)
         name = names.value(f"{value_name(after)}_scale")
         assert node.graph is not None
         graph = node.graph

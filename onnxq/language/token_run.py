@@ -24,11 +24,9 @@ class TokenRun:
 
     Attributes:
         decoder: its inputs and outputs.
-
     Args:
         model: a path, onnx.ModelProto or onnx_ir.Model, float or quantized.
         threads: of one run; None: one per core.
-
     Raises:
         ModelError: it is no decoder, or ONNX Runtime does not accept it.
     """

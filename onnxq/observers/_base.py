@@ -55,13 +55,11 @@ class Observer(ABC):
         quant_min: smallest integer; with quant_max, or the type's.
         quant_max: largest integer.
         eps: smallest scale.
-
     Attributes:
         spec: the class and arguments that make another such observer.
         needs_range_alone: of a batch, only min and max count (of each channel, where per channel),
             so that any array that has them may stand for it; and `compact` leaves a state of fixed
             size.
-
     Raises:
         QConfigError: arguments that do not fit together.
     """
@@ -113,7 +111,6 @@ class Observer(ABC):
         Args:
             x: any shape; computed in float32.
             index: global number of the batch, whatever shard runs it.
-
         Raises:
             CalibrationError: NaN, Inf or overflow in x. The message names the batch; the caller
                 knows the tensor: `raise CalibrationError(f"tensor '{name}': {error}") from error`.

@@ -67,7 +67,6 @@ class ZeroAnchoredHistogram:
 
     Args:
         bins: bins of each sign between 0 and 2^exponent; a power of two.
-
     Attributes:
         exponent: see the module; MIN_EXPONENT while empty.
         minimum: smallest value seen; inf while empty.

@@ -39,7 +39,6 @@ def search_scales(
         integers: range of the integers, and whether the zero point is fixed.
         scale: float32 (rows,), positive: the first candidate.
         zero_point: (rows,), the same.
-
     Returns:
         Shape (rows,) both; the error of no row is larger than the first candidate's.
     """

@@ -36,7 +36,6 @@ class ExactSums:
 
     Args:
         places: how many sums.
-
     Attributes:
         limbs: int64 (places, 9); sum = limbs @ 2^(32 i - 149).
     """

@@ -27,7 +27,6 @@ def array_of(state: Saved, key: str, kinds: str, ranks: tuple[int, ...]) -> Arra
         key: of the array.
         kinds: of dtypes, as NumPy names them: "f", "iu".
         ranks: that it may have.
-
     Raises:
         CalibrationError: there is none, or one of another kind or rank.
     """

@@ -39,7 +39,7 @@ FEW = 6.0
 of ResNet-20 stay within 1.01 times PyTorch's error on each of 31 draws of 256 training images
 (4,000 held out); 0 leaves 1.052 (benchmarks/results/observers.md)."""
 MOST_TOLERANCE = 0.05
-_WAY = np.linspace(0.0, 1.0, 41)  # from PyTorch's grid, 0, to the best, 1
+_WAY = np.linspace(0.0, 1.0, 41)  # from PyTorch's range, 0, to the best, 1
 _ONE_SIDED_WAY = 0.1  # at least: PyTorch's count of zeros lowers the max of a ReLU's range
 _CLIPS = 0.998  # smaller scales than that of the whole range cut something off, half an LSB or more
 _COARSE = 0.75 ** np.arange(20.0)  # shares of the range: 1 down to 0.004

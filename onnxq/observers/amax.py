@@ -56,7 +56,6 @@ class AmaxObserver(Observer):
             Runtime runs such integers in integers wherever it runs int8, and in more places.
 
     State: NarrowRangeObserver's for "max" and a fixed amax, else HistogramObserver's.
-
     Raises:
         QConfigError: another method; a histogram per channel; numbers out of their range.
     """

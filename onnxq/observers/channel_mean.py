@@ -38,7 +38,6 @@ class ChannelMeanObserver(MinMaxObserver):
     Args:
         ch_axis: axis of the channels.
         dtype: as Observer; the others too.
-
     Attributes:
         rows: values per channel that were looked at.
 

@@ -51,7 +51,6 @@ class HistogramObserver(Observer):
         dtype: as Observer; the others too.
 
     State: see ZeroAnchoredHistogram.state.
-
     Raises:
         QConfigError: a per-channel qscheme; bins out of 64..65536; arguments that do not fit
             together.
@@ -100,7 +99,6 @@ class HistogramObserver(Observer):
         Args:
             counts: (bins,), whole numbers.
             min_max: smallest and largest value, where the first bin begins and the last one ends.
-
         Raises:
             CalibrationError: counts that are negative or not finite; a range wider than float32.
         """

@@ -42,7 +42,6 @@ class LeastErrorObserver(Observer):
 
     State: index: int64 (batches,); "batch 0" ...: float32 (channels, values), in the order of
     index, and within one index in the order of their bytes.
-
     Raises:
         QConfigError: a per-tensor qscheme, a byte_limit that is not positive, arguments that do not
             fit together.

@@ -105,7 +105,6 @@ class PerChannelMinMaxObserver(MinMaxObserver):
         dtype: as Observer; the others too.
 
     State: min, max: float32, shape (channels,); (0,) before any data.
-
     Raises:
         QConfigError: a per-tensor qscheme; arguments that do not fit together.
     """

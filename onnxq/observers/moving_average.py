@@ -113,7 +113,6 @@ class MovingAverageMinMaxObserver(Observer):
         dtype: as Observer; the others too.
 
     State: index: int64 (batches,), ascending; min, max: float32 (batches,).
-
     Raises:
         QConfigError: a per-channel qscheme; averaging_constant not in (0, 1]; arguments
             that do not fit together.
@@ -202,7 +201,6 @@ class MovingAveragePerChannelMinMaxObserver(MovingAverageMinMaxObserver):
         dtype: as Observer; the others too.
 
     State: index: int64 (batches,), ascending; min, max: float32 (batches, channels).
-
     Raises:
         QConfigError: a per-tensor qscheme; arguments that do not fit together.
     """

@@ -38,7 +38,6 @@ class NarrowRangeObserver(Observer):
         eps: smallest scale, relative to the largest channel's.
 
     State: absmax: float32, shape (), or (channels,).
-
     Raises:
         QConfigError: an unsigned dtype; a quant_max that it does not hold.
     """

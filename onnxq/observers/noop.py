@@ -23,7 +23,6 @@ class NoopObserver(Observer):
 
     Args:
         dtype: "float16" (or np.float16), stored so and computed in float32; or a QDType.
-
     Attributes:
         storage: NumPy dtype that the tensor is stored in.
 

@@ -48,7 +48,6 @@ class NormalizationObserver(MinMaxObserver):
         epsilon: added to the variance.
         centred: whether the mean is subtracted (not in RMSNormalization).
         dtype: as Observer; the others too.
-
     Attributes:
         channel_min: float32 (channels,), or (0,) before any data.
         channel_max: likewise.

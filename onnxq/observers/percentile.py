@@ -28,7 +28,6 @@ class PercentileObserver(HistogramObserver):
     Args:
         percentile: share of the values to keep, in percent; in (0, 100].
         bins: as HistogramObserver; the others too.
-
     Raises:
         QConfigError: a percentile outside (0, 100]; as HistogramObserver.
     """

@@ -31,7 +31,6 @@ class RecordingObserver(Observer):
 
     State: index: int64 (batches,); "batch 0", "batch 1"...: the batches, in the order of index, and
     within one index (tensors that share qparams) in the order of their bytes.
-
     Raises:
         QConfigError: a byte_limit that is not positive.
     """

@@ -36,7 +36,6 @@ class StepSizeObserver(Observer):
         eps: smallest scale.
 
     State: count: int64 (), values per scale; sums: exact sums of magnitudes.
-
     Raises:
         QConfigError: a dtype that does not hold [-quant_max, quant_max].
     """

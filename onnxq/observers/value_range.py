@@ -74,7 +74,6 @@ class QuantRange:
             minimum: float32, shape () or (channels,).
             maximum: same shape.
             granularity: PerTensor or PerChannel, as the shape.
-
         Raises:
             CalibrationError: maximum - minimum overflows float32.
         """
@@ -108,7 +107,6 @@ class QuantRange:
             minimum: float32, shape () or (channels,).
             maximum: same shape.
             index: of the batch, for the message.
-
         Raises:
             CalibrationError: an affine qscheme, and max(0, maximum) - min(0, minimum) overflows
                 float32.
@@ -241,10 +239,8 @@ def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[Singles
         x: real numbers, any shape.
         ch_axis: axis of the channels; None: one range for the tensor.
         index: of the batch, for messages.
-
     Returns:
         Two arrays of shape (), or (channels,).
-
     Raises:
         CalibrationError: x has no such axis, or holds other than real numbers; NaN or Inf in x.
     """
@@ -264,7 +260,6 @@ def folded(pick: np.ufunc, seen: Singles, more: Singles, ch_axis: int | None, wh
         more: likewise.
         ch_axis: axis of the channels, for the message.
         what: the batch, or "merge", for the message.
-
     Raises:
         CalibrationError: the numbers of channels differ.
     """

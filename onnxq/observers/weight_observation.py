@@ -39,7 +39,6 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey) -> tuple[QPa
     Args:
         weight: float32; weight.shape[key.axis] channels where the observer has some.
         key: names the tensor, its channel axis, the integer limit and the observer.
-
     Raises:
         ModelError: the weight holds NaN or Inf.
         QConfigError: the observer gives integers that the target cannot run exactly.

@@ -78,7 +78,6 @@ class Operator(ABC):
         Args:
             node: of one result that matters.
             scale: above 0, of the result's rank; of size 1 along axes where it does not vary.
-
         Returns:
             One mapping per way, the usual one first; none: no scales of inputs give that.
         """
@@ -92,7 +91,6 @@ class Operator(ABC):
         Args:
             node: whose input 0 is an activation.
             scale: above 0, of that input's rank, as in `scaled`.
-
         Returns:
             Scale by slot; None: no constant undoes that.
         """

@@ -57,10 +57,8 @@ def expose(model: ir.Model, tensors: Sequence[str]) -> Exposed:
         model: names are unique over the whole model (canonical); left untouched.
         tensors: names of node outputs or graph inputs, in the main graph or in branches of If. An
             initializer is no tensor of this kind.
-
     Returns:
         The outputs of the original come first, in their order; the others follow as asked.
-
     Raises:
         ModelError: a name that no node output or graph input has.
         UnsupportedError: a tensor inside the body of a Loop or Scan.

@@ -24,7 +24,7 @@ import numpy as np
 from onnxq.core.limits import REMEDY, current_limits
 from onnxq.errors import LimitError, ModelError, first_line
 from onnxq.jobs import child
-from onnxq.jobs.child_main import Opening, Part, Request, opened
+from onnxq.jobs.child_main import ChildRequest, Opening, SentArray, opened
 from onnxq.ort.version import installed
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
     from onnxq.core.arrays import Array
-    from onnxq.jobs.child_main import Reply
+    from onnxq.jobs.child_main import ChildReply
 
 _ran: set[bytes] = set()  # digests of what ran without harm
 
@@ -91,11 +91,11 @@ class Source:
         piped = [array for name, array in self.weights.items() if name not in self.files]
         return [*graph, *map(_bytes_of, piped)]
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SentArray, ...]:
         """Arrays of a request to open it."""
-        graph = (Part("", "|u1", (len(self.graph),)),) if isinstance(self.graph, bytes) else ()
+        graph = (SentArray("", "|u1", (len(self.graph),)),) if isinstance(self.graph, bytes) else ()
         weights = [
-            Part(name, x.dtype.str, x.shape, *self.files.get(name, ()))
+            SentArray(name, x.dtype.str, x.shape, *self.files.get(name, ()))
             for name, x in self.weights.items()
         ]
         return (*graph, *weights)
@@ -106,7 +106,6 @@ class FirstRun:
 
     Args:
         source: the model.
-
     Attributes:
         source: the model, without the file of its optimized graph once that is written.
     """
@@ -121,7 +120,7 @@ class FirstRun:
         """Whether the model ran before."""
         return self._digest in _ran
 
-    def open(self) -> Reply:
+    def open(self) -> ChildReply:
         """Names of inputs and outputs, or ONNX Runtime's words against the model.
 
         Raises:
@@ -142,7 +141,7 @@ class FirstRun:
             self.source = replace(source, opening=written)
         return reply
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None) -> Reply | None:
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None) -> ChildReply | None:
         """The child's reply on one run; None: the inputs do not go through a pipe.
 
         Raises:
@@ -167,13 +166,15 @@ class FirstRun:
 
     def close(self) -> None:
         """Closes the child's session."""
-        child.tell(Request("close", self._number, current_limits().seconds))
+        child.tell(ChildRequest("close", self._number, current_limits().seconds))
 
-    def _request(self, what: str, size_bytes: int) -> Request:
+    def _request(self, what: str, size_bytes: int) -> ChildRequest:
         bounds = current_limits()
-        return Request(what, self._number, bounds.seconds_for(size_bytes), bounds.bytes_now)
+        return ChildRequest(what, self._number, bounds.seconds_for(size_bytes), bounds.bytes_now)
 
-    def _ask(self, request: Request, buffers: Sequence[bytes | memoryview], does: str) -> Reply:
+    def _ask(
+        self, request: ChildRequest, buffers: Sequence[bytes | memoryview], does: str
+    ) -> ChildReply:
         name = self.source.name
         try:
             reply = child.ask(request, buffers)
@@ -198,10 +199,10 @@ def _fits(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.dtype.kind in "biufcOSU"
 
 
-def _part(name: str, array: Array) -> Part:
+def _part(name: str, array: Array) -> SentArray:
     if array.dtype.kind in "OSU":
-        return Part(name, "", array.shape, texts=tuple(map(str, array.ravel())))
-    return Part(name, array.dtype.str, array.shape)
+        return SentArray(name, "", array.shape, texts=tuple(map(str, array.ravel())))
+    return SentArray(name, array.dtype.str, array.shape)
 
 
 def _bytes_of(array: Array) -> memoryview:

@@ -218,7 +218,6 @@ class Session:
         Args:
             feeds: input name -> array, all inputs of the model.
             outputs: names of the wanted ones, perhaps none; None: all, in the model's order.
-
         Raises:
             CalibrationError: an input is missing or unknown, or the model cannot run on it.
             ModelError: ONNX Runtime dies of the model's first run.
@@ -296,7 +295,6 @@ def open_session(
         waiting: what its threads do between runs.
         weights: how it gets those of an onnx_ir.Model.
         first_run: where it happens.
-
     Raises:
         ModelError: the file is not there, or ONNX Runtime does not accept the model, or dies of it.
         LimitError: opening it takes too long, or too much memory.
@@ -383,7 +381,6 @@ def open_profiled(model: ir.Model | str | Path, folder: Path) -> tuple[Session, 
     Args:
         model: as of `open_session`.
         folder: for the file of `Session.end_profile`.
-
     Raises:
         ModelError, OutputError: as of `open_with_graph`.
     """

@@ -69,7 +69,6 @@ def taking_turns(runs: Sequence[Run], schedule: Schedule) -> list[list[float]]:
     Args:
         runs: on this thread.
         schedule: of them.
-
     Returns:
         a list of `schedule.rounds` seconds for each run.
     """
@@ -120,7 +119,6 @@ def paired_times(
         sessions: name -> session.
         feeds: name -> {input name: array}, of each session.
         rounds: turns of each, after two runs that are not counted.
-
     Raises:
         CalibrationError: a session does not run on the feeds.
     """

@@ -20,7 +20,7 @@ WIDE, HIGH = 360.0, 110.0
 MOST_CHANNELS = 180
 """Channels that are drawn one by one; of more, neighbours share a bar."""
 MOST_STEPS = 40
-"""Steps of a grid that are drawn one by one."""
+"""LSB that are drawn one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Chart:
         bars: path of what is counted or measured.
         band: start and length of the range that integers reach, along the chart's wide side.
         reach: path of the ranges that integers reach, where each bar has its own.
-        steps: path of the lines of a grid; empty: they would lie too close.
+        steps: path of the lines of the levels; empty: they would lie too close.
         ticks: of the axis.
         words: what is seen, for those who do not see it.
     """
@@ -53,7 +53,7 @@ class Chart:
 
 
 def histogram_chart(histogram: Histogram, qparams: TensorQParams | None) -> Chart:
-    """The float values of a tensor, with the range and the grid of its integers.
+    """The float values of a tensor, with the range and the levels of its integers.
 
     Heights are square roots of counts, so that tails are seen.
     """
@@ -72,7 +72,7 @@ def histogram_chart(histogram: Histogram, qparams: TensorQParams | None) -> Char
     ends = f"from {number(low)} to {number(histogram.high)}"
     ticks = _ticks(low, histogram.high)
     if qparams is None:
-        return Chart("".join(drawn), ticks, f"float values {ends}; it has no grid")
+        return Chart("".join(drawn), ticks, f"float values {ends}; it is not quantized per tensor")
     start, end = at(qparams.low - qparams.scale / 2), at(qparams.high + qparams.scale / 2)
     words = (
         f"float values {ends}; {qparams.dtype} integers reach from {number(qparams.low)} to "

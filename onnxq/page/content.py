@@ -89,7 +89,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class TensorQParams:
-    """Grid that a tensor's integers lie on.
+    """Quantization parameters of a tensor.
 
     Attributes:
         dtype: of the integers.
@@ -115,7 +115,7 @@ class TensorPart:
         error_db: SQNR on all samples: local and accumulated errors together.
         local_db: SQNR of the node alone, both models given the same inputs.
         accumulated_db: SQNR of what came in with the inputs.
-        max_lsb: largest error in steps of its grid.
+        max_lsb: largest error in LSB.
         saturated_share: of its float values, beyond what its integers reach.
         qparams: of its integers; None: it has none.
         histogram: of its float values.

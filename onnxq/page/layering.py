@@ -97,7 +97,6 @@ class _Layered:
     Args:
         widths: of the nodes.
         edges: between them.
-
     Attributes:
         layer: of each item: nodes, then lanes.
         layers: items of each layer, from left to right.

@@ -224,7 +224,6 @@ def island(data: object) -> Markup:
 
     Args:
         data: dicts, lists, strings, finite numbers.
-
     Raises:
         ValueError: a number that is not finite.
     """

@@ -58,7 +58,6 @@ def compare(
         model: exported from it, as QDQ.
         batches: inputs of the module.
         feeding: what each part is given.
-
     Raises:
         UnsupportedError: the module was not traced, or a tensor that it rounds is not in the model.
     """

@@ -107,7 +107,6 @@ def check_patterns(
         kind: "node" or "tensor", for the message.
         meant: what else a name may have been meant for, such as an op type.
         tensors: names of tensors, where those of nodes are wanted.
-
     Raises:
         QConfigError: a name or glob fits nothing; the message suggests the nearest.
     """
@@ -159,7 +158,6 @@ class QConfigMapping:
         tensors: tensor name or glob -> observer; None leaves the tensor in float.
         choice: precisions of the nodes for which no entry names one.
         improve: names of the improvements of weights that are carried out (onnxq.weights).
-
     Raises:
         QConfigError: a value is no QConfig, observer or None, the choice is none, or `improve` is
             no sequence of different names.
@@ -347,7 +345,6 @@ class QConfigMapping:
             default: of a backend, for its target; else onnxq's own; for dynamic quantization, a
                 QConfigDynamic.
             choice: without the key `choice`.
-
         Raises:
             QConfigError: unreadable, no YAML, unknown or repeated keys, unknown names.
         """

@@ -88,7 +88,6 @@ def entry_from(
         where: where the data stands, for messages.
         named: the names that may stand for an entry.
         base: gives the parts that an entry of other keys leaves out.
-
     Raises:
         QConfigError: unknown name, key, observer or argument.
     """
@@ -178,7 +177,6 @@ def section_of(data: Mapping[str, object], key: str, where: str, form: Any) -> d
         key: of the section.
         where: the data stand, to begin messages with.
         form: of its values, a type of `file_form`.
-
     Raises:
         QConfigError: it is no mapping from names to values of that form.
     """

@@ -50,7 +50,6 @@ class FakeQuantSpec:
     Attributes:
         observer: finds scale and zero point; its dtype, qscheme and range are what is rounded to.
         scale: how the scale goes on from there; a ScaleRule or its name.
-
     Raises:
         QConfigError: no observer, or no ScaleRule.
     """
@@ -109,7 +108,6 @@ class QConfig:
         precision: of the nodes that it is for: INT8, INT8_FLOAT_OUTPUT, or FLOAT (as None in place
             of the QConfig, but the tensors around the node are observed all the same); None: it is
             chosen.
-
     Raises:
         QConfigError: an observer instance, something else that is no observer, or no such
             precision.
@@ -156,7 +154,6 @@ class QConfigDynamic:
             chosen by the target's measurements and the objective.
         block_size: how many weights along the input axis share a scale in WEIGHT_ONLY_GROUPWISE;
             None: chosen.
-
     Raises:
         QConfigError: an observer instance, something else that is no observer, no precision, or a
             block size that is none of BLOCK_SIZES or has no blocks to be of.

@@ -41,7 +41,6 @@ class Pixels:
         mean: one number, or one per channel.
         std: one number, or one per channel; above 0.
         scale: what p is multiplied by; 1 where mean and std are given in pixels.
-
     Raises:
         QConfigError: numbers that are not finite, a std or scale that is not above 0, as many means
             as there are no stds, or means and stds of another scale.

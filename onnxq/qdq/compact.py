@@ -7,7 +7,7 @@
 Other zero points stay, shared: ONNX Runtime leaves a Gemm in float whose weight has none, or until
 1.27 fails on it (tests/qdq/test_compact.py asks), and MatMul with Add is a Gemm to it. Factors of a
 Mul are not shared: it merges Mul nodes that become equal, before it fuses them with their readers
-(see dynamic/shared_quantizers.py).
+(see dynamic/rewrite_dynamic.py).
 """
 
 from __future__ import annotations

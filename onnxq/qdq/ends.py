@@ -2,7 +2,7 @@
 
 x -> Q -> integers -> ...      becomes   integers (an input) -> ...; who reads x, reads DQ(integers)
 ... -> integers -> DQ -> y     becomes   ... -> integers (an output)
-c -> DQ -> Q -> integers       becomes   c -> ..., where both have one grid: Q(DQ(c)) = c
+c -> DQ -> Q -> integers       becomes   c -> ..., of equal qparams: Q(DQ(c)) = c
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _Integers = tuple[
     "BiasPreservingRounding | None",
     ir.Graph,
 ]
-"""Key to tensors of integers: constant, qparams, integer limit, gain, order of axes,
+"""Key to tensors of integers: constant, qparams, integer limit, channel scale, order of axes,
 sums that are kept, and the graph that holds them."""
 
 _SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases are not looked at
@@ -43,7 +43,6 @@ class Initializers:
 
     Args:
         used: every name of the model so far.
-
     Attributes:
         replaced: the float initializers that have got integer twins.
     """

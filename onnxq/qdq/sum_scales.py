@@ -113,7 +113,6 @@ def raise_scales(
         sums: in the order in which they are computed.
         groups: name of a result -> the tensors that share its scale, itself among them.
         tensors: name -> qparams, per tensor.
-
     Returns:
         (name -> qparams, sums that still do not agree).
     """

@@ -61,7 +61,7 @@ def rounded_integers(
     integer_limit: int | None,
     bias_preserving: BiasPreservingRounding | None,
 ) -> IntArray:
-    """Integers of a constant, with its gain in it; arguments as of `integer_tensor`."""
+    """Integers of a constant, with its channels' scales in it; arguments as of `integer_tensor`."""
     if bias_preserving is not None:
         return bias_preserving.integers(
             x, qparams, qparams.dtype.qmax if integer_limit is None else integer_limit

@@ -1,6 +1,6 @@
 """QuantizeLinear and DequantizeLinear (Q, DQ), written: every pass on graphs makes them here.
 
-    x -> Q -> integers -> DQ -> readers     Grid, quantize_behind
+    x -> Q -> integers -> DQ -> readers     GraphQParams, quantize_behind
     constant integers -> DQ -> a slot       new_integers
     Q -> Clip on integers                   clip_integers
     int8 integers as uint8 integers            shifted_constant
@@ -81,7 +81,7 @@ class GraphQParams:
 
 
 def graph_qparams_of(node: ir.Node, qparams: QParams) -> GraphQParams:
-    """The grid of a Q or DQ that has these qparams.
+    """Qparams of a Q or DQ, as values of the graph.
 
     Of a DQ without zero point, Q takes the type of integers from output_dtype; below opset 21, it
     gives uint8, also where ONNX Runtime writes it behind a DQ of int8.
@@ -96,7 +96,7 @@ def graph_qparams_of(node: ir.Node, qparams: QParams) -> GraphQParams:
 
 
 def qparams_from(scale: ir.Value, zero_point: ir.Value, qparams: QParams) -> GraphQParams:
-    """The grid of these qparams, which the two values hold."""
+    """Graph form of qparams, which two values hold."""
     integers = ir.DataType[qparams.dtype.onnx]
     return GraphQParams(scale, zero_point, integers, granularity_attributes(qparams))
 
@@ -111,7 +111,7 @@ def constants_of(node: ir.Node, names: FreeNames) -> NewConstant:
 
 
 def new_graph_qparams(new: NewConstant, stem: str, qparams: QParams) -> GraphQParams:
-    """The grid of new constants `<stem>_scale` and `<stem>_zero_point`.
+    """The qparams in new constants `<stem>_scale` and `<stem>_zero_point`.
 
     Those per tensor have rank 0: QLinearAdd refuses rank 1.
     """
@@ -123,7 +123,7 @@ def new_graph_qparams(new: NewConstant, stem: str, qparams: QParams) -> GraphQPa
 def new_integers(
     new: NewConstant, stem: str, integers: Array, qparams: QParams
 ) -> tuple[ir.Value, GraphQParams]:
-    """New constant integers, `<stem>_quantized`, and their grid."""
+    """New constant integers, `<stem>_quantized`, and their qparams."""
     value = new(f"{stem}_quantized", integers)
     return value, new_graph_qparams(new, stem, qparams)
 

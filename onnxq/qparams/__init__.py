@@ -93,7 +93,6 @@ class QParams:
         granularity: what one scale covers.
 
     The arrays are copied and read-only.
-
     Raises:
         UnsupportedError: dtype is not an integer type.
         ShapeError: a scale that is not positive and finite, a zero point outside the type, shapes
@@ -230,7 +229,6 @@ def sum_scale(x: QParams, w: QParams) -> npt.NDArray[np.float32]:
     Args:
         x: per tensor, of the activation.
         w: of the weight.
-
     Returns:
         Shape of w.scale.
     """
@@ -249,7 +247,6 @@ def scale_for_int32_bias(
             that of o % len(w_scale).
         bias: (channels,), (rows, channels), or of one element for all; finite.
         x_scale: ().
-
     Returns:
         Shape of w_scale.
     """

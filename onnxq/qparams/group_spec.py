@@ -60,7 +60,6 @@ class GroupSpec:
         signed: whether scales of symmetric integers may be negative. The lowest integer lies one
             step further from zero than the highest; so it is the weight of largest magnitude, be it
             above or below zero. DequantizeLinear wants positive scales.
-
     Raises:
         UnsupportedError: 3, 5, 6 or 7 bits, or 8 with real zero points, which ONNX Runtime has no
             kernels for.

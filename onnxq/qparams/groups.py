@@ -59,7 +59,6 @@ class GroupIntegers:
         integers: uint8 (outputs, inputs), unsigned whatever the spec.
         scale: float32 (outputs, groups), not 0; positive, but where the spec is signed.
         zero_point: uint8 (outputs, groups); float32 of scheme real.
-
     Raises:
         ShapeError: shapes that do not fit together.
     """

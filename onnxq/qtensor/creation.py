@@ -36,7 +36,6 @@ def quantize_per_tensor(
         scale: positive; kept as float32, as in an ONNX file.
         zero_point: a whole number that dtype holds.
         dtype: quint8, qint8, qint32, or any integer type of onnxq.dtypes, by value or name.
-
     Raises:
         ShapeError: input is not float32; scale or zero_point is out of range, or not one number.
         QConfigError: dtype is not known.
@@ -66,7 +65,6 @@ def quantize_per_channel(
         zero_points: as many whole numbers that dtype holds.
         axis: 0 to rank - 1.
         dtype: as for `quantize_per_tensor`.
-
     Raises:
         ShapeError: input is not float32, axis is out of range, not one scale and zero point per
             channel, or one that is out of range.
@@ -97,7 +95,6 @@ def _empty_affine_quantized(
         scale: positive.
         zero_point: a whole number that dtype holds.
         dtype: as for `quantize_per_tensor`.
-
     Raises:
         ShapeError: scale or zero_point is out of range, or a size is negative.
     """

@@ -13,7 +13,7 @@ MOST_RUNS = 3  # said one by one
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputPart:
     """Slices of an output along an axis, and how near to float they are.
 
     Attributes:

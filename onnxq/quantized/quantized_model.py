@@ -69,7 +69,6 @@ class QuantizedModel(ir.Model):
         Args:
             path: of the file.
             annotations: whether inferred types and exporters' notes are written, too.
-
         Raises:
             OutputError, ModelError: as there.
         """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, listed
 from onnxq.page.card import card
-from onnxq.quantized.output_part import Part  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.quantized.output_part import OutputPart  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.shown import shown
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OutputVerdict:
     sqnr_db: float | None = None
     agreement: float | None = None
     top1_agreement: float | None = None
-    worst_part: Part | None = None
+    worst_part: OutputPart | None = None
 
     @property
     def known_db(self) -> float:
@@ -167,6 +167,12 @@ class Verdict(Saved):
     def low(self) -> tuple[OutputVerdict, ...]:
         """The outputs below LOW_SQNR_DB."""
         return tuple(output for output in self.outputs if output.is_low)
+
+    @property
+    def worst_db(self) -> float:
+        """The least SQNR of all outputs of floats and their parts; inf where there is none."""
+        floats = [output.known_db for output in self.outputs if output.sqnr_db is not None]
+        return min(floats, default=math.inf)
 
     @property
     def warning(self) -> str:

@@ -59,7 +59,6 @@ class Evaluators:
         machines: to be run beside.
         threads: that convolutions and matrix products use.
         float_nodes: as `onnxq.reference.evaluator` takes it.
-
     Raises:
         UnsupportedError: operators that the reference cannot run.
     """
@@ -103,7 +102,6 @@ class Evaluators:
             names: of outputs.
             feeds: inputs of the exact run.
             others: inputs of each machine, which differ where state goes round.
-
         Raises:
             CalibrationError: an input is missing, unknown, or of another type or shape.
             ShapeError, UnsupportedError: as the nodes raise them.

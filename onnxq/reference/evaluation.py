@@ -45,7 +45,6 @@ class Evaluator(ReferenceEvaluator):
         proto, opsets, functions, verbose, new_ops, check_shape_annotations: as its base.
         weights: arrays of the initializers whose protobuf says that they are elsewhere.
         threads: that convolutions and matrix products use.
-
     Attributes:
         reads: of each node, the names that it and graphs inside of it read.
     """

@@ -121,7 +121,6 @@ def inspect(
         costs: times of nodes, which have a say beside statistics; None: the target's own table.
         objective: "speed" or "size", as `quantize` takes it.
         exclude: names or globs of nodes that stay in float.
-
     Raises:
         ModelError: the model cannot be read, or is one that is not quantized.
         QConfigError: a name or option is not known.

@@ -32,7 +32,6 @@ class Excerpt:
         inputs: of the model; says whether a batch can be cut.
         fed_back: inputs that each batch gets from the one before it; the first batches are kept
             then, since no others can be run.
-
     Attributes:
         samples: seen in all; a batch without a batch axis counts as one.
     """
@@ -124,7 +123,6 @@ def held_apart(samples: Batches, every: int = EVERY) -> tuple[Batches, Batches]:
     Args:
         samples: can be gone through again and again.
         every: n, at least 2.
-
     Raises:
         QConfigError: n is below 2.
         CalibrationError: there are fewer than n batches.

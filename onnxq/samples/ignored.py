@@ -25,7 +25,6 @@ def check_ignored(*samples: Samples | None) -> None:
 
     Args:
         samples: all those that the names are for; None: none.
-
     Raises:
         CalibrationError: with the nearest name; or a file is unreadable.
     """

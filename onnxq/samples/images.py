@@ -49,7 +49,6 @@ class Images:
         mean: one number, or one per channel.
         std: one number, or one per channel; above 0.
         scale: what pixels are multiplied by; 1 where mean and std are given in pixels.
-
     Raises:
         CalibrationError: a size that is none.
         QConfigError: means and stds that do not fit together.

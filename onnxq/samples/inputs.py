@@ -69,7 +69,6 @@ def input_specs(
         optional: names of inputs that samples may leave out.
         quantized: of a float model, the inputs that are integers in the quantized one; None: what
             the model's own metadata say.
-
     Raises:
         ModelError: the metadata were altered.
     """
@@ -181,7 +180,6 @@ def check_shape(shape: Sequence[int], spec: InputSpec, where: str, got: str) -> 
         spec: the input.
         where: the array, to begin the message with.
         got: the shape as the user sees it, to name in the message.
-
     Raises:
         CalibrationError: shapes differ.
     """
@@ -217,7 +215,6 @@ def check_finite(array: Array, where: str, first: int) -> None:
         array: one batch; samples along the first axis.
         where: the array, to begin the message with.
         first: number of the batch's first sample.
-
     Raises:
         CalibrationError: with the array and the sample.
     """
@@ -238,7 +235,6 @@ def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
     Args:
         batch: input name -> integers, or the numbers that they stand for.
         inputs: of the model.
-
     Raises:
         CalibrationError: numbers that stand for no pixels.
     """
@@ -290,7 +286,6 @@ def batch_of(inputs: Sequence[InputSpec], batch_size: int | None, where: str) ->
         inputs: those that have their samples along the batch axis.
         batch_size: as asked.
         where: the samples, to begin a message with.
-
     Raises:
         CalibrationError: the model has another static batch, or several.
     """

@@ -40,7 +40,6 @@ def open_labelled(samples: object, inputs: Sequence[InputSpec]) -> Batches:
     Args:
         samples: as of `open_samples`; arrays that they ignore are neither inputs nor labels.
         inputs: of the model.
-
     Raises:
         CalibrationError: as `open_samples`; or the samples do not fit into memory.
     """

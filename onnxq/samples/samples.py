@@ -27,7 +27,6 @@ class Samples:
         batch_size: samples per run; None: the model's static batch, else 1.
         ignore: names of arrays that are no inputs (labels).
         feedback: {output name: input name} of state that each batch hands to the next one.
-
     Raises:
         CalibrationError: batch_size is no whole number, or ignore no collection of names.
         QConfigError: feedback is no {output name: input name}.

@@ -96,7 +96,6 @@ def over_batches(
         away: likewise in each worker; it is pickled.
         samples: all batches.
         progress: called after each batch.
-
     Raises:
         CalibrationError: there is no batch.
         WorkerError: workers died, more often than it was tried.

@@ -49,7 +49,6 @@ def open_samples(samples: object, inputs: Sequence[InputSpec]) -> Batches:
     Args:
         samples: Samples, or a source that `onnxq.samples` lists.
         inputs: what the model wants; see `input_specs`.
-
     Raises:
         CalibrationError: a file that is missing or unreadable; no samples; another name, dtype or
             shape than the model's; left-over samples with a static batch. While they are read: NaN,

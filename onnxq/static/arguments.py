@@ -42,7 +42,6 @@ def check_mapping(value: object, of_backend: str = "default_qconfig_mapping({})"
     Args:
         value: of the caller.
         of_backend: the call that makes a mapping of a backend's name.
-
     Raises:
         QConfigError: anything else, with the call that makes a mapping of it.
     """

@@ -75,11 +75,9 @@ class Calibration:
         statistics: what was seen before; it stays as it is.
         shard: the part of the samples that the batches are.
         threads: of one inference; None: one per core.
-
     Attributes:
         inputs: what batches hold; those that are fed back are optional.
         next_batch: number of the next batch, if `observe` is given none.
-
     Raises:
         ModelError: `prepared` is something else.
         CalibrationError: the statistics are of another model, or of other observers.
@@ -129,7 +127,6 @@ class Calibration:
         Args:
             batch: input name -> array.
             index: global number of the batch; None: the next one.
-
         Raises:
             CalibrationError: the batch does not suit the model, or its number was seen before; NaN
                 or Inf in an input, or a tensor that its observer refuses. After that the run cannot
@@ -252,7 +249,6 @@ def begun(prepared: Observed, statistics: Statistics | None, shard: Shard) -> St
         prepared: the model, and the observer of each tensor.
         statistics: what was seen before; None: nothing.
         shard: the part of the samples that is to be observed.
-
     Raises:
         CalibrationError: the statistics are of another model, or of other observers.
     """

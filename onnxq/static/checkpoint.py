@@ -27,7 +27,6 @@ class Checkpoint:
     Attributes:
         path: of the file.
         every_s: seconds between two writings, at least; more where writing takes long.
-
     Raises:
         CalibrationError: every_s is negative.
     """
@@ -53,7 +52,6 @@ class Keeper:
 
     Args:
         checkpoint: what to write and how often.
-
     Raises:
         OutputError: its file cannot be written.
     """
@@ -69,7 +67,6 @@ class Keeper:
         Args:
             model_hash: of the model that is calibrated.
             shards: parts of the samples that they may be of.
-
         Raises:
             CalibrationError: it is damaged, of another model, or of another shard.
         """

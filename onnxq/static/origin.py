@@ -58,7 +58,6 @@ def read_again(
         wanted_hash: of the canonical model.
         quantized_input: inputs that are pixels or integers.
         op_types: that the qconfig names.
-
     Raises:
         ModelError: it cannot be read, or is another model now.
     """

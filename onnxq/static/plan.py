@@ -166,7 +166,6 @@ def plan(
             that stay float, too, unless the qconfig names them.
         saturated: channels whose products left int16 on samples; for a target whose range
             reduction is OBSERVED (see onnxq.static.observed_range), and no other.
-
     Raises:
         CalibrationError: the statistics are of another model, or lack a tensor that is observed; or
             nobody says which channels saturated.

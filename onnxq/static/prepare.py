@@ -76,7 +76,6 @@ def prepare(
         costs: times of nodes on a machine of the target, which decide where integers pay; None:
             the target's own table (onnxq.times.costs_of), where it has one.
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
-
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
         QConfigError: the qconfig, target or feedback names what is not there, or
@@ -122,7 +121,6 @@ def prepared_with(begun: Prepared, mapping: QConfigMapping) -> Prepared:
     Args:
         begun: with `mapping.all_open()`.
         mapping: names precisions.
-
     Raises:
         QConfigError, UnsupportedError: as of `prepare`.
     """

@@ -18,7 +18,6 @@ class Shard:
     Attributes:
         index: 0 to count - 1.
         count: number of shards.
-
     Raises:
         CalibrationError: the index is outside.
     """

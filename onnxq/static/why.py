@@ -54,7 +54,6 @@ def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
     Args:
         prepared: with precisions that were decided with or without data.
         name: of the node.
-
     Raises:
         QConfigError: the model has no such node; the message suggests the nearest.
     """

@@ -1,6 +1,6 @@
 """Local errors of tensors: what a node adds, when both models give it the same inputs.
 
-    T_f     the float node on inputs that are rounded to the integers' grids
+    T_f     the float node on inputs that are quantized and dequantized
     T_q     the quantized node on the very same inputs
     local   T_q - T_f;  accumulated: the rest of what T differs by in a whole run
 
@@ -26,7 +26,7 @@ from onnxq.ort.expose import expose
 from onnxq.page.content import Histogram
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
-from onnxq.survey.channel_reaches import channel_axes, reaches_of
+from onnxq.survey.channel_maxima import channel_axes, channel_maxima
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class TensorErrors:
         whole: of whole runs.
         local: where the node's inputs are given; None: they cannot be.
         counts: of its float values, in bins between `low` and `high`.
-        reaches: largest absolute value of each channel; None: nothing tells its channels.
+        maxima: largest absolute value of each channel; None: nothing tells its channels.
     """
 
     whole: Sums = field(default_factory=Sums)
@@ -60,7 +60,7 @@ class TensorErrors:
     low: float = 0.0
     high: float = 0.0
     counts: npt.NDArray[np.int64] | None = None
-    reaches: Reals | None = None
+    maxima: Reals | None = None
 
     @property
     def local_db(self) -> float | None:
@@ -101,7 +101,6 @@ def errors_of(
         sides: the models; their sums stay as they are.
         batches: few.
         feedback: output name -> input name, of state.
-
     Raises:
         ModelError: ONNX Runtime does not open a model.
         CalibrationError: it does not run on a batch.
@@ -265,8 +264,8 @@ def _count(one: TensorErrors, x: Array, pair: Pair, axis: int | None) -> None:
         one.low, one.high = _min_and_max(values, pair)
         one.counts = np.zeros(BINS, np.int64)
     if axis is not None and x.ndim > 1 and values.size == x.size:
-        found = reaches_of(carried, axis)
-        one.reaches = found if one.reaches is None else np.maximum(one.reaches, found)
+        found = channel_maxima(carried, axis)
+        one.maxima = found if one.maxima is None else np.maximum(one.maxima, found)
     inside = np.clip(values, one.low, one.high)
     one.counts += np.histogram(inside, BINS, (one.low, one.high))[0].astype(np.int64)
 

@@ -52,7 +52,7 @@ def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPa
 
 
 def _weights_of(node: ir.Node) -> Iterator[tuple[ir.Value, QParams | Unread, ir.Node]]:
-    """(integers, their grid, the node that reads them)."""
+    """(integers, their qparams, the node that reads them)."""
     if is_dequantize(node):
         integers = node.inputs[0]
         if integers is not None and is_constant(node) and _is_weight(integers):
@@ -73,7 +73,7 @@ def _is_weight(value: ir.Value) -> bool:
 
 
 def _qparams_behind(node: ir.Node, slot: int, weight: ir.Value) -> QParams | Unread:
-    """Grid of an operator's weight: the scales behind it, those per channel first."""
+    """QParams of an operator's weight: the scales behind it, those per channel first."""
     assert weight.const_value is not None
     shape = tuple(map(int, weight.const_value.shape.numpy()))
     scales = []

@@ -24,7 +24,7 @@ from onnxq.page.content import (
 )
 from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
-from onnxq.survey.channel_reaches import median_share
+from onnxq.survey.channel_maxima import median_share
 from onnxq.survey.file_precisions import planned, precisions_in, shown_by_file, with_reasons
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.local_errors import TensorErrors, errors_of
@@ -203,7 +203,7 @@ def _sampled(one: TensorErrors) -> float | None:
 
 
 def _channel_share(one: TensorErrors, p: QParams | None) -> float | None:
-    return None if p is None or one.reaches is None else median_share(one.reaches, p)
+    return None if p is None or one.maxima is None else median_share(one.maxima, p)
 
 
 def _qparams(p: QParams | None) -> TensorQParams | None:

@@ -53,7 +53,6 @@ class Compared:
             path: of the file.
             beside: plan, search, bounds.
             command: that writes it again; empty: none does.
-
         Raises:
             OutputError: the path cannot be written; nothing is left behind.
         """
@@ -87,7 +86,6 @@ def compared(
         feedback: output name -> input name, of state.
         progress: called after each batch.
         executor: whose workers run the models; None: this process.
-
     Raises:
         CalibrationError: no batch came.
         WorkerError: workers died, more often than it was tried.
@@ -125,13 +123,11 @@ def verify(
         progress: called after each batch.
         executor: whose workers run the models, one thread each; None: this process. The findings
             are the same. Batches with state run here, one after the other.
-
     Raises:
         ModelError: a model cannot be read, or the two do not belong together.
         CalibrationError: unusable samples.
         QConfigError: a glob of `only` that matches nothing.
         WorkerError: workers died, more often than it was tried.
-
     Warns:
         UserWarning: an executor is given, and feedback.
     """

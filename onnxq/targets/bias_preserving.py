@@ -105,7 +105,6 @@ class BiasPreservingRounding:
             qparams: int8, with zero points 0; per tensor, or per channel along the axis not in
                 `axes`.
             limit: integers are clipped to [-limit, limit].
-
         Returns:
             int8, x's shape. Pairs that keep LARGEST_SUM as `quantize` rounds them keep it here.
         """

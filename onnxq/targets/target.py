@@ -115,7 +115,7 @@ class Target:
             until fixed point (ARM), separate multiplications and additions (x86-sse) and divisions
             (wasm) round as fused multiply-adds do.
         int8_activations: QDQ graphs with int8 activations run in integers as they are; elsewhere
-            they are stored as uint8 (see onnxq.static.insertion.stored_types).
+            they are stored as uint8 (see onnxq.static.insertion).
         caveat: what is not exact, and when; empty: nothing is known.
     """
 
@@ -169,7 +169,6 @@ class Target:
 
         Args:
             which: "worst-case", "everywhere", or "observed", which is exact on the samples alone.
-
         Raises:
             QConfigError: it is none of these.
         """
@@ -204,7 +203,6 @@ class Target:
             n: results per row, at least 1.
             m: rows of the activation; None: not known before the model runs.
             least_m: where m is None, no fewer rows than that.
-
         Returns:
             None where that operator was not measured so.
         """

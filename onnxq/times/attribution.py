@@ -286,7 +286,6 @@ def paired_node_times(
         target: the quantized one.
         precisions: that it gives the nodes.
         batch: to run.
-
     Raises:
         ModelError: ONNX Runtime does not open a model.
         CalibrationError: it does not run on the batch.

@@ -251,7 +251,6 @@ def known_shapes(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Sizes
     Args:
         model: canonical.
         feeds: one sample.
-
     Raises:
         ModelError, CalibrationError: ONNX Runtime does not run the model on them.
     """

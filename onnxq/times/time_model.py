@@ -157,7 +157,6 @@ class TimeSource(Protocol):
             precision: of it.
             precision_of: those of its sources.
             sizes: of the values, by name.
-
         Returns:
             None where they are not known.
         """

@@ -49,7 +49,6 @@ def one_row(model: ir.Model, inputs: Sequence[InputSpec], batch: Batch) -> Batch
         model: float.
         inputs: that samples have; zeros stand for state that the batch leaves out.
         batch: to take it of.
-
     Raises:
         ModelError: ONNX Runtime does not open the model.
     """
@@ -154,7 +153,6 @@ def profiled(
         models: to run, on one thread.
         feeds: for all of them.
         seconds: CPU seconds that go into all runs; None: MEASURED_S.
-
     Raises:
         ModelError, CalibrationError: as of `whole_times`.
     """
@@ -228,7 +226,6 @@ def node_times(profile: Path) -> dict[str, NodeTime]:
 
     Args:
         profile: what `Session.end_profile` gives.
-
     Raises:
         ModelError: the profile is none, or has no run.
     """

@@ -1,4 +1,4 @@
-"""Measures the times of a model's nodes in float and in each form, on this machine.
+"""Measures the times of a model's nodes in float and in each precision, on this machine.
 
 The float model and quantized ones run in turns on one thread, with ONNX Runtime's profiler and
 without, so that what else the machine does slows all of them alike.
@@ -35,7 +35,7 @@ from onnxq.times.model_times import (
 from onnxq.times.time_model import walked
 from onnxq.times.timed_runs import check_runs, profiled
 from onnxq.tuning.evaluation.evaluations import REFUSALS
-from onnxq.tuning.evaluation.evaluator import forms_of
+from onnxq.tuning.evaluation.evaluator import precisions_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,24 +61,23 @@ class _Timed:
 
     Attributes:
         model: float or quantized.
-        forms: of its nodes.
+        precisions: of its nodes.
     """
 
     model: ir.Model
-    forms: Precisions
+    precisions: Precisions
 
 
 def measure_times(
     evaluator: Evaluator, mappings: Mapping[str, QConfigMapping] | None = None
 ) -> Times:
-    """Times of the nodes of a model, in float and in the forms that the mappings give them.
+    """Times of the nodes of a model, in float and in the precisions that the mappings give them.
 
     Args:
         evaluator: makes the models.
-        mappings: words for people -> mapping; a node's time in a form is that in the first model in
-            which it has it. None: those of `telling`. One that gives no model that runs is left
-            out, with a note.
-
+        mappings: words for people -> mapping; a node's time in a precision is that in the first
+            model in which it has it. None: those of `telling`. One that gives no model that
+            runs is left out, with a note.
     Raises:
         CalibrationError: unusable samples.
         ModelError: ONNX Runtime does not run the float model.
@@ -87,17 +86,19 @@ def measure_times(
     timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator), feeds)
     runs = profiled([each.model for each in timed], feeds)
     whole = [each.whole_ns for each in runs]
-    sums = [times_by_owner(source, run, each.forms) for each, run in zip(timed, runs, strict=True)]
+    sums = [
+        times_by_owner(source, run, each.precisions) for each, run in zip(timed, runs, strict=True)
+    ]
     found = _Found(source, sums[0])
     for each, sum_of in zip(timed[1:], sums[1:], strict=True):
-        found.add(each.forms, sum_of)
+        found.add(each.precisions, sum_of)
     others = {by.name: took for by, took in sums[0].items() if by.part is TimePart.OTHER}
     others[RUN] = max(whole[0] - sum(sums[0].values()), 0.0)
     times = Times(
         here(), known_shapes(source, feeds), found.nodes(), change_times(), others, whole[0], notes
     )
     made = zip(timed[1:], whole[1:], strict=True)
-    return _fitted(times, source, [(each.forms, ns) for each, ns in made])
+    return _fitted(times, source, [(each.precisions, ns) for each, ns in made])
 
 
 def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Precisions, float]]) -> Times:
@@ -107,9 +108,9 @@ def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Precisions, fl
     """
     with_changes, without = (TimeModel(each, source) for each in (times, _with(times, 0.0)))
     shares = []
-    for forms, ns in whole:
-        nodes = without.ns(forms)
-        changing = with_changes.ns(forms) - nodes
+    for precisions, ns in whole:
+        nodes = without.ns(precisions)
+        changing = with_changes.ns(precisions) - nodes
         if changing > LEAST_CHANGING * ns:
             shares.append((ns - nodes) / changing)
     return _with(times, min(max(float(np.median(shares)), 0.0), 1.0)) if shares else times
@@ -138,12 +139,12 @@ def _to_be_timed(
                 f"no times of the model {words}, which cannot be made: {first_line(error)}"
             )
             continue
-        timed.append(_Timed(made.model, forms_of(made.plan)))
+        timed.append(_Timed(made.model, precisions_of(made.plan)))
     return timed, tuple(notes)
 
 
 class _Found:
-    """Times of nodes in the forms that were met so far; the first model with a form counts.
+    """Times of nodes in the precisions met so far; the first model with a precision counts.
 
     Args:
         source: the float model.
@@ -157,20 +158,20 @@ class _Found:
         self._around = {n: {FLOAT: _ns(sums, n, TimePart.AROUND)} for n in self._nodes}
         self._behind: dict[str, dict[str, float]] = defaultdict(dict)
 
-    def add(self, forms: Precisions, sums: Sums) -> None:
+    def add(self, precisions: Precisions, sums: Sums) -> None:
         """Adds a quantized model."""
         for name in self._nodes:
-            form = forms.get(name, Precision.FLOAT)
-            if form is not None and form not in IN_FLOAT:
-                self._ns[name].setdefault(form.value, _ns(sums, name, TimePart.KERNEL))
-                self._around[name].setdefault(form.value, _ns(sums, name, TimePart.AROUND))
+            precision = precisions.get(name, Precision.FLOAT)
+            if precision is not None and precision not in IN_FLOAT:
+                self._ns[name].setdefault(precision.value, _ns(sums, name, TimePart.KERNEL))
+                self._around[name].setdefault(precision.value, _ns(sums, name, TimePart.AROUND))
 
         def form_of(node: ir.Node) -> Precision | None:
-            return forms.get(node_name(node), Precision.FLOAT)
+            return precisions.get(node_name(node), Precision.FLOAT)
 
         for node in self._source.graph:
             name = str(node.name)
-            if forms.get(name, Precision.FLOAT) in IN_FLOAT:
+            if precisions.get(name, Precision.FLOAT) in IN_FLOAT:
                 ahead = precision_ahead(node, form_of).value
                 self._behind[name].setdefault(ahead, _ns(sums, name, TimePart.KERNEL))
 
@@ -188,7 +189,7 @@ def _source(evaluator: Evaluator) -> ir.Model:
 
 
 def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
-    """Mappings, named in words, that give nodes every form between them: integers, dynamic ..."""
+    """Mappings, named in words, that give nodes every precision between them."""
     default = evaluator.subject.default.without_precisions()
     overall = default.global_qconfig
     found = {"in all integers": default.set_choice(Choice.ALL_INTEGERS)}
@@ -214,11 +215,11 @@ def times_of(evaluator: Evaluator, costs: Costs) -> Times:
     shapes = known_shapes(model, evaluator.one_row())
     sizes = every_size(model, shapes)
     ns: dict[str, dict[str, float]] = defaultdict(dict)
-    for form in Precision:
-        forms = {str(node.name): form for node in model.graph}
-        for node, own in walked(model, forms, sizes, costs).own.items():
+    for precision in Precision:
+        precisions = {str(node.name): precision for node in model.graph}
+        for node, own in walked(model, precisions, sizes, costs).own.items():
             if own is not None and math.isfinite(total := sum(each.ns for each in own)):
-                ns[str(node.name)][form.value] = total
+                ns[str(node.name)][precision.value] = total
     nodes = {name: NodeTimes(found) for name, found in ns.items()}
     source = f"table of {costs.target}, {costs.machine}"
     times = Times(source, shapes, nodes, changes_of(costs), {}, 1.0)

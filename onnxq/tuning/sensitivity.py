@@ -36,7 +36,7 @@ NO_RUN_LEFT = "no run was left for it"
 
 @dataclass(frozen=True, slots=True)
 class GroupCost:
-    """Cost of one group of nodes in its quantized form.
+    """Cost of one group of nodes in its quantized precision.
 
     Attributes:
         group: its name.
@@ -121,7 +121,6 @@ def sensitivity_of(
         executor: runs the groups; None: this process.
         most_runs: that it may take; groups that these do not go for, the last ones, are among the
             refused.
-
     Raises:
         CalibrationError: unusable samples.
         MetricError: the user's metric fails.

@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 12
 """Rows of a table; those beyond are counted."""
-FORMS = (Precision.FLOAT, Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.DYNAMIC_INT8)
-"""Forms with kernels of their own."""
+PRECISIONS = (Precision.FLOAT, Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.DYNAMIC_INT8)
+"""Precisions with kernels of their own."""
 MOST_NAMED = 8
 """Nodes of a group that are named; more do not fit a command that is typed."""
 MICRO_NS = 1e3
 SENSITIVITY_WORDS = (
     "dB alone: SQNR of the outputs with this group alone in integers; exact: no error"
 )
-FORM_WORDS = {
+PRECISION_WORDS = {
     Precision.INT8_FLOAT_OUTPUT: "int8_float_output: products of integers, results in float",
     Precision.DYNAMIC_INT8: "dynamic_int8: ranges found in each run",
 }
-"""Forms whose names do not say all."""
+"""Precisions whose names do not say all."""
 
 
 def print_sensitivity(console: Console, sensitivity: Sensitivity) -> None:
@@ -83,14 +83,15 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
     found = [(group.name, times.by_precision(group.nodes)) for group in groups]
     known = [item for item in found if item[1]]
     known.sort(key=lambda item: -item[1].get(Precision.FLOAT, 0.0))
-    shown = [form for form in FORMS if any(form in ns for _, ns in known)]
+    shown = [precision for precision in PRECISIONS if any(precision in ns for _, ns in known)]
     rows = [
-        (name, *(_micro(ns.get(form)) for form in shown), _share(ns, times)) for name, ns in known
+        (name, *(_micro(ns.get(precision)) for precision in shown), _share(ns, times))
+        for name, ns in known
     ]
-    header = ("group of nodes", *(form.value for form in shown), "of float's run")
+    header = ("group of nodes", *(precision.value for precision in shown), "of float's run")
     title = f"microseconds of each group, without conversions ({times.source})"
     _print_first(console, title, header, rows)
-    words = [FORM_WORDS[form] for form in shown if form in FORM_WORDS]
+    words = [PRECISION_WORDS[precision] for precision in shown if precision in PRECISION_WORDS]
     console.print(f"{'; '.join([*words, '-: not measured in that precision'])}\n")
 
 
@@ -134,7 +135,7 @@ class Milestone:
     Attributes:
         changes: from where the search began, in words.
         score: on the samples of the search.
-        qconfig: names the form of every node.
+        qconfig: names the precision of every node.
     """
 
     changes: tuple[str, ...]
@@ -155,7 +156,6 @@ def save_milestones(folder: str | Path, points: Sequence[Milestone]) -> list[Pat
 
     Returns:
         the YAML files; `quantize --qconfig` makes the model of each.
-
     Raises:
         OutputError: the folder cannot be made or written to; the one that it is in has to be there.
     """

@@ -1,7 +1,7 @@
 """Search for a quantized model that reaches a goal: measured on this machine, then checked.
 
 samples        of the search: calibrated on, and compared on; others are held apart
-times          of each node in each form, taken first and alone
+times          of each node in each precision, taken first and alone
 sensitivity    error of each layer type alone, then of parts of the most sensitive ones
 local search   changes in batches, each of them measured
 check          of the best on the samples held apart
@@ -95,12 +95,10 @@ def tune(
         executor: runs candidates beside each other; the result is the same. None: this process.
         progress: is told of each run.
         exclude: names or globs of nodes that stay in float.
-
     Raises:
         QConfigError: an option is not known, or does not fit the goal.
         CalibrationError: unusable samples, too few to hold some apart, or another journal.
         ModelError: the model cannot be read, or ONNX Runtime does not run it.
-
     Warns:
         MissedGoalWarning: the goal was not reached; `missed` of the result says what of it.
         UserWarning: an output of what was chosen is far from the float model's.

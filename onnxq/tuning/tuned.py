@@ -94,8 +94,8 @@ class Tuned:
 
     Attributes:
         model: the best one, with its verdict.
-        qconfig: names the form of every node: `quantize` with it, and with the samples that were
-            calibrated on, gives the model byte for byte.
+        qconfig: names the precision of every node: `quantize` with it, and with the calibration
+            samples, gives the model byte for byte.
         score: on the samples of the search.
         held_apart: on samples that chose nothing: what the goal was checked on.
         float_metric: the float model's, on the samples of the search.
@@ -103,7 +103,7 @@ class Tuned:
         steps: every model that was measured, in order; the first is where the search began.
         front: those of which no other is as accurate, as fast and as small; most accurate first.
         sensitivity: what each group of nodes costs alone.
-        times: what each node takes in each form.
+        times: what each node takes in each precision.
         layer_types: groups of nodes that the report shows times of.
         goal: as it was asked for.
         labels: names of arrays in the samples that are no inputs.
@@ -111,7 +111,7 @@ class Tuned:
         left_in_float: layers that compute in float in the best one, and why.
         why: the search ended, in words.
         spent: work that it took; it differs from run to run.
-        plan: that the model was made with: the reason of every node's form; None: not known.
+        plan: that the model was made with: the reason of every node's precision; None: not known.
     """
 
     model: QuantizedModel = field(repr=False, compare=False)
@@ -176,7 +176,6 @@ class Tuned:
 
         Returns:
             the YAML files; `quantize --qconfig` makes the model of each.
-
         Raises:
             OutputError: the folder cannot be made or written to.
         """
@@ -218,14 +217,17 @@ class Tuned:
         }
 
     def _group_times(self) -> list[dict[str, object]]:
-        """Nodes of each layer type, with their nanoseconds by form, as far as measured."""
+        """Nodes of each layer type, with their nanoseconds by precision, as far as measured."""
         if self.times is None:
             return []
         return [
             {
                 "group": group.name,
                 "nodes": list(group.nodes),
-                "ns": {form.value: ns for form, ns in self.times.by_precision(group.nodes).items()},
+                "ns": {
+                    precision.value: ns
+                    for precision, ns in self.times.by_precision(group.nodes).items()
+                },
             }
             for group in self.layer_types
         ]
@@ -310,7 +312,7 @@ def _chosen_changes(tuned: Tuned) -> tuple[str, ...]:
 
 
 def is_all_float(mapping: QConfigMapping) -> bool:
-    """Whether a mapping that names the form of every node quantizes none."""
+    """Whether a mapping that names the precision of every node quantizes none."""
     return all(
         isinstance(entry, QConfig) and entry.precision is Precision.FLOAT
         for entry in mapping.nodes.values()

@@ -31,7 +31,7 @@ class NewConstants:
     """Constants of one layer that take the place of its own.
 
     Attributes:
-        weight: float32, the weight's shape, on the grid of qparams; None: as it is.
+        weight: float32, the weight's shape, rounded by qparams; None: as it is.
         qparams: of the new weight's integers; None: there is none.
         bias: float64 (groups, outputs); None: as it is.
     """
@@ -47,7 +47,6 @@ class Constants:
     Args:
         prepared: stays as it is.
         plan: likewise.
-
     Attributes:
         model: the clone.
         plan: that fits it.

@@ -81,7 +81,6 @@ def error_of(difference: Reals, hessian: Reals) -> Reals:
     Args:
         difference: float64 (..., rows, columns).
         hessian: float64 (..., columns, columns).
-
     Returns:
         float64 (..., rows).
     """
@@ -119,7 +118,6 @@ def inverse_factor(hessian: Reals, damping: float = 0.0) -> InverseFactor:
     Args:
         hessian: float64 (..., columns, columns); left as it is.
         damping: what is added to the diagonal.
-
     Raises:
         LinAlgError: it is not positive definite.
     """

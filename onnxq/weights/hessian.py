@@ -48,7 +48,6 @@ class HessianSum:
     Args:
         inputs: numbers of a row.
         groups: sizes of the axes ahead, one sum for each; none: one sum.
-
     Attributes:
         count: of the rows so far.
     """
@@ -109,7 +108,6 @@ class InputSums:
         Args:
             seen: float32 (rows, inputs), in the quantized model.
             wanted: likewise in the float model; None: the same.
-
         Raises:
             CalibrationError: NaN or Inf in one, or numbers whose squares overflow.
         """

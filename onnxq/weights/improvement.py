@@ -1,7 +1,7 @@
 """Contracts of improvements, and the register of those that there are.
 
     ModelImprovement     before `prepare`: an equal float model that quantizes better (smooth)
-    WeightImprovement    behind `plan`: other constants on their grids (bias, round)
+    WeightImprovement    behind `plan`: other integers of constants (bias, round)
 
 An improvement is asked for by its name. One of your own is a subclass with `@register`, in a module
 that onnxq loads as it loads operators: an entry point `onnxq.operators`, or ONNXQ_PLUGINS.
@@ -89,7 +89,7 @@ class ModelImprovement(Improvement):
 
 
 class WeightImprovement(Improvement):
-    """An improvement of constants, on the grids of a plan.
+    """An improvement of constants, with the qparams of a plan.
 
     Attributes:
         biases_alone: whether it leaves weights as they are. It then goes behind those that choose
@@ -106,7 +106,7 @@ class WeightImprovement(Improvement):
     def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """The same model with other constants; `prepared.model` stays as it is.
 
-        The constants lie on the grids of the new plan. Judged layer by layer, and by the outputs,
+        The constants lie on the scales of the new plan. Judged layer by layer, and by the outputs,
         on samples held back.
 
         Args:

@@ -8,8 +8,8 @@ counts as a loss is one beyond its standard error:
 
 Each layer of such a change has been judged before, by thousands of places: that it helps is to be
 expected, and a loss that chance alone explains is no reason against it. Factors of a float model
-have it the other way round: they change which grids, forms and patterns the whole flow finds, which
-nothing before the outputs has judged. So there a gain is asked for that chance does not explain.
+have it the other way round: they change which ranges, precisions and patterns the flow finds,
+which nothing before the outputs has judged. So chance must not explain the gain of such a change.
 
 Errors of samples may differ by a factor of ten and more, so that a few samples make up the mean of
 d and most of its spread, and the others are not heard. A gain shows in each sample's own measure:
@@ -136,7 +136,6 @@ def powers_of(batches: Iterable[Compared]) -> Reals | None:
 
     Args:
         batches: of the same number of models each, and the same outputs.
-
     Returns:
         (models, samples), sums over the outputs, of which one that float gives as zeros, or
         not finite, adds nothing: it has no units; None where there is no output of floats.

@@ -205,7 +205,6 @@ class Layer:
             index: of the batch.
             batches: how many there are.
             most: places of all batches that are looked at.
-
         Yields:
             float32 (groups, places, inputs) and (groups, places, outputs).
         """

@@ -47,7 +47,6 @@ class SizeAim:
     Attributes:
         bits_average: bits of an integer, on the average of all weights of products.
         size: of the file, over that of the float model.
-
     Raises:
         QConfigError: both or none, or a size that is not above 0 and at most 1.
     """
@@ -95,7 +94,6 @@ class BitBudget:
     Attributes:
         average: bits of an integer, on the average of all weights of products; scales come on top.
         size_bytes: of all weights of products in the file, scales among them.
-
     Raises:
         QConfigError: below what 2 bits take, or above float.
     """
@@ -181,7 +179,6 @@ def mixed_bits(
         plan: of it; blocks, symmetry and methods stay.
         batches: of samples, one at least; they are gone through twice.
         budget: of bits or bytes.
-
     Raises:
         QConfigError: products take more than the budget even in 2 bits.
         CalibrationError: samples that the model does not run on.

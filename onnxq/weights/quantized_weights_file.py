@@ -121,7 +121,6 @@ class QuantizedWeightsFile(AppendOnlyFile):
         Args:
             path: of the file; None: in memory alone.
             head: of the job at hand.
-
         Raises:
             CalibrationError: the file is no such journal, or is of another model, samples, plan or
                 version.
@@ -152,10 +151,8 @@ class QuantizedWeightsFile(AppendOnlyFile):
         Args:
             key: of the product.
             arrays: by name.
-
         Returns:
             The arrays as tensors, which a file is mapped for when they are read.
-
         Raises:
             OutputError: the disk is full.
         """

@@ -6,7 +6,7 @@ taken off. The weight that comes nearest to Y from X, held to the float model's 
     W* = W + (Y X' - W X X') (X X' + percdamp mean(diag(X X')) I)^-1
 
 and minimizes |Y - V X|^2 + percdamp mean(diag) |V - W|^2 over V, whose Hessian is the matrix in
-brackets. GPTQ rounds W* by the same matrix onto the layer's own grid, so that what is rounded is
+brackets. GPTQ rounds W* by the same matrix onto the layer's own scale, so that what is rounded is
 that objective. Then the bias takes the means: b = mean(Y) - Wq mean(X). Nothing is trained.
 
 Y is taken ahead of a Relu or Clip: which places it cuts off differs from channel to channel, and
@@ -22,7 +22,7 @@ Every term is of the size of the error, so that sums of float32 products are eno
 
 The damping stands between samples and what they are drawn from: without any, W* fits the samples.
 It is chosen by the error on samples held back, as is each channel's scale where integers are few: a
-narrower grid that clips the largest weights, or the plan's own.
+narrower range that clips the largest weights, or the plan's own.
 """
 
 from __future__ import annotations

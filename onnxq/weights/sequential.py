@@ -160,7 +160,6 @@ class SequentialPipeline:
 
         Args:
             seen: products whose Hessians are wanted; behind the last one, nothing runs.
-
         Raises:
             CalibrationError: samples that the model does not run on, or that make NaN or Inf.
             OutputError: what is between the layers does not fit on the disk.

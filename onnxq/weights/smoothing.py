@@ -110,7 +110,7 @@ def smoothing_factors(x_max: Reals, w_max: Reals, exponent: float) -> Reals:
     return np.asarray(x**exponent / w ** (1 - exponent), np.float64)
 
 
-def reach(maxima: Reals) -> Reals:
+def expected_maxima(maxima: Reals) -> Reals:
     """Magnitude that each channel may have in samples to come, (channels,).
 
     Half as many samples found less, by some factor; as many again may find more by as much:
@@ -302,7 +302,7 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerLayer], flow: Flow
     def made(part: _Part, exponent: float) -> tuple[Reals, Rounding]:
         factors = np.ones(channels)
         if exponent:
-            factors = smoothing_factors(reach(part.maxima), w_max, exponent)
+            factors = smoothing_factors(expected_maxima(part.maxima), w_max, exponent)
         if spec is None:
             return factors, at_run_time
         observer = spec()

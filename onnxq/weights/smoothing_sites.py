@@ -115,7 +115,6 @@ def undoing(
         value: read as input 0, and nowhere else, by each of them.
         factor: of the value's rank.
         readers: nodes.
-
     Returns:
         One or more per reader; None: a reader has none.
     """

@@ -154,7 +154,7 @@ class Worker:
 
 
 class _Usage(NamedTuple):
-    """What a process took: CPU seconds, seconds that it waited for a core, resident bytes."""
+    """Work of a process: CPU seconds, seconds that it waited for a core, resident bytes."""
 
     cpu_s: float
     queued_s: float
@@ -165,7 +165,7 @@ _NOTHING = _Usage(0.0, 0.0, 0)
 
 
 def _usage(pid: int) -> _Usage:
-    """What a process took so far; nothing where it is gone."""
+    """Work of a process so far; nothing where it is gone."""
     files = (Path(f"/proc/{pid}/{name}") for name in ("stat", "statm", "schedstat"))
     try:
         stat, statm, schedule = (file.read_text(encoding="utf-8") for file in files)

@@ -8,12 +8,12 @@ import pytest
 from onnxq.checking.output_parts import PartSums
 
 if TYPE_CHECKING:
-    from onnxq.quantized.output_part import Part
+    from onnxq.quantized.output_part import OutputPart
 
 RNG = np.random.default_rng(0)
 
 
-def worst(x: np.ndarray, error: np.ndarray | float, batch: int = 1) -> Part | None:
+def worst(x: np.ndarray, error: np.ndarray | float, batch: int = 1) -> OutputPart | None:
     sums = PartSums()
     y = x + error
     for start in range(0, len(x), batch):

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxq import cross_check
-from onnxq.dynamic.shared_quantizers import ShareQuantizers
+from onnxq.dynamic.rewrite_dynamic import ShareQuantizers
 from onnxq.operator import Precision
 from onnxq.samples import Samples
 from tests.operators.dynamic_builder import PER_TENSOR, SYMMETRIC, optimized_ops, quantized

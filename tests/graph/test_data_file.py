@@ -119,11 +119,11 @@ KILLS = """
 import os, shutil, sys
 from pathlib import Path
 import numpy as np, onnx, onnx_ir as ir
-from onnxq.graph import data_file, io, saving
+from onnxq.graph import io, saving
 from onnxq.core import atomic
 
 saving.EXTERNAL_BYTES = 0
-FILES = {module.__file__ for module in (data_file, saving, atomic)}
+FILES = {module.__file__ for module in (saving, atomic)}
 folder, path = Path(sys.argv[1]), Path(sys.argv[1]) / "m.onnx"
 
 def model(n):

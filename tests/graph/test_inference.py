@@ -14,13 +14,13 @@ import onnxq
 from onnxq.graph import inference
 from onnxq.graph.inference import infer_shapes
 from onnxq.jobs import child
-from onnxq.jobs.child_main import Reply
+from onnxq.jobs.child_main import ChildReply
 from tests.examples import model, network, weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onnxq.jobs.child_main import Request
+    from onnxq.jobs.child_main import ChildRequest
 
 make = helper.make_node
 PRODUCT = make("MatMul", ["x", "w"], ["y"], "product")
@@ -119,7 +119,7 @@ def test_a_network_with_known_ranks_is_inferred_here(monkeypatch: pytest.MonkeyP
 def test_data_whose_propagation_does_not_end_is_left_out(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ask(_request: Request, _buffers: object) -> Reply:
+    def ask(_request: ChildRequest, _buffers: object) -> ChildReply:
         raise error
 
     monkeypatch.setattr(child, "ask", ask)
@@ -129,7 +129,7 @@ def test_data_whose_propagation_does_not_end_is_left_out(
 
 
 def test_an_error_of_the_child_is_one_of_inference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "ask", lambda *_: Reply(error="wrong"))
+    monkeypatch.setattr(child, "ask", lambda *_: ChildReply(error="wrong"))
     with pytest.raises(onnx.shape_inference.InferenceError, match="wrong"):
         infer_shapes(of_open_length())
 

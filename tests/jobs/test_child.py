@@ -22,7 +22,7 @@ import onnxq
 from onnxq.core.limits import Limits
 from onnxq.errors import LimitError, ModelError, QConfigError
 from onnxq.jobs import child
-from onnxq.jobs.child_main import Request
+from onnxq.jobs.child_main import ChildRequest
 from onnxq.ort import first_run
 from onnxq.ort.runtime import open_session
 from onnxq.ort.types_by_run import types_by_run
@@ -254,7 +254,7 @@ def test_large_models_have_more_time() -> None:
 
 
 def test_a_request_that_the_child_does_not_know_is_an_error_in_its_reply() -> None:
-    assert child.ask(Request("nonsense", 0, 5)).error == "'nonsense'"
+    assert child.ask(ChildRequest("nonsense", 0, 5)).error == "'nonsense'"
 
 
 AHEAD_OF_A_BODY = """

@@ -4,7 +4,7 @@ from onnxq.operator import Precision
 from onnxq.ort.runtime import open_with_graph, optimized_graph
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.times.attribution import TimeOwner, TimePart, owners, unnamed, with_unnamed
-from onnxq.tuning.evaluation.evaluator import forms_of
+from onnxq.tuning.evaluation.evaluator import precisions_of
 from tests.examples import ALL_INTEGERS, network
 from tests.small_networks import encoder_block
 from tests.tuning.parts import evaluator_of, rows
@@ -26,7 +26,7 @@ def test_conversions_belong_to_the_node_that_needs_them() -> None:
     session, optimized = open_with_graph(made.model)
     session.close()
     source = evaluator.subject.prepared(ALL_INTEGERS).model
-    found = owners(source, optimized, forms_of(made.plan))
+    found = owners(source, optimized, precisions_of(made.plan))
     by_name = {node.name: node.op_type for node in optimized.graph}
     quantize = {o.name for n, o in found.items() if by_name[n] == "QuantizeLinear"}
     assert "conv1" in quantize  # of x
@@ -41,7 +41,7 @@ def test_conversions_belong_to_the_node_that_needs_them() -> None:
 def test_a_node_that_computes_in_float_between_integers_has_its_conversions() -> None:
     evaluator = evaluator_of(encoder_block(), rows(encoder_block()))
     made = evaluator.quantized(ALL_INTEGERS)
-    precisions = forms_of(made.plan)
+    precisions = precisions_of(made.plan)
     found = owners(
         evaluator.subject.prepared(ALL_INTEGERS).model, optimized_graph(made.model), precisions
     )
@@ -54,7 +54,7 @@ def test_products_that_quantize_when_they_run_are_their_node_s() -> None:
     evaluator = evaluator_of()
     made = evaluator.quantized(QConfigMapping(onnxq_default_dynamic_qconfig))
     source = evaluator.subject.prepared(ALL_INTEGERS).model
-    found = owners(source, optimized_graph(made.model), forms_of(made.plan))
+    found = owners(source, optimized_graph(made.model), precisions_of(made.plan))
     assert TimeOwner("gemm", TimePart.KERNEL) in found.values()
 
 

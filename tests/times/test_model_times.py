@@ -9,7 +9,7 @@ import pytest
 from onnxq.graph.weights import renamed
 from onnxq.operator import Precision
 from onnxq.times.model_times import ChangeTime, NodeTimes, TimeModel, Times
-from onnxq.tuning.evaluation.evaluator import forms_of
+from onnxq.tuning.evaluation.evaluator import precisions_of
 from tests.examples import ALL_INTEGERS
 from tests.small_networks import perceptron
 from tests.tuning.parts import evaluator_of, rows
@@ -105,7 +105,7 @@ def test_nodes_in_bodies_take_the_time_of_their_form(network: tuple[ir.Model, Ti
 
 
 def test_forms_of_a_plan_say_what_is_inside_of_another_node() -> None:
-    precisions = forms_of(evaluator_of().quantized(ALL_INTEGERS).plan)
+    precisions = precisions_of(evaluator_of().quantized(ALL_INTEGERS).plan)
     assert precisions["conv1"] is INTEGER
     assert precisions["relu1"] is None
 

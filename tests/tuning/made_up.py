@@ -15,7 +15,7 @@ from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import Candidate
-from onnxq.tuning.search.config_changes import form_in, with_form
+from onnxq.tuning.search.config_changes import precision_in, with_precision
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from onnxq.tuning.search.proposals import Proposals
@@ -66,8 +66,8 @@ class Network:
             for i, layer in enumerate(self.layers)
         )
 
-    def score(self, forms: Sequence[Precision]) -> Score:
-        lowest_precision = [form is INTEGER for form in forms]
+    def score(self, precisions: Sequence[Precision]) -> Score:
+        lowest_precision = [precision is INTEGER for precision in precisions]
         pairs = list(zip(self.layers, lowest_precision, strict=True))
         noise = sum(layer.noise for layer, is_quantized in pairs if is_quantized)
         db = -10 * math.log10(noise) if noise else 200.0
@@ -76,10 +76,10 @@ class Network:
         return Score(db, {"y": db}, size, time)
 
     def measured(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
-        return [self.score([form_in(m, group) for group in self.groups]) for m in mappings]
+        return [self.score([precision_in(m, group) for group in self.groups]) for m in mappings]
 
     def every(self) -> Iterator[Score]:
-        """Scores of all forms that there are."""
+        """Scores of all precisions that there are."""
         return map(self.score, itertools.product((FLOAT, INTEGER), repeat=len(self.layers)))
 
     @property
@@ -87,7 +87,7 @@ class Network:
         """All layers in integers."""
         mapping = QConfigMapping(onnxq_default_qconfig)
         for group in self.groups:
-            mapping = with_form(mapping, group, INTEGER)
+            mapping = with_precision(mapping, group, INTEGER)
         return Candidate(mapping, self.groups)
 
     def search(self, goal: Goal, noise: Mapping[str, float] | None = None) -> SearchResult:
@@ -108,7 +108,7 @@ class Network:
             noise = {group.anchor.name: layer.noise for group, layer in named}
 
         def time_of(candidate: Candidate) -> float | None:
-            return self.score([candidate.form(group) for group in self.groups]).time_ratio
+            return self.score([candidate.precision(group) for group in self.groups]).time_ratio
 
         return Proposals(objective, NoiseEstimates(dict(noise)), time_of)
 
@@ -119,23 +119,23 @@ class Chain(Network):
 
     rounded: tuple[float, ...] = ()
 
-    def score(self, forms: Sequence[Precision]) -> Score:
-        lowest_precision = [form is INTEGER for form in forms]
+    def score(self, precisions: Sequence[Precision]) -> Score:
+        lowest_precision = [precision is INTEGER for precision in precisions]
         sides = itertools.pairwise(lowest_precision)
         between = [x for x, pair in zip(self.rounded, sides, strict=True) if any(pair)]
         noise = sum(between) + sum(
             x.noise for x, c in zip(self.layers, lowest_precision, strict=True) if c
         )
         db = -10 * math.log10(noise) if noise else 200.0
-        return replace(super().score(forms), metric=db, sqnr_db={"y": db})
+        return replace(super().score(precisions), metric=db, sqnr_db={"y": db})
 
     @property
     def alone(self) -> dict[str, float]:
         """Noise of each layer with all others in float."""
         found = {}
         for i, group in enumerate(self.groups):
-            forms = [INTEGER if i == j else FLOAT for j in range(len(self.layers))]
-            found[group.anchor.name] = noise_of(self.score(forms))
+            precisions = [INTEGER if i == j else FLOAT for j in range(len(self.layers))]
+            found[group.anchor.name] = noise_of(self.score(precisions))
         return found
 
 
@@ -161,13 +161,15 @@ class Classifier(Network):
         margins = random.normal(1.2, 1.0, answers)
         return cls(network.layers, margins=margins, errors=errors.T), wrong
 
-    def score(self, forms: Sequence[Precision]) -> Score:
-        lowest_precision = [form is INTEGER for form in forms]
+    def score(self, precisions: Sequence[Precision]) -> Score:
+        lowest_precision = [precision is INTEGER for precision in precisions]
         right = self.margins + self.errors[lowest_precision].sum(0) > 0
-        return replace(super().score(forms), metric=float(right.mean()))
+        return replace(super().score(precisions), metric=float(right.mean()))
 
     def objective(self, goal: Goal) -> ObjectiveFunction:
-        begun, all_float = (self.score([form] * len(self.layers)) for form in (INTEGER, FLOAT))
+        begun, all_float = (
+            self.score([precision] * len(self.layers)) for precision in (INTEGER, FLOAT)
+        )
         return ObjectiveFunction(goal, all_float.metric, noise_of(begun))
 
 

@@ -19,7 +19,7 @@ from onnxq.operator import Precision
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.times import costs_of
-from onnxq.tuning.evaluation.evaluator import Evaluator, forms_of
+from onnxq.tuning.evaluation.evaluator import Evaluator, precisions_of
 from onnxq.tuning.scoring.baseline import baseline_of
 from onnxq.tuning.scoring.metric import as_metric
 from onnxq.tuning.scoring.objective_function import MARGIN_DB
@@ -54,10 +54,10 @@ ALL_INTEGERS = default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS)
 
 
 def searched(case: Case) -> tuple[Tuned, Subject, dict[str, Precision | None]]:
-    """(search, its subject, forms of the nodes) for the accuracy that the default has, from there.
+    """(search, its subject, precisions of nodes) for the accuracy that the default has, from there.
 
     Half a decibel less than the default's is asked for, beside the margin that a search keeps:
-    another form is as good by a hair.
+    another precision is as good by a hair.
     """
     subject = Subject.of(case.model, Wishes(TARGET))
     search, _ = open_tuning_samples(
@@ -79,16 +79,16 @@ def searched(case: Case) -> tuple[Tuned, Subject, dict[str, Precision | None]]:
             costs=costs_of(TARGET),
         )
     assert found.score.worst_db >= (goal.min_sqnr_db or 0.0)
-    return found, subject, forms_of(evaluator.quantized(found.qconfig).plan)
+    return found, subject, precisions_of(evaluator.quantized(found.qconfig).plan)
 
 
 def forms_by(
-    subject: Subject, forms: dict[str, Precision | None], name: Callable[[ir.Node], str]
+    subject: Subject, precisions: dict[str, Precision | None], name: Callable[[ir.Node], str]
 ) -> dict[str, set[Precision | None]]:
-    """Name that a node is called by -> forms of the nodes of that name."""
+    """Name that a node is called by -> precisions of the nodes of that name."""
     found = defaultdict(set)
     for node, _ in walk(subject.prepared(subject.default).model.graph):
-        found[name(node)].add(forms.get(node_name(node), Precision.FLOAT))
+        found[name(node)].add(precisions.get(node_name(node), Precision.FLOAT))
     return found
 
 
@@ -130,19 +130,19 @@ def assert_faster(found: Tuned) -> None:
 
 
 def test_of_a_transformer_products_of_weights_alone_compute_in_integers(tmp_path: Path) -> None:
-    found, subject, forms = searched(transformer(Size.REAL, tmp_path))
-    by = forms_by(subject, forms, factors)
+    found, subject, precisions = searched(transformer(Size.REAL, tmp_path))
+    by = forms_by(subject, precisions, factors)
     computing = {name: each for name, each in by.items() if name not in MOVED}
     assert {name for name, each in computing.items() if each & IN_INTEGERS} == {"of weights"}
-    products = forms_by(subject, forms, lambda node: f"{factors(node)} {node_name(node)}")
+    products = forms_by(subject, precisions, lambda node: f"{factors(node)} {node_name(node)}")
     of_weights = [each for name, each in products.items() if name.startswith("of weights")]
     assert sum(each <= IN_INTEGERS for each in of_weights) >= 0.9 * len(of_weights)
     assert_faster(found)
 
 
 def test_the_transform_of_sounds_stays_in_float_and_layers_behind_do_not(tmp_path: Path) -> None:
-    found, subject, forms = searched(behind_a_transform(tmp_path))
-    by = forms_by(subject, forms, dimensions)
+    found, subject, precisions = searched(behind_a_transform(tmp_path))
+    by = forms_by(subject, precisions, dimensions)
     assert by["Conv of 1"] == by["Pow"] == by["Log"] == {Precision.FLOAT}
     assert Precision.INT8 in by["Conv of 2"]
     assert found.score.worst_db > found.steps[0].score.worst_db + 20
@@ -152,16 +152,18 @@ def test_the_transform_of_sounds_stays_in_float_and_layers_behind_do_not(tmp_pat
 
 def test_recurrent_layers_compute_in_integers_made_at_run_time(tmp_path: Path) -> None:
     make = partial(architecture, "crnn")
-    found, subject, forms = searched(make(Size.REAL, tmp_path))
-    assert forms_by(subject, forms, lambda node: node.op_type)["LSTM"] == {Precision.DYNAMIC_INT8}
+    found, subject, precisions = searched(make(Size.REAL, tmp_path))
+    assert forms_by(subject, precisions, lambda node: node.op_type)["LSTM"] == {
+        Precision.DYNAMIC_INT8
+    }
     assert_faster(found)
 
 
 def test_shuffles_of_channels_changes_integers_and_the_first_convolution_stays_in_float(
     tmp_path: Path,
 ) -> None:
-    found, subject, forms = searched(architecture("shufflenet", Size.REAL, tmp_path))
-    by = forms_by(subject, forms, lambda node: node.op_type)
+    found, subject, precisions = searched(architecture("shufflenet", Size.REAL, tmp_path))
+    by = forms_by(subject, precisions, lambda node: node.op_type)
     assert by["Gather"] == {Precision.INT8}  # a Reshape, a Transpose and a Reshape before
     assert "Transpose" not in by
     assert by["MaxPool"] == {Precision.FLOAT}  # behind that convolution

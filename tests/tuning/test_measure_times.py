@@ -10,7 +10,7 @@ from onnxq.operator import Precision
 from onnxq.times import Change, costs_of, timed_runs
 from onnxq.times.model_times import ChangeTime, TimeModel
 from onnxq.tuning import measure_times as module
-from onnxq.tuning.evaluation.evaluator import forms_of
+from onnxq.tuning.evaluation.evaluator import precisions_of
 from onnxq.tuning.measure_times import measure_times, times_of
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import evaluator_of
@@ -70,8 +70,8 @@ def test_times_survive_their_file_form_and_predict_the_same(
     again = type(times).from_dict(times.to_dict())
     assert again == times
     model = evaluator.subject.prepared(ALL_INTEGERS).model
-    forms = {"conv1": Precision.INT8, "relu1": None}
-    assert TimeModel(again, model).ratio(forms) == TimeModel(times, model).ratio(forms)
+    precisions = {"conv1": Precision.INT8, "relu1": None}
+    assert TimeModel(again, model).ratio(precisions) == TimeModel(times, model).ratio(precisions)
 
 
 def test_a_model_that_cannot_be_made_leaves_a_note(
@@ -105,10 +105,10 @@ def test_a_model_that_does_not_run_leaves_a_note(
 
 def test_changes_cost_what_whole_runs_show(evaluator: Evaluator, times: Times) -> None:
     model = evaluator.subject.prepared(ALL_INTEGERS).model
-    forms = forms_of(evaluator.quantized(ALL_INTEGERS).plan)
+    precisions = precisions_of(evaluator.quantized(ALL_INTEGERS).plan)
     dear = replace(times, changes={name: ChangeTime(1e6, 0.0) for name in times.changes})
     half = module._with(dear, 0.5)
-    whole = [(forms, TimeModel(half, model).ns(forms))]
+    whole = [(precisions, TimeModel(half, model).ns(precisions))]
     found = module._fitted(dear, model, whole)
     assert found.changes["quantize"].fixed_ns == pytest.approx(0.5e6)
 

@@ -105,8 +105,8 @@ def test_a_model_slower_than_float_is_said_to_be(
 def test_a_model_that_stays_float_is_said_to_be() -> None:
     entry = default_qconfig_mapping().global_qconfig
     assert isinstance(entry, QConfig)
-    for form, is_float in ((Precision.FLOAT, True), (Precision.INT8, False)):
-        mapping = QConfigMapping(entry, nodes={"a": replace(entry, precision=form)})
+    for precision, is_float in ((Precision.FLOAT, True), (Precision.INT8, False)):
+        mapping = QConfigMapping(entry, nodes={"a": replace(entry, precision=precision)})
         found = replace(tuned(COST), qconfig=mapping)
         assert found.is_float is is_float
         report = found.report()

@@ -7,8 +7,8 @@ import pytest
 
 from onnxq.weights.smoothing import (
     Product,
+    expected_maxima,
     product_noise,
-    reach,
     row_noise,
     smoothing_factors,
     varying_noise,
@@ -65,8 +65,8 @@ def test_channels_of_zeros_have_finite_factors_that_enlarge_nothing() -> None:
 
 def test_what_two_halves_tell_apart_is_taken_for_larger_but_not_than_the_largest() -> None:
     maxima = np.array([[10.0, 1.0, 0.01, 0.0], [10.0, 1.0, 0.10, 0.5]])
-    np.testing.assert_allclose(reach(maxima), [10.0, 1.0, 1.0, 10.0])
-    np.testing.assert_array_equal(reach(maxima[:1]), maxima[0])
+    np.testing.assert_allclose(expected_maxima(maxima), [10.0, 1.0, 1.0, 10.0])
+    np.testing.assert_array_equal(expected_maxima(maxima[:1]), maxima[0])
 
 
 def test_outlying_channels_lose_less_at_the_best_exponent_than_at_any_far_from_it() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Mapping
 
 _COPY, _TRANSPOSE = "Identity", "Transpose"
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")  # how names of operators begin
@@ -27,7 +27,7 @@ def equal_values(model: ir.Model) -> dict[ir.Value, ir.Value]:
     for node in model.graph:
         result, one = node.outputs[0], _turned(node, first, turned)
         if one is not None:
-            is_as_it_was = _is_sorted(one.order)
+            is_as_it_was = list(one.order) == sorted(one.order)
             first[result] = one.source if is_as_it_was else numbered.setdefault(one, result)
             turned[result] = one
             continue
@@ -59,10 +59,6 @@ def _turned(
         return _Turned(source, order)
     before = turned[source]
     return _Turned(before.source, tuple(before.order[axis] for axis in order))
-
-
-def _is_sorted(axes: Sequence[int]) -> bool:
-    return list(axes) == sorted(axes)
 
 
 def _key(node: ir.Node, first: dict[ir.Value, ir.Value]) -> Hashable | None:

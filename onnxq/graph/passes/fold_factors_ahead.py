@@ -88,7 +88,7 @@ def _fold_summand(node: ir.Node, line: Line, exchange: ConstantExchange) -> bool
 def _without(node: ir.Node, x: ir.Value) -> bool:
     """Takes the node out; who read its result reads x, which is another tensor."""
     set_origins(node.outputs[0], ())
-    return bypass(node, _slot_of(node, x))
+    return bypass(node, 0 if node.inputs[0] is x else 1)
 
 
 def _readers(value: ir.Value) -> Sequence[ir.Node] | None:
@@ -116,10 +116,6 @@ def _constant_slot(node: ir.Node) -> int | None:
         if tensor is not None and tensor.dtype == ir.DataType.FLOAT:
             return slot
     return None
-
-
-def _slot_of(node: ir.Node, value: ir.Value) -> int:
-    return 0 if node.inputs[0] is value else 1
 
 
 # --- Gemm's factors disappear into its constants; its bias gets one number per column

@@ -175,7 +175,6 @@ def keep_coordinates(nodes: Iterable[ir.Node], original: ir.Model) -> None:
     Args:
         nodes: of a model that was converted from below opset 11, changed in place.
         original: the model as it was; tensors have the same names.
-
     Raises:
         UnsupportedError: nearest elements by scales that no one rounding mode fits.
     """

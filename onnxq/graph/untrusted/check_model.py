@@ -345,7 +345,6 @@ def check_model(model: ir.Model, where: str) -> None:
     Args:
         model: as onnx_ir reads it, or as code made it; it is not changed.
         where: the model, to begin the message with: its path, or "the model".
-
     Raises:
         ModelError: names node or tensor, what is wrong with it, and what to do.
     """

@@ -153,7 +153,6 @@ def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) 
         module: whose forward is called.
         inputs: as `onnxq.export` takes them.
         names: of the tensors, in order; None: made of the parameters' names, as above.
-
     Raises:
         QConfigError: forward does not take these inputs; another number of names, or one twice.
         UnsupportedError: something in them that is neither a tensor nor a constant.
@@ -202,7 +201,6 @@ def feeds(
         module: that was exported.
         inputs: forward's arguments, nested as forward takes them.
         names: the `input_names` that it was exported with.
-
     Raises:
         QConfigError, UnsupportedError: as `export`.
     """

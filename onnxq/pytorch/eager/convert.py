@@ -50,7 +50,6 @@ def convert(
         remove_qconfig: the result has no `qconfig` attributes.
         convert_custom_config_dict: {"observed_to_quantized_custom_module_class": {observed type:
             quantized type with from_observed}}.
-
     Raises:
         ModelError: nothing in it was prepared.
         CalibrationError: no data was seen; the message names the module.
@@ -87,7 +86,6 @@ def swap_module(
         mod: prepared.
         mapping: {type: quantized type with from_float}.
         custom_module_class_mapping: {observed type: quantized type with from_observed}.
-
     Raises:
         QConfigError: a mapping of other things.
         CalibrationError: it was prepared, but has seen no data.

@@ -61,7 +61,6 @@ def fuse_known_modules(
     Args:
         mod_list: modules that run one after another, all in train or all in eval mode.
         additional_fuser_method_mapping: {types: function of such modules that returns the fused}.
-
     Raises:
         UnsupportedError: modules of other types.
         ModelError: some are in train mode and some are not; batch norm without statistics.
@@ -138,7 +137,6 @@ def fuse_modules(
         fuser_func: takes modules and "additional_fuser_method_mapping", returns as many modules.
         fuse_custom_config_dict: {"additional_fuser_method_mapping": {types: function of modules of
             these types that returns the fused one}}.
-
     Raises:
         QConfigError: a name that the model does not have; names that are no lists of names; a key
             of fuse_custom_config_dict that is not known.

@@ -57,7 +57,6 @@ def quantize_jit(
         debug: of torch's signature; must be False.
         target: the machine that the result is for; None: `targets.get_default()`.
         format: "qdq" or "qoperator".
-
     Raises:
         UnsupportedError: no ScriptModule, in place or debug, an operator without ONNX form.
         QConfigError: a name that the model does not have; a value that is no QConfig.
@@ -94,7 +93,6 @@ def quantize_dynamic_jit(
         debug: of torch's signature; must be False.
         inputs: an example batch, which the exporter runs.
         target: the machine that the result is for; None: `targets.get_default()`.
-
     Raises:
         UnsupportedError: no ScriptModule, in place or debug, an operator without ONNX form.
         QConfigError: a name that the model does not have; a value that is no QConfigDynamic.

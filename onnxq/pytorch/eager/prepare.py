@@ -71,7 +71,6 @@ def prepare(
             The arguments above stay as they are then.
         qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
         target: with `inputs`; as for onnxq.prepare.
-
     Raises:
         QConfigError: no module has a qconfig; one that is no QConfig; a key of
             prepare_custom_config_dict that is not known.
@@ -146,7 +145,6 @@ def prepare_qat(
             Its `improve` names improvements of weights, made from `inputs`: training starts from
             them (see onnxq.pytorch.insertion.improved_start).
         target: with `inputs`; as for onnxq.prepare: decides which integers weights may use.
-
     Raises:
         ModelError: the model is in eval mode (with `inputs` it may be).
         UnsupportedError: with `inputs`, a model that cannot be traced or exported.

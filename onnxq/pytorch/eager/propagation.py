@@ -30,7 +30,6 @@ def propagate_qconfig_(
             name "" is the module itself. torch.ao's QConfigs are taken, too.
         prepare_custom_config_dict: may name modules and types to leave alone, as
             "non_traceable_module_name" and "non_traceable_module_class".
-
     Raises:
         QConfigError: a name that the module does not have; a value that is no QConfig; a key of
             prepare_custom_config_dict that is not known.

@@ -38,7 +38,6 @@ def quantize(
         run_args: what else run_fn is called with.
         mapping: as for convert.
         inplace: changes the model itself.
-
     Raises:
         OnnxqError: as prepare and convert.
     """
@@ -61,7 +60,6 @@ def quantize_qat(
         run_fn: trains it.
         run_args: what else run_fn is called with.
         inplace: changes the model itself.
-
     Raises:
         OnnxqError: as prepare_qat and convert.
     """

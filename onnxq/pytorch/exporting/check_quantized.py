@@ -26,19 +26,31 @@ widens.
 
 A wrong translation shows as far more: another padding or a lost bias moves
 many elements by tens of LSB.
+
+Distance that roundings alone move a quantized module's outputs, measured on its inputs.
+
+    rounded(x + u scale),  u uniform in [-1/2, 1/2)
+
+in place of rounded(x), for every quantized tensor. With fractions of x / scale spread evenly the
+integers of the two differ by 1/4 of a squared LSB, those of two independent roundings by 1/6: what
+is measured is not less than what another order of sums can do, with the module's scales and
+amplification.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import torch
 
 from onnxq.errors import UnsupportedError, VerificationError
+from onnxq.pytorch.arguments.forward import compute, flatten
 from onnxq.pytorch.exporting.check import run_both
-from onnxq.pytorch.exporting.rounding_noise import rounding_noise
+from onnxq.pytorch.nn.quantized.requantize import Requantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,6 +66,7 @@ if TYPE_CHECKING:
 
 SIGMAS = 6  # of the largest among up to 10^8 elements
 FLOAT_LSB = 127
+DRAWS = 4  # the largest of them counts: few outputs make a root mean square of one draw uncertain
 
 
 def check_in_lsb(
@@ -167,7 +180,6 @@ def difference(
         actual: of the model.
         expected: of the module, in the same shape and type.
         scale: of the output; None: it is in float32.
-
     Raises:
         VerificationError: another shape or type.
     """
@@ -227,3 +239,45 @@ _RIGHT = (
     "computed ahead of it. As a whole the output is noise: ranges are far wider than the values, "
     "as in a model that is not trained, or whose batch norm has statistics of other data."
 )
+
+
+def rounding_noise(module: nn.Module, inputs: BoundInputs) -> list[float]:
+    """Root mean square of what other roundings change in each output, the largest of DRAWS.
+
+    Args:
+        module: quantized, in eval mode.
+        inputs: one batch.
+    Returns:
+        In the outputs' own unit; 0 for an output that is not float, or empty.
+    """
+    reference = flatten(compute(module, inputs))
+    generator = torch.Generator().manual_seed(0)
+    largest = [0.0] * len(reference)
+    for _ in range(DRAWS):
+        with contextlib.ExitStack() as stack:
+            for part in module.modules():
+                if isinstance(part, Requantize):
+                    handle = part.register_forward_pre_hook(_Dither(generator))
+                    stack.callback(handle.remove)
+            moved = flatten(compute(module, inputs))
+        changes = [_change(a, b) for a, b in zip(moved, reference, strict=True)]
+        largest = [max(pair) for pair in zip(largest, changes, strict=True)]
+    return largest
+
+
+class _Dither:
+    """Adds noise of one LSB's width to what is rounded."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+
+    def __call__(self, part: Requantize, args: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        (x,) = args
+        noise = torch.rand(x.shape, generator=self.generator) - 0.5
+        return (x + noise.to(x.device) * part.scale,)
+
+
+def _change(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    if not expected.is_floating_point() or not expected.numel():
+        return 0.0
+    return float((actual.double() - expected.double()).square().mean().sqrt())

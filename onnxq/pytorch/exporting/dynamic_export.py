@@ -83,7 +83,6 @@ def quantize_dynamic(  # torch's signature, and what exporting needs
         dynamic_axes: as `onnxq.export` takes them.
         target: the machine that the result is for; None: `targets.get_default()`.
         objective: "speed" leaves in float what would be slower, "size" quantizes every weight.
-
     Raises:
         UnsupportedError: a mapping, in place; what `onnxq.export` raises.
         QConfigError: a type or name that the module does not have, an entry that is not dynamic, a
@@ -198,7 +197,6 @@ def entries_of_nodes(model: nn.Module, canonical: ir.Model, entries: Entries) ->
         model: that was exported.
         canonical: its ONNX model.
         entries: {module type or path: entry}.
-
     Raises:
         ModelError: one of them, or all together, fit no node that can be quantized.
     """

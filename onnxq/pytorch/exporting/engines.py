@@ -48,7 +48,6 @@ def reference_kernels(
     Args:
         model: quantized.
         saturation_mode: how products are added.
-
     Raises:
         UnsupportedError: operators that the reference cannot run.
     """

@@ -26,7 +26,6 @@ def check_script_request(usual_opset: object, *others: object) -> None:
     Args:
         usual_opset: whether the opset was left open.
         others: names and axes; None where they were left open.
-
     Raises:
         UnsupportedError: it asks for more.
     """
@@ -44,7 +43,6 @@ def bind_script(model: torch.jit.ScriptModule, inputs: Inputs) -> BoundInputs:
     Args:
         model: scripted or traced.
         inputs: a tensor, a sequence of them, or by name those of the first parameters.
-
     Raises:
         QConfigError: another number of them, or other names.
         UnsupportedError: one that is no tensor.

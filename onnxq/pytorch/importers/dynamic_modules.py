@@ -52,7 +52,6 @@ def quantize_again(
         exported: the ONNX model.
         dequantized: which modules they are, and their scales.
         limit: integers are brought into [-limit, limit]; None: as torch has them.
-
     Raises:
         ModelError: no node of a dequantized module can be quantized.
     """

@@ -141,17 +141,14 @@ def import_quantized(
         float_results: how convolutions run that a PT2E program gives no quantized result: "float",
             "integer" or "requantize".
         target: the machine that the result is for; None: any (`portable`).
-
     Returns:
         The model, with int8 weights and int32 biases.
-
     Raises:
         UnsupportedError: nothing is quantized, or something that has no form here; the message
             names module or node, type, and what to do.
         CalibrationError: a prepared model that has seen no data.
         VerificationError: the ONNX model computes something else than the torch model.
         ModelError, QConfigError, OutputError: as `onnxq.export`.
-
     Warns:
         ImportedModelWarning: channels that torch trained with asymmetric qparams, weights that some
             machines do not compute exactly, sums of integers that some machines round otherwise,

@@ -169,7 +169,6 @@ def packed_weights(model: nn.Module, skipped: Collection[str]) -> dict[int, Pack
     Args:
         model: converted.
         skipped: paths of modules that are read otherwise, with all that is in them.
-
     Raises:
         UnsupportedError: a TorchScript object that is none of linear or convolution.
     """

@@ -71,7 +71,6 @@ def weights_in_blocks(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[
 
     Args:
         view: of the program; nodes with a QConfigDynamic are in float there.
-
     Raises:
         QConfigError: a weight that blocks are asked for has another type or one scale.
     """
@@ -178,7 +177,6 @@ def annotate(
         inputs: example inputs of forward, real data where that is possible.
         qconfig: names nodes and tensors as they are printed; None: the default for training.
         target: as for onnxq.prepare.
-
     Raises:
         UnsupportedError: the module cannot be exported.
         QConfigError: as onnxq.prepare.
@@ -214,7 +212,6 @@ def annotate_program(
         program: that it was made of.
         qconfig: names nodes and tensors of the program's ONNX form.
         target: as for onnxq.prepare.
-
     Raises:
         UnsupportedError: the program has no ONNX form.
         QConfigError: as onnxq.prepare.

@@ -53,10 +53,8 @@ def prepare_graph_qat(
         qconfig: names nodes and tensors of the exported model, and improvements of weights
             (`improve`) that training starts from; None: the default for training.
         target: as for onnxq.prepare: decides which integers weights may use.
-
     Returns:
         A GraphModule in train mode; its meta[ANNOTATIONS] says what is quantized where.
-
     Raises:
         UnsupportedError: torch.export does not take the module.
         QConfigError: the qconfig has observers where training wants fake quantization, or asks for
@@ -97,10 +95,8 @@ def prepare_graph(
         inputs: example inputs of forward; they are not observed.
         qconfig: names nodes and tensors of the exported model; None: onnxq's default.
         target: as for onnxq.prepare.
-
     Returns:
         A GraphModule in eval mode, batch norm folded; run it on data, then convert it.
-
     Raises:
         UnsupportedError: as prepare_graph_qat.
         QConfigError: the qconfig asks for improvements.

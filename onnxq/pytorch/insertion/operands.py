@@ -39,7 +39,6 @@ class Operands:
     Args:
         view: what is annotated where.
         tensors: annotated already.
-
     Attributes:
         weights: found by `annotate`, in graph order.
     """

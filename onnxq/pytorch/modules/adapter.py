@@ -46,7 +46,6 @@ def as_module(model: Model) -> nn.Module:
 
     Args:
         model: in any of the forms above.
-
     Raises:
         ModelError: it is something else; a path that holds no program.
     """

@@ -29,7 +29,6 @@ class ParametrizedLayer(nn.Module):
 
     Args:
         layer: a convolution, transposed or not, or a linear layer; its own parameters are not kept.
-
     Attributes:
         layer: without parameters; once quantized, it stores both and does not read the arguments.
         shapes: of weight and bias; None: there is no bias.

@@ -91,7 +91,6 @@ def read_program(path: Path) -> ExportedProgram:
 
     Args:
         path: of a file that torch.export.save wrote.
-
     Raises:
         ModelError: the path holds no program; or a part of the file could run code.
     """

@@ -38,7 +38,6 @@ class FakeQuantize(Observing):
         quant_min: smallest integer; None: the observer's.
         quant_max: largest integer.
         observer_kwargs: further arguments of the observer (dtype, qscheme, reduce_range, ...).
-
     Attributes:
         scale: buffer, float32, shape () or (channels,); (1,) before any data where per channel.
         zero_point: buffer, int32, same shape.
@@ -47,7 +46,6 @@ class FakeQuantize(Observing):
         observer_enabled: whether it watches.
         fake_quant_enabled: whether values are rounded; False returns them as they are.
         left_out: buffer, int64 (): batches that held NaN or infinite values; qparams() raises.
-
     Raises:
         QConfigError: arguments that the observer does not take, or that do not fit together.
         UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
@@ -236,7 +234,6 @@ def fake_quantize_module(part: Part) -> FakeQuantize:
 
     Args:
         part: FakeQuantSpec: the module observes and rounds; ObserverSpec: it only observes.
-
     Raises:
         UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
     """

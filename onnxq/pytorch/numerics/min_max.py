@@ -70,7 +70,6 @@ class MinMaxRule:
         Args:
             seen: (-min, max) so far, float32 (2,) or (2, channels).
             min_max: of the batch, same shape.
-
         Returns:
             Same shape; and bool (): min or max is not finite, or the range overflows float32.
         """
@@ -94,7 +93,6 @@ class MinMaxRule:
         Args:
             min_max: float32 (2,) or (2, channels), of something that was seen.
             span: self.span as float32 (), on the device of min_max.
-
         Returns:
             Scale, and whole numbers, both float32 () or (channels,).
         """
@@ -149,7 +147,6 @@ def min_max_of(x: Tensor, axis: int | None) -> Tensor:
     Args:
         x: floating point; bfloat16 and float16 are exact in float32. Empty: UNSEEN.
         axis: of the channels; None: none.
-
     Raises:
         CalibrationError: x has no such axis, or no values (meta device).
     """

@@ -51,11 +51,9 @@ def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
     Args:
         x: floating point, not empty, any device; bfloat16 and float16 are exact in float32.
         axis: of the channels; None: none.
-
     Returns:
         float32, shape (2,); or the rank of x, with the channels along axis and 2 elements beside
         them. NaN stays NaN.
-
     Raises:
         CalibrationError: x has no such axis, or no values (meta device); NaN or Inf in x.
     """
@@ -98,7 +96,6 @@ class Observing(ExactBuffers):
 
     Args:
         spec: the observer.
-
     Attributes:
         scale: buffer, float32, shape () or (channels,); (1,) before any data where per channel.
         zero_point: buffer, int32, same shape.
@@ -108,7 +105,6 @@ class Observing(ExactBuffers):
         ran_unobserved: whether data passed before that, while the observer rested.
         observer_enabled: whether it watches.
         is_replicated: whether all ranks are shown the same values: those of a weight.
-
     Raises:
         QConfigError: arguments of the observer that do not fit together.
         UnsupportedError: a type that ONNX QuantizeLinear does not have.

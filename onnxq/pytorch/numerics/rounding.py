@@ -114,7 +114,6 @@ def rounded(
         zero_point: integers, same shape.
         integers: that are in use.
         numbers: the two, where they can be read.
-
     Returns:
         dtype and shape of x.
     """

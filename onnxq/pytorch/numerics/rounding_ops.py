@@ -41,7 +41,6 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
         scale: float32, shape () or (channels,).
         zero_point: same shape; its dtype is that of the integers.
         axis: axis of the channels in x; without meaning for a scale of rank 0.
-
     Returns:
         zero_point.dtype, shape of x.
     """
@@ -116,10 +115,8 @@ def fake_quantize(
         qmin: smallest integer.
         qmax: largest integer.
         axis: axis of the channels in x; without meaning for a scale of rank 0.
-
     Returns:
         dtype and shape of x.
-
     Raises:
         ShapeError: x is not floating point, or on another device than scale; it has no such axis.
     """

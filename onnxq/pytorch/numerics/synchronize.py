@@ -22,7 +22,6 @@ def synchronize_ranks(module: nn.Module) -> None:
 
     Args:
         module: prepared; changed in place.
-
     Raises:
         UnsupportedError: its parameters are sharded.
         CalibrationError: the ranks have observers that do not fit together.

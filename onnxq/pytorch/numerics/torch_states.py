@@ -38,7 +38,6 @@ def adopt(
         prefix: of the entries.
         spec: the observer that takes them.
         flags: of the module, which torch's observer does not have.
-
     Raises:
         CalibrationError: a histogram with negative counts; a range wider than float32.
     """
@@ -76,11 +75,9 @@ def histogram_state(
         state_dict: the histogram is taken out of it.
         prefix: of its entries.
         spec: the observer.
-
     Returns:
         What its `restore` takes, as tensors; None: there is no histogram, or the observer has
         another state than counts.
-
     Raises:
         CalibrationError: as `adopt`.
     """

@@ -160,17 +160,13 @@ def _inlined(
     (end,) = [n for n in body.graph.nodes if n.op == "output"]
     results = end.args[0] if isinstance(end.args[0], tuple | list) else [end.args[0]]
     found = [values[result] for result in results]
-    if _stops_gradients(region):
+    if str(region.target) == _NO_GRAD and region.args[0] is False:
         return [_detached(root.graph, x) for x in found]
     return found
 
 
 def _is_body(argument: object) -> bool:
     return isinstance(argument, fx.Node) and argument.op == "get_attr"
-
-
-def _stops_gradients(region: fx.Node) -> bool:
-    return str(region.target) == _NO_GRAD and region.args[0] is False
 
 
 def _attribute(root: fx.GraphModule, step: fx.Node, body: nn.Module) -> fx.Node:
@@ -244,7 +240,6 @@ def program_of(
         inputs: example inputs of forward.
         dynamic_axes: as for `onnxq.export`; None finds those of `left_open`.
         left_open: what to find.
-
     Raises:
         UnsupportedError: torch.export does not take the module.
         ModelError: forward fails on the example inputs, or in every other batch size.

@@ -68,7 +68,6 @@ def load_observer_state_dict(mod: nn.Module, obs_dict: Mapping[str, Tensor]) -> 
     Args:
         mod: prepared in the same way; changed in place, weights stay.
         obs_dict: by the names of the state_dict.
-
     Raises:
         ModelError: entries are missing, or belong to nothing in it.
     """

@@ -59,7 +59,6 @@ class QConfig(_Makers):
     Attributes:
         activation: observer or FakeQuantize class, or what its with_args gave.
         weight: the same for weights.
-
     Raises:
         QConfigError: an instance of an observer, which would be shared by all layers.
     """

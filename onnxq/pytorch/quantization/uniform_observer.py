@@ -56,7 +56,6 @@ class UniformObserver(ObserverBase):
 
     Args:
         arguments: of that observer, with torch's dtypes and qschemes.
-
     Attributes:
         dtype: torch dtype of the integers.
         qscheme: torch's affine or symmetric, per tensor or per channel.
@@ -64,7 +63,6 @@ class UniformObserver(ObserverBase):
         quant_max: largest integer.
         reduce_range: whether half of the integers are used.
         eps: buffer (1,), smallest scale; a checkpoint may say another.
-
     Raises:
         QConfigError: arguments that do not fit together.
     """

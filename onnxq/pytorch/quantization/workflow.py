@@ -68,7 +68,6 @@ def prepare(
         allow_list: types that are observed; None: those that have a quantized form.
         observer_non_leaf_module_list: types with modules in them whose result is observed.
         prepare_custom_config_dict: as that of onnxq.pytorch.prepare.
-
     Raises:
         OnnxqError: as onnxq.pytorch.prepare, but for the mode.
     """
@@ -106,7 +105,6 @@ def quantize_dynamic(
             embeddings torch.quint8 or torch.quint4x2.
         mapping: {float type: dynamic type with from_float}; None: those of nn.quantized.dynamic.
         inplace: changes the model itself.
-
     Raises:
         QConfigError: another dtype; a name that the model does not have.
         OnnxqError: as onnxq.pytorch.convert.
@@ -145,7 +143,6 @@ def convert(
         inplace: changes the module itself.
         remove_qconfig: the result has no `qconfig` attributes.
         convert_custom_config_dict: as that of onnxq.pytorch.convert.
-
     Raises:
         OnnxqError: as onnxq.pytorch.convert; where some data was seen, a part without is refused.
     """

@@ -32,7 +32,6 @@ class MaxCalibrator:
         axis: the axes with values of their own; None: one value.
         unsigned: the answer does not depend on it.
         track_amax: keep each batch's amax in `amaxs`.
-
     Attributes:
         amaxs: float32 arrays, one for each batch that was collected; empty without track_amax.
     """
@@ -86,7 +85,6 @@ class HistogramCalibrator:
         grow_method: documented as deprecated; without effect.
         torch_hist: documented; without effect: there is one histogram, counted on the CPU.
         skip_zeros: do not count zeros. (mse and entropy never do: zero is always a level.)
-
     Raises:
         NotImplementedError: an axis (the documented error).
     """

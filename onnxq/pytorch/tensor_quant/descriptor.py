@@ -57,7 +57,6 @@ class ScaledQuantDescriptor:
         unsigned: integers 0 .. 2^num_bits - 1, for tensors without negative values.
         narrow_range: integers -bound .. bound, without -bound - 1. (Not among the documented
             arguments, but among the original's.)
-
     Raises:
         QuantTypeError: a TypeError; an argument of another type, or one that is not known;
             learn_amax with an axis.

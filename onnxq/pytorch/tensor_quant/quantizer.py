@@ -109,10 +109,8 @@ class TensorQuantizer(nn.Module):
         if_quant: whether quantization is on.
         if_clip: whether clipping is on; needs learn_amax, which switches it on by itself.
         if_calib: whether calibration is on.
-
     Attributes:
         calib_method: "max" or "histogram".
-
     Raises:
         QuantTypeError: quant_desc is no descriptor.
         QuantValueError: if_clip without learn_amax.

@@ -155,7 +155,6 @@ def convert_in_place(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPI
     Args:
         module: of `prepare` or `prepare_qat`, after it has seen data; passed by `check_prepared`.
         mappings: quantized types by module type.
-
     Raises:
         CalibrationError: no data was seen, or values that are NaN or infinite; the message names
             the module.

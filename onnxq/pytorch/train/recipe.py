@@ -47,7 +47,6 @@ class Recipe:
             a cosine.
         freeze_activations: share of the steps after which observers of activations are disabled.
         freeze: share after which all observers are disabled and batch norm is frozen.
-
     Raises:
         QConfigError: numbers out of their range.
     """
@@ -115,10 +114,8 @@ def finetune(
         batches: a DataLoader, or a list; gone through as often as the steps ask for.
         loss: of the model and a batch; `distilling(float_model)` needs no labels.
         recipe: None: the default.
-
     Returns:
         The loss of each step.
-
     Raises:
         ModelError: the model was not prepared.
         CalibrationError: there are no batches; NaN or infinite values were watched.
@@ -170,7 +167,6 @@ def distilling(teacher: nn.Module, temperature: float = 1.0) -> Loss:
     Args:
         teacher: the float model; it is run in eval mode, without gradients.
         temperature: above 1 the small probabilities count for more.
-
     Raises:
         QConfigError: a temperature that is not positive. The loss raises ModelError where a result
             is neither.

@@ -236,7 +236,7 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
 def _qparams_behind(
     value: ir.Value, quantizing: Sequence[ir.Node], scales: Scales
 ) -> QParams | Kept:
-    """The one grid that all readers of the value quantize it to, or why there is none."""
+    """The one QParams that all readers of the value quantize it with, or why there is none."""
     if not quantizing or len(quantizing) < len(value.consumers()) or value.is_graph_output():
         return Kept("its result is read in float32 too, or not quantized at all")
     found = [scales.of(quantizer) for quantizer in quantizing]

@@ -5,7 +5,7 @@
 It does so where a Q has one DQ behind it, and that one reader. Elsewhere integers stay int8, and
 Conv and MatMul, which it fuses with uint8 activations only, compute in float32. On ARM, all of them
 stay int8, and such nodes run in integers (Int8Activations). tidy/unsigned and
-static/insertion/stored_types store uint8 from the start, wherever it stands for the same numbers;
+static/insertion/inserted.py stores uint8 from the start, wherever it stands for the same numbers;
 here ONNX Runtime's rule holds.
 """
 

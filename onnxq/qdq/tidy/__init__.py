@@ -10,13 +10,13 @@
     integers of activations in int8             become    uint8, of the same numbers
     ConvTranspose between DQ and Q           becomes   QLinearConv, its results interleaved
     x -> Q, x -> Q                           becomes   x -> Q
-    DQ -> Q on one grid                      goes
+    DQ -> Q of equal qparams                 goes
     GlobalAveragePool -> Flatten -> Q        becomes   GlobalAveragePool -> Q -> DQ -> Flatten -> Q
     ReduceMean over space                    becomes   GlobalAveragePool
     the mark where a region ends             goes      where nothing behind it is quantized again
 
 Every step keeps the numbers, but for biases, which are rounded as integers add them: data movement
-and rounding to a grid can be exchanged, and so can rounding and clipping. Only the main graph is
+and rounding can be exchanged, and so can rounding and clipping. Only the main graph is
 looked at: torch.export leaves bodies to torch.cond.
 """
 
@@ -152,7 +152,7 @@ def holds_integers(model: ir.Model) -> bool:
 
 
 def count_quantizers(model: ir.Model) -> int:
-    """Number of tensors that are rounded to a grid when the model runs."""
+    """Number of tensors that are quantized when the model runs."""
     running = [node for node in model.graph if not _is_constant(node)]
     return sum(_ROUNDED.get(node.op_type, 0) for node in running)
 
@@ -228,7 +228,7 @@ def _can_turn(source: ir.Node) -> bool:
 
 
 def _turned(source: ir.Node, perm: Sequence[int]) -> GraphQParams:
-    """The grid of a DQ whose integers are transposed."""
+    """The qparams of a DQ whose integers are transposed."""
     qparams = qparams_of(source)
     assert isinstance(qparams, QParams), "_turn_weight looked"
     if _is_number(array_of(source, SCALE)):
@@ -381,7 +381,7 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
     if not clamps:
         return
     if is_dequantize(producer):
-        return  # a clamp of integers on another grid: it stays where it is
+        return  # a clamp of integers of another scale: it stays where it is
     node.replace_input_with(0, x)
     for clamp in clamps:
         assert isinstance(clamp.graph, ir.Graph)

@@ -71,7 +71,7 @@ def _keeps_qparams(rule: Rule) -> bool:
 
 
 def _is_on_qparams(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
-    """Whether every reader of its results quantizes them to the same grid already."""
+    """Whether every reader of its results quantizes them with the same qparams already."""
     readers = [reader for slot in rule.outputs for reader in node.outputs[slot].consumers()]
     return bool(readers) and all(
         is_quantize(reader) and qparams_of(reader) == qparams for reader in readers
@@ -131,7 +131,7 @@ def _lower(
 
 
 def drop_round_trip(node: ir.Node) -> None:
-    """Q(DQ(integers)) = integers, on one grid."""
+    """Q(DQ(integers)) = integers, of equal qparams."""
     source = dequantizer(node.inputs[0]) if is_quantize(node) else None
     if source is None or is_constant(source):
         return

@@ -4,7 +4,7 @@
     constant (int8, z) -> DQ -> Add    becomes    constant + 128 (uint8, z + 128) -> DQ -> Add
 
 (q - zero_point) * scale stays the same number, so that a trained module and its model stay
-equal; static/insertion/stored_types.py says why int8 integers would not run in integers. Between Q
+equal; static/insertion/inserted.py says why int8 integers would not run in integers. Between Q
 and DQ may stand a Clip on integers, and what only moves them. Integers that the model returns or
 takes stay int8, and so do weights.
 """

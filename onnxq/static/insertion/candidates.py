@@ -197,7 +197,7 @@ def by_integer_types(at: _Node) -> Reason | None:
         return None
     assert entry is not None, "asked before"
     x = entry.activation_observer().dtype
-    # int8 activations are stored as uint8 beside uint8 weights (see stored_types)
+    # int8 activations are stored as uint8 beside uint8 weights (see inserted.py)
     pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8), (INT8, UINT8)}
     w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
     if (x, w) in pairs:

@@ -103,7 +103,9 @@ def insert_quantizers(context: Context, qconfig: QConfigMapping) -> QuantizerIns
         insertion.decisions[node_name(node)] = floats.get(node, Float(NotTried()))
     outputs = {v for v in model.graph.outputs if v.name in context.quantized_output}
     demand = _demand(order, candidates, outputs)
-    in_integers = [v for node, _ in order for v in node.outputs if _reach_of_codes(v) is not None]
+    in_integers = [
+        v for node, _ in order for v in node.outputs if _range_of_integers(v) is not None
+    ]
     for value in (*model.graph.inputs, *in_integers):
         if value in demand.by_compute:
             _quantize_tensor(value, insertion)
@@ -212,8 +214,8 @@ def _take(
     for value in read:
         _quantize_tensor(value, insertion)
         insertion.owners.setdefault(value_name(value), owner)
-        if narrow and (reach := _reach_of_codes(value)) is not None:
-            insertion.ranges[value_name(value)] = reach
+        if narrow and (given := _range_of_integers(value)) is not None:
+            insertion.ranges[value_name(value)] = given
     results = candidate.results if has_output else []
     for value in results:
         _quantize_tensor(value, insertion)
@@ -237,10 +239,10 @@ def _take(
 
 
 def _has_own_qparams(candidate: Candidate) -> bool:
-    """Whether its bounds need not be integers of its input's grid, which others read as well.
+    """Whether its bounds need not be integers of its input's scale, which others read as well.
 
     Read by the Clip alone, the input has the range of what the Clip gives (see survivors), and 0 is
-    an integer of every grid; else planning decides with the data (see planning.clipped).
+    an integer of every range; else planning decides with the data (see planning.clipped).
     """
     assert candidate.rule.clamp is not None
     others = len(_read(candidate)[0].uses()) > 1 or _read(candidate)[0].is_graph_output()
@@ -256,7 +258,7 @@ def _has_output(candidate: Candidate, demand: _Demand, chosen: QConfig) -> bool:
     return any(v in demand.by_any for v in candidate.results)
 
 
-def _reach_of_codes(value: ir.Value) -> tuple[float, float] | None:
+def _range_of_integers(value: ir.Value) -> tuple[float, float] | None:
     """Reals of the first and the last integer that a float model makes the value of; else None.
 
     Quantized with this range, the value has its integers again.

@@ -1,29 +1,65 @@
-"""Quantizer insertion, and all that follows from it without data: groups, scales, types, notes."""
+"""Quantizer insertion, and all that follows from it without data: groups, scales, types, notes.
+
+Tensors that others only take a part of: maxima, or what a Clip lets through.
+
+    x -> MaxPool -> y, x -> Clip -> y       nobody else reads x: its integers matter where y has
+    them
+
+One set of qparams serves x and y. Ranged by x, the integers would be spent on values that nobody
+sees: below every maximum, or beyond the bounds. Worse, the least squared error over x clips the few
+largest values, which are those that a maximum takes. Ranged by y, they are cut off at the ends of
+the range, as the node cuts them off itself. So the group is observed at y.
+
+The type that int8 activations are stored in: uint8, unless the target runs int8 ones.
+
+    q + 128, zero_point + 128:       (q - zero_point) * scale is the same number
+
+ONNX Runtime fuses Conv and MatMul with int8 activations on ARM. On x86 it turns them into uint8 by
+itself, but only where a Q has one DQ behind it, and that one reader: not behind a Clip on integers,
+which a Relu of a symmetric range becomes, and not where a tensor branches. The rest computes in
+float32. Stored as uint8 from the start, all of it runs in integers on every machine.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxq.operator import Float
+from onnxq.dtypes import INT8, UINT8
+from onnxq.errors import listed
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.operator import Float, OpCategory
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.static.insertion.channel_scales import find_channel_scales
 from onnxq.static.insertion.check_types import check_types
-from onnxq.static.insertion.clipped_outputs import with_clipped_outputs
+from onnxq.static.insertion.decision import Quantize, weight_observer
 from onnxq.static.insertion.groups import groups_of
-from onnxq.static.insertion.overrides import check_overrides, unmet_precisions, unmet_requests
-from onnxq.static.insertion.stored_types import storage_of
+from onnxq.static.insertion.overrides import (
+    check_overrides,
+    group_override,
+    unmet_precisions,
+    unmet_requests,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+    import onnx_ir as ir
 
     from onnxq.core.reason import Reason
+    from onnxq.operator import Rule
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.insertion.channel_scales import ChannelScale
     from onnxq.static.insertion.context import Context
     from onnxq.static.insertion.decision import Decision
     from onnxq.static.insertion.groups import TensorGroup
     from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
+
+    _LastMembers = tuple[tuple[str, ...], bool]
+    """Last copies of what is read of a value; whether they lack some of its values."""
+    from onnxq.dtypes import QDType
+    from onnxq.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +88,6 @@ def inserted(context: Context, qconfig: QConfigMapping, insertion: QuantizerInse
         context: of the model.
         qconfig: names what was decided.
         insertion: made with it.
-
     Raises:
         QConfigError: the qconfig names an observer for a tensor where it cannot take effect.
         UnsupportedError: it asks for number types that ONNX Runtime lacks.
@@ -89,3 +124,169 @@ def with_reasons(found: Inserted, reasons: Mapping[str, Reason]) -> Inserted:
 
 def _is_left(decision: Decision) -> bool:
     return isinstance(decision, Float) and isinstance(decision.reason, LeftByRequest)
+
+
+def with_clipped_outputs(
+    groups: tuple[TensorGroup, ...],
+    model: ir.Model,
+    decisions: Mapping[str, Decision],
+    qconfig: QConfigMapping,
+) -> tuple[TensorGroup, ...]:
+    """The groups, observed where what is read of their sources has arrived.
+
+    Args:
+        groups: of one insertion.
+        model: canonical.
+        decisions: of the insertion.
+        qconfig: where it names the observer of a group's tensor, that one sees the sources.
+    """
+    values = {value_name(v): v for v in model.graph.inputs}
+    values |= {value_name(v): v for node, _ in walk(model.graph) for v in node.outputs if v.name}
+    places = {name: place for place, name in enumerate(values)}
+    return tuple(
+        replace(
+            group,
+            clipped_outputs=_clipped_outputs(group, _in_order(group, values, places), decisions),
+        )
+        if len(group.members) > 1
+        and group.range is None
+        and group_override(group.members, qconfig) is None
+        else group
+        for group in groups
+    )
+
+
+def _in_order(
+    group: TensorGroup, values: Mapping[str, ir.Value], places: Mapping[str, int]
+) -> dict[str, ir.Value]:
+    """The group's tensors without its constants, in the order in which the model has them."""
+    names = sorted(filter(places.__contains__, group.members), key=places.__getitem__)
+    return {name: values[name] for name in names}
+
+
+def _clipped_outputs(
+    group: TensorGroup, values: dict[str, ir.Value], decisions: Mapping[str, Decision]
+) -> tuple[str, ...]:
+    """Members to be observed in place of the sources, in their order; values are the group's."""
+    members = set(group.members)
+    behind: dict[str, _LastMembers] = {}
+    for name in reversed(values):
+        behind[name] = _last_members(values[name], members, decisions, behind)
+    found: dict[str, None] = {}
+    for source in group.sources:
+        last_members, is_part = behind[source]
+        found |= dict.fromkeys(last_members if is_part else (source,))
+    return tuple(found)
+
+
+def _last_members(
+    value: ir.Value,
+    members: Collection[str],
+    decisions: Mapping[str, Decision],
+    behind: Mapping[str, _LastMembers],
+) -> _LastMembers:
+    """The last members behind one, from those of all that is computed behind it."""
+    copies: dict[str, None] = {}
+    is_part = False
+    for use in value.uses():
+        decision = decisions[node_name(use.node)]
+        if not isinstance(decision, Quantize) or not _copies(decision, use.idx, members):
+            return (value_name(value),), False
+        is_part |= _takes_part(decision.rule)
+        copies |= {v.name: None for v in use.node.outputs if v.name in decision.results}
+    if value.is_graph_output() or not copies:
+        return (value_name(value),), False
+    last_members: dict[str, None] = {}
+    for copy in copies:
+        last, lacks = behind[copy]
+        is_part |= lacks
+        last_members |= dict.fromkeys(last if lacks else (copy,))
+    return tuple(last_members), is_part
+
+
+def _copies(decision: Quantize, slot: int, members: Collection[str]) -> bool:
+    """Whether all that the node makes of what it reads in that slot are members."""
+    if decision.folded_into or slot not in decision.rule.activations or not decision.results:
+        return False
+    return all(tensor in members for tensor in decision.results)
+
+
+def _takes_part(rule: Rule) -> bool:
+    """Whether values may be missing behind it, which the range need not hold then."""
+    return rule.category is OpCategory.CLAMP or rule.selects or rule.shrinks
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Storage:
+    """How int8 activations are stored.
+
+    Attributes:
+        int8: the type of integers that observers give as int8: INT8 or UINT8.
+        notes: what a user should know of it; none where no activation is int8.
+    """
+
+    int8: QDType
+    notes: tuple[str, ...] = ()
+
+    def of(self, dtype: QDType) -> QDType:
+        """The type that integers of that type are stored in."""
+        return self.int8 if dtype == INT8 else dtype
+
+
+def storage_of(
+    model: ir.Model,
+    decisions: Mapping[str, Decision],
+    tensors: Mapping[str, QDType],
+    qconfig: QConfigMapping,
+    target: Target,
+) -> Storage:
+    """The Storage of a model: int8 where the target runs it and nothing in the model is uint8.
+
+    Args:
+        model: canonical.
+        decisions: node name -> decision.
+        tensors: activation tensor -> type that its observer gives.
+        qconfig: names the weights' observers.
+        target: says whether int8 activations run in integers.
+    """
+    signed = [tensor for tensor, dtype in tensors.items() if dtype == INT8]
+    if not signed:
+        return Storage(INT8)
+    which = f"int8 activations ({listed(signed)})"
+    as_uint8 = "are stored as uint8 with zero_point + 128, which stands for the same numbers"
+    if not target.int8_activations:
+        return Storage(
+            UINT8,
+            (
+                f"{which} {as_uint8}: with int8 integers ONNX Runtime on x86 computes Conv and "
+                "MatMul in float32 behind branches and behind a Relu on symmetric integers",
+            ),
+        )
+    if UINT8 in tensors.values() or UINT8 in _weight_types(model, decisions, qconfig):
+        return Storage(
+            UINT8,
+            (
+                f"{which} {as_uint8}: other activations or weights are uint8, which ONNX Runtime "
+                "has no kernels for together with int8 activations",
+            ),
+        )
+    return Storage(
+        INT8,
+        (
+            f"{which} stay int8, which {target} runs in integers. ONNX Runtime on x86 computes "
+            "such a QDQ model in float32 in part: use target 'portable' for both",
+        ),
+    )
+
+
+def _weight_types(
+    model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
+) -> set[QDType]:
+    found = set()
+    for node, _ in walk(model.graph):
+        decision = decisions[node_name(node)]
+        if not isinstance(decision, Quantize) or decision.folded_into:
+            continue
+        if decision.rule.weight is not None:
+            found.add(weight_observer(node, decision.rule, qconfig)().dtype)
+    return found

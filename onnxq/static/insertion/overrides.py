@@ -65,7 +65,6 @@ def check_overrides(
         decisions: node name -> decision.
         quantized: names of the activation tensors that get qparams.
         qconfig: its entries of exact names are looked at; a glob may match more than it is for.
-
     Raises:
         QConfigError: an observer for a bias, or for a tensor inside a fused node.
     """

@@ -1,7 +1,7 @@
 """Functions that read a tensor element by element, as it is or along a line: e^x, e^(x / 5).
 
-A grid of least squared error gives up the few largest values of a tensor. Behind a function that
-grows ever steeper there, just these are most of the result. So what a grid loses is asked of the
+A range of least squared error gives up the few largest values of a tensor. Behind a function that
+grows ever steeper there, just these are most of the result. So what a range loses is asked of the
 function, too:
 
     noise = sum (f(u) - f(u'))^2 / sum (f(u) - mean)^2     u = factor x + offset, u' of the integers

@@ -1,6 +1,6 @@
 """Tensors that calibration looks at for what errors become behind them, not for qparams of theirs.
 
-Few are: the inputs of normalizations, per channel, and those of functions that are steep somewhere.
+Few are: the inputs of normalizations, per channel, and those of functions that amplify somewhere.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 Roundings are independent, so that their noises add. N of them, each like the model's typical one,
 make N typical noises; how far a model's sum exceeds that is its spread, which is 0.9 to 2.9 in all
 models that 8 bits suit (benchmarks/results/noise.md). What exceeds an ordinary spread are the
-noisiest tensors. They are unfit where leaving them in float takes three quarters of all noise away:
-a bit for everything behind. Where it gains less, their nodes are worth more in integers.
+noisiest tensors. They are sensitive where leaving them in float takes three quarters of the noise
+away: a bit for everything behind. Where it gains less, their nodes are worth more in integers.
 """
 
 from __future__ import annotations

@@ -1,37 +1,52 @@
-"""qparams of activations, out of what calibration saw; and what it did not see."""
+"""qparams of activations, out of what calibration saw; and what it did not see.
+
+Ranges ahead of functions that amplify large values, wider than that of least squared error.
+
+    noise of a range = noise / signal of the tensor + noise / signal behind each of the functions
+
+Min and max go from those of least squared error towards the smallest and largest value. Of the
+ranges whose noise is nearly the least, the first is taken, so that nothing changes where no
+function asks for it.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.affine import integer_bounds
+from onnxq.affine import dequantize, integer_bounds, quantize
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.walk import IF, node_name, walk
 from onnxq.graph.weights import constant_array
-from onnxq.observers import NoopObserver
+from onnxq.observers import HistogramObserver, NoopObserver
 from onnxq.observers.value_range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor, stored_as
 from onnxq.static.insertion.groups import as_observed, with_stand_ins
 from onnxq.static.noise.curves_behind import curves_behind
-from onnxq.static.planning.ahead_of_curves import with_curves
 from onnxq.static.reasons import NeverObserved, NoScaleComputed, TensorNotFinite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Reals
     from onnxq.core.reason import Reason
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer
+    from onnxq.qparams import QParams
     from onnxq.static.insertion.groups import TensorGroup
+    from onnxq.static.noise.curves_behind import CurveBehind
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
 
 NEARLY_ALL = 0.95  # share of the integers in use, from which on the others are not meant
+NEARLY = 1.05
+"""Noise over the least that is as good: the most that the search of least squared error allows."""
+_WAY = np.linspace(0.0, 1.0, 9)  # from the end of least squared error, 0, to the whole range, 1
 
 
 def tensor_qparams(
@@ -42,7 +57,6 @@ def tensor_qparams(
     Args:
         prepared: its groups are read.
         statistics: of its model.
-
     Raises:
         CalibrationError: the statistics lack a tensor that is observed.
         ModelError: a constant holds NaN or Inf.
@@ -243,3 +257,45 @@ def _reached(branch: ir.Graph, prepared: Prepared, statistics: Statistics) -> in
     observed = prepared.observed
     inside = {v.name for n, _ in walk(branch) for v in n.outputs} & observed.keys()
     return max((statistics.counts.get(str(name), 0) for name in inside), default=None)
+
+
+def with_curves(observer: Observer, qparams: QParams, curves: Collection[CurveBehind]) -> QParams:
+    """The qparams, or those of a wider range where the functions behind the tensor gain by it.
+
+    Args:
+        observer: of the tensor; only one that searches the least squared error leaves values out
+            that nobody asked it to.
+        qparams: what it gives.
+        curves: functions that read the tensor's elements.
+    """
+    if not curves or type(observer) is not HistogramObserver or not qparams.scale > 0:
+        return qparams
+    all_qparams = [qparams, *_wider(observer, qparams)]
+    if len(all_qparams) == 1:
+        return qparams
+    x, counts = observer.occupied()
+    singles = x.astype(np.float32)
+    rounded: Reals = np.stack(
+        [
+            dequantize(quantize(singles, graph_qparams), graph_qparams).astype(np.float64)
+            for graph_qparams in all_qparams
+        ]
+    )
+    own = np.square(rounded - x) @ counts / max(float(counts @ np.square(x)), 1e-300)
+    noise = sum((curve.noises(x, counts, rounded) for curve in curves), own)
+    return all_qparams[int(np.flatnonzero(noise <= NEARLY * noise.min())[0])]
+
+
+def _wider(observer: HistogramObserver, qparams: QParams) -> list[QParams]:
+    """Ranges from that of qparams to the observed one, narrow ones first.
+
+    Integers are those that the observer may use.
+    """
+    integers, scale, zero = observer.range, float(qparams.scale), int(qparams.zero_point)
+    low, high = (integers.quant_min - zero) * scale, (integers.quant_max - zero) * scale
+    least, most = float(observer.histogram.minimum), float(observer.histogram.maximum)
+    lows = [low] if least >= low else list(low + (least - low) * _WAY)
+    highs = [high] if most <= high else list(high + (most - high) * _WAY)
+    ways = itertools.product(enumerate(lows), enumerate(highs))
+    ordered = sorted(ways, key=lambda way: way[0][0] + way[1][0])
+    return [integers.qparams(each_low, each_high) for (_, each_low), (_, each_high) in ordered[1:]]

@@ -1,12 +1,12 @@
-"""Grids of what a Clip gives where others read its input too: the input's, or one of its own.
+"""Scales of what a Clip gives where others read its input too: the input's, or one of its own.
 
-    on the input's grid   each bound b becomes its nearest integer c(b): error (b - c(b))^2 on the
+    on the input's scale  each bound b becomes its nearest integer c(b): error (b - c(b))^2 on the
                           share of the values that lie at b, always of the same sign
-    on its own grid       every value is rounded once more, and the integers are converted
+    on a scale of its own every value is rounded once more, and the integers are converted
 
 What lies between the bounds has been rounded with the input already. So the bounds alone decide:
-the Clip shares its input's grid, and is a Clip on integers, where that costs no more than a
-rounding. A Relu always does, as 0 is an integer of every grid.
+the Clip shares its input's scale, and is a Clip on integers, where that costs no more than a
+rounding. A Relu always does, as 0 is an integer of every scale.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def with_shared_qparams(
     """`tensors`, with the input's qparams for what a Clip gives where these hold its bounds.
 
     Args:
-        prepared: canonical graph, and the groups of tensors that share a grid.
+        prepared: canonical graph, and the groups of tensors that share their qparams.
         decisions: node name -> Quantize or Float.
         statistics: of the model.
         tensors: activation tensor -> qparams.
@@ -70,7 +70,7 @@ def with_shared_qparams(
 
 
 def _noise(observer: Observer, qparams: QParams) -> float:
-    """Mean squared error of the tensor on a grid of its own."""
+    """Mean squared error of the tensor with qparams of its own."""
     noise = predicted_noise(observer, qparams)
     return 0.0 if noise is None else noise.power
 
@@ -81,7 +81,7 @@ def _cost_of_bounds(clamp: tuple[float, float], observer: Observer, qparams: QPa
     Args:
         clamp: real bounds.
         observer: of what the Clip gives.
-        qparams: of the grid.
+        qparams: its own.
     """
     bounds = np.array(clamp, np.float32)
     finite = np.isfinite(bounds)

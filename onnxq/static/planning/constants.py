@@ -106,8 +106,8 @@ def with_channel_scale(
 
     Args:
         weight: with a scale per row.
-        made: float32 (rows,), gains of the node's result; None: none.
-        read: float32 (channels,), gains of its input, channels a divisor of rows; None: none.
+        made: float32 (rows,), channel scales of the node's result; None: none.
+        read: float32 (channels,), those of its input; channels divide rows; None: none.
     """
     rows = weight.qparams.scale.size
     channel_scale = np.ones(rows, np.float32) if made is None else made
@@ -158,9 +158,8 @@ def plan_bias(
         node: the float node.
         rule: its operator's.
         x: of the input.
-        weight: with its gain, if it has one.
-        made: float32 (channels,), gains of the node's result; None: none.
-
+        weight: with its channel scales, if it has any.
+        made: float32 (channels,), channel scales of the node's result; None: none.
     Raises:
         ModelError: the bias holds NaN or Inf.
     """

@@ -1,4 +1,4 @@
-"""Demotions to float: nodes whose tensors the data left without numbers, or with unfit ones."""
+"""Demotions to float: nodes whose tensors the data left without numbers, or with sensitive ones."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 def demoted(
     prepared: Prepared, unseen: Mapping[str, Reason], tensors: Mapping[str, QParams]
 ) -> dict[str, Decision]:
-    """The decisions; nodes with a tensor that has no qparams, or unfit ones, are in float.
+    """The decisions; nodes with a tensor that has no qparams, or sensitive ones, are in float.
 
     Args:
         prepared: a decision for every node.
         unseen: tensor -> why it has no qparams.
         tensors: activation tensor -> its qparams.
-
     Returns:
         node name -> decision; nodes that were folded into a float one are float with its reason.
     """

@@ -70,7 +70,7 @@ def reduced(
     """The weight within what pairs of products can hold on the target, and what that cost.
 
     Args:
-        weight: how it is stored, without regard to pairs, with its gain.
+        weight: how it is stored, without regard to pairs, with channel scales.
         node: the float node.
         rule: its operator's.
         target: whose reduced range is carried out.
@@ -95,7 +95,7 @@ def fit_pairs(
 
     Args:
         weight: how it is stored, without regard to pairs; int8 integers with zero points 0.
-        array: the float weight, without its gain.
+        array: the float weight, without channel scales.
         rule: says which of its axis has channels, and which products are neighbours.
         channels: whose scales may grow; None: all.
     """

@@ -69,7 +69,7 @@ def with_shifts(
 
 
 def _has_others(x: ir.Value, decisions: Mapping[str, Decision]) -> bool:
-    """Whether others read the operand, or a Clip gives it, whose bounds its grid holds."""
+    """Whether others read the operand, or a Clip gives it, whose bounds its range holds."""
     producer = x.producer()
     if producer is None or len(x.uses()) > 1:
         return True

@@ -147,7 +147,7 @@ class _QdqWriter:
         self.dead[node] = None
 
     def _lets_all_through(self, node: ir.Node, decision: Quantize) -> bool:
-        """Whether every integer of its input is within its bounds already, on the same grid."""
+        """Whether every integer of its input is within its bounds already, on the same scale."""
         assert decision.rule.clamp is not None
         tensor, result = self.tensor_of[input_at(node, 0)], decision.results[0]
         qparams = self.plan.tensors[tensor]
@@ -308,7 +308,7 @@ class _QdqWriter:
     def _clip(
         self, integers: ir.Value, bounds: tuple[int, int], tensor: str, behind: ir.Node
     ) -> ir.Value:
-        """Clip on integers: exact for Relu and Clip, because rounding to a grid keeps order."""
+        """Clip on integers: exact for Relu and Clip, because rounding keeps order."""
         graph = graph_of(behind)
         dtype = self.plan.tensors[tensor].dtype
         new = self.new.constants_of(graph)

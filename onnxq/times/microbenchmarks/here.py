@@ -184,7 +184,6 @@ def measure_costs(
         passes: over all measurements; the least time counts, so that more of them bear more of
             what else the machine does.
         progress: called after each measurement.
-
     Raises:
         QConfigError: no target has that name.
     """

@@ -59,7 +59,6 @@ class Evaluations:
         journal: keeps them, each under the samples that the mapping was scored on: those held apart
             have scores of their own, and others to check on have others.
         kind: of the scores in the journal; estimates have another than scores of `quantize`.
-
     Attributes:
         runs: different mappings that were scored, looked up ones included.
     """
@@ -96,7 +95,6 @@ class Evaluations:
         Args:
             mappings: independent of each other.
             executor: runs those that the journal lacks; None: this process.
-
         Raises:
             OnnxqError: the samples, the metric or the journal is at fault, not a mapping.
         """

@@ -183,7 +183,7 @@ class Evaluator:
         wishes = self.subject.wishes
         prepared = self.prepared(mapping)
         samples = Samples(self._calibration)
-        job = StaticJob(prepared, wishes.form, check, samples, wishes.objective)
+        job = StaticJob(prepared, wishes.file_format, check, samples, wishes.objective)
         made, _ = carry_out(job, self.observations.beside)
         return made
 
@@ -217,7 +217,7 @@ class Evaluator:
                     run.keep(batch, y)
             run.restart()
             value = self.metric.value(outputs, run, samples)
-        ratio = None if self.ratio is None else self.ratio(forms_of(made.plan))
+        ratio = None if self.ratio is None else self.ratio(precisions_of(made.plan))
         return Score(value, outputs.sqnr_db, saved_bytes(model), ratio)
 
     def _run(self, made: Made[Plan], session: Session) -> ModelRun:
@@ -235,7 +235,7 @@ class Evaluator:
         )
 
 
-def forms_of(plan: Plan) -> dict[str, Precision | None]:
+def precisions_of(plan: Plan) -> dict[str, Precision | None]:
     """The precisions of a plan's nodes; None: another node carries it out."""
     inside = {
         name
@@ -253,7 +253,7 @@ class Observations:
     """Statistics of the samples, as `calibrate` gives them to each candidate.
 
     Candidates that observe the same tensors with the same observers share a calibration, as those
-    do that name forms alone: a node of form FLOAT is observed all the same, one whose entry is None
+    do that name precisions alone: a node in FLOAT is observed all the same, one whose entry is None
     is not. ONNX Runtime fuses other nodes where other tensors are outputs, and numbers differ in
     their last bit: hence these have a calibration of their own.
 
@@ -262,7 +262,6 @@ class Observations:
     Args:
         samples: to calibrate on.
         statistics: of an earlier calibration on them; None: there is none yet.
-
     Attributes:
         calibrations: done so far.
     """

@@ -75,7 +75,6 @@ class Journal(AppendOnlyFile):
         Args:
             path: of the file; None: in memory alone.
             head: of the search at hand.
-
         Raises:
             CalibrationError: the file is no journal, is damaged before its last line, or is of
                 another model, other samples, another metric, setup or version.
@@ -103,7 +102,6 @@ class Journal(AppendOnlyFile):
             kind: of the value: "score", "times".
             key: names what was measured.
             wanted: class of the value.
-
         Raises:
             CalibrationError: an altered file holds another value there.
         """

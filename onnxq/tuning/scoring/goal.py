@@ -39,7 +39,6 @@ class Goal:
         max_seconds: wall time after which no change is tried any more, counted from behind the
             calibration and the times; half of it at most is for the sensitivity. The model that a
             search begins with is measured whatever it takes. None: no bound.
-
     Raises:
         QConfigError: a bound is no number or out of range, the objective or an algorithm is not
             known, or the metric is none.

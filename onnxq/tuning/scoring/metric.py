@@ -94,7 +94,6 @@ class Metric:
             outputs: its outputs beside the float model's; None: it is the float model.
             run: the model.
             samples: to run it on.
-
         Raises:
             MetricError: the user's function fails, or gives no number.
             CalibrationError: no output can be compared in that way.
@@ -216,9 +215,8 @@ class MetricFile:
         Args:
             text: as the user wrote it.
             known: names of metrics that are no files, for the message.
-
         Raises:
-            QConfigError: it has another form; the file cannot be read or run, or lacks the
+            QConfigError: it has another precision; the file cannot be read or run, or lacks the
                 function.
         """
         file, colon, name = text.rpartition(":")

@@ -38,7 +38,7 @@ class Wishes:
     """Wishes that every candidate shares: arguments of `quantize` by their names there.
 
     Attributes:
-        form: its `format`.
+        file_format: its `format`.
     """
 
     target: str | Target | None = None
@@ -46,7 +46,7 @@ class Wishes:
     quantized_input: Mapping[str, Asked] | None = None
     quantized_output: Sequence[str] = ()
     costs: Costs | None = field(default=None, repr=False)
-    form: str = "qdq"
+    file_format: str = "qdq"
     objective: Objective = Objective.SPEED
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class Wishes:
         target = targets.resolve(self.target)
         wishes = (
             target.name,
-            self.form,
+            self.file_format,
             self.objective.value,
             target.reduce_range,
             dict(self.feedback) or None,
@@ -80,7 +80,7 @@ class Subject:
     """A float model that is quantized again and again; it pickles, for other processes.
 
     Attributes:
-        canonical: its canonical form, made once.
+        canonical: its canonical file_format, made once.
         wishes: of every candidate.
         model_hash: of the canonical model.
         float_bytes: size of its file.

@@ -119,7 +119,6 @@ def open_tuning_samples(
         samples: with labels; arrays that they ignore are neither inputs nor labels.
         check: has others to check on, or says how many batches of `samples` are held apart.
         inputs: of the model.
-
     Raises:
         CalibrationError: unusable samples, too few to hold some apart, or more than fit in memory.
     """

@@ -17,21 +17,23 @@ if TYPE_CHECKING:
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
 DYNAMIC = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY)
-"""Forms that a QConfigDynamic names."""
+"""Precisions that a QConfigDynamic names."""
 
 
-def with_form(mapping: QConfigMapping, group: QuantizationGroup, form: Precision) -> QConfigMapping:
-    """The mapping in which a group has that form; observers are those of the global entry."""
+def with_precision(
+    mapping: QConfigMapping, group: QuantizationGroup, precision: Precision
+) -> QConfigMapping:
+    """The mapping in which a group has that precision; observers are those of the global entry."""
     base = mapping.global_qconfig
     if not isinstance(base, QConfig):
         base = onnxq_default_qconfig
-    entries = {group.anchor.name: _entry(base, form)}
-    entries |= {member.name: _entry(base, member.beside(form)) for member in group.others}
+    entries = {group.anchor.name: _entry(base, precision)}
+    entries |= {member.name: _entry(base, member.beside(precision)) for member in group.others}
     return replace(mapping, nodes={**mapping.nodes, **entries})
 
 
-def form_in(mapping: QConfigMapping, group: QuantizationGroup) -> Precision:
-    """The form that a mapping names for a group's anchor; that with most integers if it is open."""
+def precision_in(mapping: QConfigMapping, group: QuantizationGroup) -> Precision:
+    """Precision that a mapping names for a group's anchor; the group's lowest if it is open."""
     entry = mapping.entry_for_node(group.anchor.name, group.anchor.op_type)
     if entry is None:
         return Precision.FLOAT
@@ -41,14 +43,14 @@ def form_in(mapping: QConfigMapping, group: QuantizationGroup) -> Precision:
     return entry.precision or group.lowest_precision
 
 
-def _entry(base: QConfig, form: Precision) -> Entry:
-    if form in DYNAMIC:
-        return replace(dynamic_entry(base), precision=form)
-    return replace(base, precision=form)
+def _entry(base: QConfig, precision: Precision) -> Entry:
+    if precision in DYNAMIC:
+        return replace(dynamic_entry(base), precision=precision)
+    return replace(base, precision=precision)
 
 
 class ConfigChange(Protocol):
-    """Change of a model, or of a part of it, beside the forms of its nodes."""
+    """Change of a model, or of a part of it, beside the precisions of its nodes."""
 
     @property
     def name(self) -> str:
@@ -186,7 +188,7 @@ def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:
 
 @dataclass(frozen=True, slots=True)
 class QuantizedAlone:
-    """Mappings in which groups are in their forms with the most integers, alone or together.
+    """Mappings in which groups are in their precisions with the most integers, alone or together.
 
     Attributes:
         asked: what the user wants.
@@ -201,7 +203,7 @@ class QuantizedAlone:
         mapping, inside = self.asked, {group.anchor.name for group in layers.groups}
         for group in self.groups:
             is_quantized = group.anchor.name in inside
-            mapping = with_form(
+            mapping = with_precision(
                 mapping, group, group.lowest_precision if is_quantized else Precision.FLOAT
             )
         return mapping

@@ -75,10 +75,10 @@ class Layers:
 
 
 def by_layer_type(groups: Iterable[QuantizationGroup]) -> tuple[Layers, ...]:
-    """The layers of each layer type, which can take the same forms, by first appearance."""
+    """The layers of each layer type, which can take the same precisions, by first appearance."""
     found: dict[tuple[str, tuple[Precision, ...]], list[QuantizationGroup]] = {}
     for group in groups:
-        found.setdefault((group.layer_type, group.forms), []).append(group)
+        found.setdefault((group.layer_type, group.precisions), []).append(group)
     return tuple(Layers(tuple(alike)) for alike in found.values())
 
 

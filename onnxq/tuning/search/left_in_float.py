@@ -84,16 +84,24 @@ class _Look:
     def is_open(self, group: QuantizationGroup) -> bool:
         """Whether it computes in float, and could compute in integers."""
         return (
-            self._point.candidate.form(group) in IN_FLOAT and group.lowest_precision not in IN_FLOAT
+            self._point.candidate.precision(group) in IN_FLOAT
+            and group.lowest_precision not in IN_FLOAT
         )
 
     def at(self, groups: Sequence[QuantizationGroup], name: str) -> LeftInFloat:
-        """The layers in the form with integers that takes least time."""
-        forms = [form for form in groups[0].forms if form not in IN_FLOAT]
-        return min((self._in(groups, form, name) for form in forms), key=lambda look: look.time)
+        """The layers in the precision with integers that takes least time."""
+        precisions = [precision for precision in groups[0].precisions if precision not in IN_FLOAT]
+        return min(
+            (self._in(groups, precision, name) for precision in precisions),
+            key=lambda look: look.time,
+        )
 
-    def _in(self, groups: Sequence[QuantizationGroup], form: Precision, name: str) -> LeftInFloat:
-        there = self._point.candidate.with_changes(PrecisionChange(group, form) for group in groups)
+    def _in(
+        self, groups: Sequence[QuantizationGroup], precision: Precision, name: str
+    ) -> LeftInFloat:
+        there = self._point.candidate.with_changes(
+            PrecisionChange(group, precision) for group in groups
+        )
         time = (self._proposals.time_of(there) or 0.0) - (self.now or 0.0)
         noise = self._proposals.estimates.total(there)
         db = -10 * math.log10(noise) if noise > 0 else math.inf

@@ -6,7 +6,7 @@
                        most noise for the time that they cost, as many as should do, at once
     lacking time       changes that save the most time for the noise that they add, likewise
     lacking nothing    changes towards the objective that should keep the bounds, among them those
-                       back to the form that a group began with; for the most accurate within a
+                       back to the precision that a group began with; for the most accurate within a
                        time, groups one by one whose noise decides, so that it is known and not
                        estimated
 
@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError
 from onnxq.tuning.evaluation.evaluations import Refusal
+from onnxq.tuning.search.bisection import fewest, repaired
 from onnxq.tuning.search.candidate import MeasuredCandidate
-from onnxq.tuning.search.repair import fewest, repaired
 
 if TYPE_CHECKING:
     from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.scoring.score import Score
+    from onnxq.tuning.search.bisection import Measure
     from onnxq.tuning.search.candidate import Candidate
     from onnxq.tuning.search.config_changes import ConfigChange
     from onnxq.tuning.search.proposals import Batch, Proposals
-    from onnxq.tuning.search.repair import Measure
 
 
 EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]
@@ -117,7 +117,6 @@ class LocalSearch:
         Args:
             starts: candidates, of which the first has to give a model.
             free: changes that cost neither time nor bytes, and are tried ahead of all others.
-
         Raises:
             QConfigError: the first start is refused.
         """
@@ -228,7 +227,7 @@ class LocalSearch:
         together = [change for _, change in helping.values()]
         return [*alone, *self._measure([point.candidate.also(*together)])]
 
-    # --- batches of forms
+    # --- batches of precisions
 
     def _try(self, point: MeasuredCandidate, batch: Batch) -> MeasuredCandidate:
         """The best of the point and what a batch makes of it; in halves where that is no better."""
@@ -294,7 +293,7 @@ class LocalSearch:
         candidate = point.candidate.with_changes(batch)
         if len(batch) == 1:
             self._close(batch)
-            self._impossible |= {(change.group.anchor.name, change.form) for change in batch}
+            self._impossible |= {(change.group.anchor.name, change.precision) for change in batch}
             self._rename(candidate, batch)
         if len(batch) == 1 or self._left <= 0:
             return point
@@ -315,7 +314,7 @@ class LocalSearch:
         """Names a change that is refused by itself, whatever it was tried from."""
         why = self._refused.pop(candidate.words, None)
         if why is not None:
-            alone = replace(candidate, forms={}, whole=()).with_changes(batch)
+            alone = replace(candidate, precisions={}, whole=()).with_changes(batch)
             self._refused[alone.words or candidate.words] = why
 
     def _probe(self, point: MeasuredCandidate) -> MeasuredCandidate | None:
@@ -333,7 +332,7 @@ class LocalSearch:
 
     def _close(self, batch: Batch) -> None:
         """Never tries a change of one group again that made nothing better."""
-        self._closed |= {(change.group.anchor.name, change.form) for change in batch}
+        self._closed |= {(change.group.anchor.name, change.precision) for change in batch}
 
 
 # --- Halving of changes, which finds what a bound allows where estimates of noise do not tell

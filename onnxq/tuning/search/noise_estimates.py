@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate, PrecisionChange
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
-NOISE_OF_FORM = {
+NOISE_AT = {
     Precision.INT8: 1.0,
     Precision.INT8_FLOAT_OUTPUT: 0.3,
     Precision.DYNAMIC_INT8: 0.25,
@@ -51,8 +51,7 @@ class NoiseEstimates:
     """Noise of each group, which measurements correct.
 
     Attributes:
-        noise: anchor -> noise at the worst output with the group alone in its form with the most
-            integers.
+        noise: anchor -> noise at the worst output with the group alone in its lowest precision.
     """
 
     noise: dict[str, float]
@@ -61,10 +60,10 @@ class NoiseEstimates:
     _promised: float = field(default=0.0)  # by sums of groups, of all batches: logarithms
     _brought: float = field(default=0.0)
 
-    def of(self, group: QuantizationGroup, form: Precision) -> float:
-        """Noise of a group in that form."""
+    def of(self, group: QuantizationGroup, precision: Precision) -> float:
+        """Noise of a group in that precision."""
         alone = max(self.noise.get(group.anchor.name, 0.0), LEAST_SHARE)
-        relative = NOISE_OF_FORM[form] / NOISE_OF_FORM[group.lowest_precision]
+        relative = NOISE_AT[precision] / NOISE_AT[group.lowest_precision]
         return self._scale * alone * relative
 
     def total(self, candidate: Candidate) -> float:
@@ -83,12 +82,12 @@ class NoiseEstimates:
         return min(max(self._brought / self._promised, LEAST_DELIVERED), 1.0)
 
     def _sum(self, candidate: Candidate) -> float:
-        return sum(self.of(group, candidate.form(group)) for group in candidate.groups)
+        return sum(self.of(group, candidate.precision(group)) for group in candidate.groups)
 
     def gain(self, candidate: Candidate, change: PrecisionChange) -> float:
         """Noise that a change takes away; negative where it adds some."""
-        return self.of(change.group, candidate.form(change.group)) - self.of(
-            change.group, change.form
+        return self.of(change.group, candidate.precision(change.group)) - self.of(
+            change.group, change.precision
         )
 
     def meet(self, candidate: Candidate, score: Score) -> None:

@@ -31,8 +31,8 @@ TIMED = "timed"
 """Kind of the records in the journal."""
 MOST = 4
 """Points that are timed, of those that were found."""
-FLOAT_FORMS = (Precision.FLOAT, Precision.WEIGHT_ONLY)
-"""Forms that all groups can take together without a loss of time: kernels are the float model's."""
+FLOAT_PRECISIONS = (Precision.FLOAT, Precision.WEIGHT_ONLY)
+"""All groups can take one of these without a loss of time: kernels are the float model's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ def _stored_as_fast(
 
 
 def _computes_in_float(point: MeasuredCandidate) -> bool:
-    return all(point.candidate.form(group) in IN_FLOAT for group in point.candidate.groups)
+    return all(point.candidate.precision(group) in IN_FLOAT for group in point.candidate.groups)
 
 
 def _interval(point: MeasuredCandidate) -> tuple[float, float]:
@@ -139,23 +139,23 @@ def pareto_candidates(
 
 def float_candidates(candidate: Candidate) -> list[Candidate]:
     """Candidates that are as fast as float, or nearly: all in float, all weights stored."""
-    every = [_all_in(candidate, form) for form in FLOAT_FORMS]
+    every = [_all_in(candidate, precision) for precision in FLOAT_PRECISIONS]
     return list({key_of(each.mapping): each for each in every}.values())
 
 
 def stored_candidate(candidate: Candidate) -> list[Candidate]:
     """The candidate with all weights stored; none where no group can."""
     stored = _all_in(candidate, Precision.WEIGHT_ONLY)
-    return [stored] if Precision.WEIGHT_ONLY in stored.forms.values() else []
+    return [stored] if Precision.WEIGHT_ONLY in stored.precisions.values() else []
 
 
-def _all_in(candidate: Candidate, form: Precision) -> Candidate:
-    """All groups with all of their nodes, of which some may have begun in another form."""
-    forms = {
-        group.anchor.name: form if form in group.forms else Precision.FLOAT
+def _all_in(candidate: Candidate, precision: Precision) -> Candidate:
+    """All groups with all of their nodes, of which some may have begun in another precision."""
+    precisions = {
+        group.anchor.name: precision if precision in group.precisions else Precision.FLOAT
         for group in candidate.groups
     }
-    return replace(candidate, whole=(), forms=forms)
+    return replace(candidate, whole=(), precisions=precisions)
 
 
 def front_of(points: Iterable[MeasuredCandidate]) -> tuple[MeasuredCandidate, ...]:

@@ -59,7 +59,7 @@ class Proposals:
 
         Args:
             point: that they start from.
-            closed: (anchor, form) of changes that are left out.
+            closed: (anchor, precision) of changes that are left out.
         """
         options = options_of(point.candidate, closed)
         if self.objective.goal.objective is Objective.SIZE:
@@ -100,7 +100,7 @@ class Proposals:
         loudest = max(noise, key=lambda group: noise[group], default=None)
         if loudest is None or noise[loudest] < LEAST_GAIN * estimates.total(candidate):
             return ()
-        is_float = candidate.form(loudest) is Precision.FLOAT
+        is_float = candidate.precision(loudest) is Precision.FLOAT
         return (
             PrecisionChange(loudest, loudest.lowest_precision if is_float else Precision.FLOAT),
         )
@@ -120,7 +120,7 @@ class Proposals:
 
         Args:
             point: that they start from.
-            closed: (anchor, form) of changes that were tried alone, for nothing.
+            closed: (anchor, precision) of changes that were tried alone, for nothing.
         """
         estimator = Estimator(point, self.objective, self.estimates, self.time_of)
         now, best = estimator.expected(point.candidate), estimator.best(closed)
@@ -130,9 +130,9 @@ class Proposals:
         if not quieter and not (then.violation_db <= now.violation_db and saves):
             return ()
         changes = [
-            PrecisionChange(group, best.form(group))
+            PrecisionChange(group, best.precision(group))
             for group in best.groups
-            if best.form(group) is not point.candidate.form(group)
+            if best.precision(group) is not point.candidate.precision(group)
         ]
         added = {change: -self.estimates.gain(point.candidate, change) for change in changes}
         return tuple(sorted(changes, key=lambda change: added[change]))
@@ -147,7 +147,7 @@ class Proposals:
 SWEEPS = 3
 """Times that all layer types are gone through, at most: two are the rule."""
 Closed = Container[tuple[str, Precision]]
-"""(anchor, form) of changes that are left out."""
+"""(anchor, precision) of changes that are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Estimator:
         """The candidate that is expected to be best, of those that layer types can reach.
 
         Args:
-            closed: (anchor, form) of changes that were tried alone, for nothing.
+            closed: (anchor, precision) of changes that were tried alone, for nothing.
         """
         here = self.point.candidate
         best = self._swept(here, by_layer_type(here.groups), closed)
@@ -252,37 +252,38 @@ class Estimator:
         self, candidate: Candidate, options: Sequence[PrecisionChange], costs: Costs, room: float
     ) -> Candidate:
         """The candidate with the best changes: the quietest that add so much, else the cheapest."""
-        by_unit: dict[QuantizationGroup, list[PrecisionChange]] = {
-            group: [PrecisionChange(group, candidate.form(group))] for group in candidate.groups
+        by_group: dict[QuantizationGroup, list[PrecisionChange]] = {
+            group: [PrecisionChange(group, candidate.precision(group))]
+            for group in candidate.groups
         }
         for change in options:
-            by_unit[change.group].append(change)
+            by_group[change.group].append(change)
         things = [
-            [Option(costs.get(m, 0.0), self.estimates.of(m.group, m.form)) for m in changes]
-            for changes in by_unit.values()
+            [Option(costs.get(m, 0.0), self.estimates.of(m.group, m.precision)) for m in changes]
+            for changes in by_group.values()
         ]
         knapsack = Knapsack(things)
         quiet = self._wants_quiet
         allowed = self.estimates.sum_for(self._allowed)
         taken = knapsack.least_noise(room) if quiet else knapsack.least_cost(allowed)
         return candidate.with_changes(
-            changes[i] for changes, i in zip(by_unit.values(), taken, strict=True)
+            changes[i] for changes, i in zip(by_group.values(), taken, strict=True)
         )
 
     def _swept(
         self, candidate: Candidate, layer_types: Sequence[Layers], closed: Closed
     ) -> Candidate:
-        """The candidate after each layer type took the form that is best for it."""
+        """The candidate after each layer type took the precision that is best for it."""
         expected = self.expected(candidate)
         for _ in range(SWEEPS):
             before = candidate
             for layer_type in layer_types:
-                for form in layer_type.groups[0].forms:
+                for precision in layer_type.groups[0].precisions:
                     changes = [
-                        PrecisionChange(group, form)
+                        PrecisionChange(group, precision)
                         for group in layer_type.groups
-                        if candidate.form(group) is not form
-                        and (group.anchor.name, form) not in closed
+                        if candidate.precision(group) is not precision
+                        and (group.anchor.name, precision) not in closed
                     ]
                     then = candidate.with_changes(changes)
                     if changes and (found := self.expected(then)).order < expected.order:
@@ -300,7 +301,7 @@ TimeOf = Callable[["Candidate"], "float | None"]
 Costs = dict[PrecisionChange, float]
 """Cost of each change; negative where it saves some."""
 FLOAT_BYTES = 4
-"""Bytes of a weight in float; 1 in every other form."""
+"""Bytes of a weight in float; 1 in every other precision."""
 
 
 def options_of(
@@ -310,13 +311,14 @@ def options_of(
 
     Args:
         candidate: that they start from.
-        closed: (anchor, form) of those that are left out.
+        closed: (anchor, precision) of those that are left out.
     """
     return [
-        PrecisionChange(group, form)
+        PrecisionChange(group, precision)
         for group in candidate.groups
-        for form in group.forms
-        if form is not candidate.form(group) and (group.anchor.name, form) not in closed
+        for precision in group.precisions
+        if precision is not candidate.precision(group)
+        and (group.anchor.name, precision) not in closed
     ]
 
 
@@ -334,7 +336,7 @@ def times_with_their_layer_type(
     """The same of changes that all groups of a layer type make at once, without conversions."""
     alike: dict[tuple[str, Precision], list[PrecisionChange]] = {}
     for change in options:
-        alike.setdefault((change.group.layer_type, change.form), []).append(change)
+        alike.setdefault((change.group.layer_type, change.precision), []).append(change)
     now = time_of(candidate)
     found: Costs = {}
     for changes in alike.values():
@@ -348,8 +350,8 @@ def bytes_alone(candidate: Candidate, options: Sequence[PrecisionChange]) -> Cos
     every = _float_bytes(candidate)
 
     def cost(change: PrecisionChange) -> int:
-        return held_bytes(change.group, change.form) - held_bytes(
-            change.group, candidate.form(change.group)
+        return held_bytes(change.group, change.precision) - held_bytes(
+            change.group, candidate.precision(change.group)
         )
 
     return {change: cost(change) / every for change in options}
@@ -357,13 +359,13 @@ def bytes_alone(candidate: Candidate, options: Sequence[PrecisionChange]) -> Cos
 
 def share_of_bytes(candidate: Candidate) -> float:
     """Bytes of the weights of groups, over those in float."""
-    held = sum(held_bytes(group, candidate.form(group)) for group in candidate.groups)
+    held = sum(held_bytes(group, candidate.precision(group)) for group in candidate.groups)
     return held / _float_bytes(candidate)
 
 
-def held_bytes(group: QuantizationGroup, form: Precision) -> int:
-    """Bytes of the weights of a group in that form."""
-    return group.weights * (FLOAT_BYTES if form is Precision.FLOAT else 1)
+def held_bytes(group: QuantizationGroup, precision: Precision) -> int:
+    """Bytes of the weights of a group in that precision."""
+    return group.weights * (FLOAT_BYTES if precision is Precision.FLOAT else 1)
 
 
 def _float_bytes(candidate: Candidate) -> int:

@@ -1,11 +1,11 @@
-"""Quantization groups of a model: nodes that take a form together, and their forms.
+"""Quantization groups of a model: nodes that take a precision together, and their precisions.
 
 A group is a node that computes (Conv, MatMul, LSTM), what its integer kernel carries out besides (a
 bias, a Relu), and the cheap nodes behind it that only pay on integers beside it (sums, shapes,
 squares): apart, their conversions would cost what they save. Where a search begins with one of
-these in another form than its group would have it in (squares in float behind a Conv in integers, a
-Transpose on integers between floats), it is a group by itself: else no change could undo, or keep,
-that.
+these in another precision than its group would give it (squares in float behind a Conv in integers,
+a Transpose on integers between floats), it is a group by itself: else no change could undo, or
+keep, that.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MOST_INTEGERS = (
     Precision.WEIGHT_ONLY,
     Precision.FLOAT,
 )
-"""Forms that a group may take, those with the most integers first. WIDE is not among them: ONNX
-Runtime computes in float between Q/DQ nodes of 16 bits, in 2.4 to 4.3 times the time of STORED,
-which has as few bytes and rounds the weights alone (benchmarks/results/moves.md)."""
+"""Precisions that a group may take, lowest first. FLOAT_BETWEEN_QDQ is not among them: ONNX
+Runtime computes in float between Q/DQ nodes of 16 bits, in 2.4 to 4.3 times the time of
+WEIGHT_ONLY, with as few bytes and fewer roundings (benchmarks/results/moves.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,37 +59,37 @@ class Member:
     inside: bool = False
     clamps: bool = False
 
-    def beside(self, form: Precision) -> Precision:
-        """The form that it has beside an anchor of that form."""
-        if form is Precision.INT8:
-            return form
-        if form is Precision.INT8_FLOAT_OUTPUT and self.inside and not self.clamps:
+    def beside(self, precision: Precision) -> Precision:
+        """The precision that it has beside an anchor of that precision."""
+        if precision is Precision.INT8:
+            return precision
+        if precision is Precision.INT8_FLOAT_OUTPUT and self.inside and not self.clamps:
             return Precision.INT8  # a bias is added within the product, whose result is float32
         return Precision.FLOAT
 
-    def runs_beside(self, form: Precision) -> Precision | None:
+    def runs_beside(self, precision: Precision) -> Precision | None:
         """The same; None where another node carries it out."""
-        beside = self.beside(form)
+        beside = self.beside(precision)
         return None if self.inside and beside is Precision.INT8 else beside
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizationGroup:
-    """Nodes that take a form together.
+    """Nodes that take a precision together.
 
     Attributes:
         anchor: the node that the group is about.
         others: nodes that go with it, in graph order.
         layer_type: words that groups of one layer type share: "Conv + Relu", "product of
         activations".
-        forms: that it can take, FLOAT among them; in the order of Precision.
+        precisions: that it can take, FLOAT among them; in the order of Precision.
         weights: numbers in the constants of its anchor, which integers hold in a byte each.
     """
 
     anchor: Member
     others: tuple[Member, ...]
     layer_type: str
-    forms: tuple[Precision, ...]
+    precisions: tuple[Precision, ...]
     weights: int = 0
 
     @property
@@ -99,8 +99,8 @@ class QuantizationGroup:
 
     @property
     def lowest_precision(self) -> Precision:
-        """The form with the most integers that it can take: its errors are measured in it."""
-        return next(form for form in MOST_INTEGERS if form in self.forms)
+        """The precision with the most integers that it can take: its errors are measured in it."""
+        return next(precision for precision in MOST_INTEGERS if precision in self.precisions)
 
 
 def quantization_groups_of(
@@ -115,7 +115,7 @@ def quantization_groups_of(
         model: canonical.
         decisions: node name -> decision, with every node in integers that can be.
         asked: what the user wants.
-        begun: forms that a search begins with.
+        begun: precisions that a search begins with.
     """
     parts = _Parts(decisions, asked, begun)
     order = [node for node, _ in walk(model.graph)]
@@ -136,15 +136,15 @@ class _Parts:
     ) -> None:
         self._decisions, self._asked, self._begun = decisions, asked, begun
         self._anchor: dict[ir.Node, ir.Node] = {}
-        self._forms: dict[ir.Node, tuple[Precision, ...]] = {}
+        self._precisions: dict[ir.Node, tuple[Precision, ...]] = {}
 
     def begin(self, node: ir.Node) -> None:
         """Begins a group with a node that computes, or whose weights can be stored."""
         if open_entry(node, self._asked) is None:
             return
-        forms = _forms(node, self._decisions[node_name(node)])
-        if len(forms) > 1:
-            self._anchor[node], self._forms[node] = node, forms
+        precisions = _precisions(node, self._decisions[node_name(node)])
+        if len(precisions) > 1:
+            self._anchor[node], self._precisions[node] = node, precisions
 
     def follow(self, node: ir.Node) -> None:
         """Puts a cheap node to the group that makes its first operand."""
@@ -162,20 +162,20 @@ class _Parts:
             self._alone(node)
 
     def _join(self, node: ir.Node, anchors: list[ir.Node]) -> None:
-        """Puts a node to the first of the anchors; by itself where it begins in another form."""
-        if anchors and all(self._suits(node, anchors[0], forms) for forms in self._begun):
+        """Puts a node to the first anchor; by itself where it begins in another precision."""
+        if anchors and all(self._suits(node, anchors[0], precisions) for precisions in self._begun):
             self._anchor[node] = anchors[0]
         elif anchors:
             self._alone(node)
 
     def _alone(self, node: ir.Node) -> None:
-        self._anchor[node], self._forms[node] = node, (Precision.FLOAT, Precision.INT8)
+        self._anchor[node], self._precisions[node] = node, (Precision.FLOAT, Precision.INT8)
 
-    def _suits(self, node: ir.Node, anchor: ir.Node, forms: Precisions) -> bool:
-        """Whether the node has the form there that it has beside such an anchor."""
-        beside = forms.get(node_name(anchor), Precision.FLOAT)
+    def _suits(self, node: ir.Node, anchor: ir.Node, precisions: Precisions) -> bool:
+        """Whether the node has the precision there that it has beside such an anchor."""
+        beside = precisions.get(node_name(anchor), Precision.FLOAT)
         wanted = self._member(node).runs_beside(beside or Precision.INT8)
-        return forms.get(node_name(node), Precision.FLOAT) is wanted
+        return precisions.get(node_name(node), Precision.FLOAT) is wanted
 
     def _is_free(self, node: ir.Node) -> bool:
         decision = self._decisions[node_name(node)]
@@ -184,7 +184,7 @@ class _Parts:
 
     def groups(self, order: list[ir.Node]) -> Iterator[QuantizationGroup]:
         """The groups, in the order of their anchors."""
-        others: dict[ir.Node, list[ir.Node]] = {anchor: [] for anchor in self._forms}
+        others: dict[ir.Node, list[ir.Node]] = {anchor: [] for anchor in self._precisions}
         for node in order:
             anchor = self._anchor.get(node)
             if anchor is not None and anchor is not node:
@@ -194,7 +194,7 @@ class _Parts:
                 beside = tuple(self._member(other) for other in others[node])
                 layer_type = _layer_type(node, self._decisions[node_name(node)], beside)
                 yield QuantizationGroup(
-                    self._member(node), beside, layer_type, self._forms[node], _weights(node)
+                    self._member(node), beside, layer_type, self._precisions[node], _weights(node)
                 )
 
     def _member(self, node: ir.Node) -> Member:
@@ -205,8 +205,8 @@ class _Parts:
         return Member(node_name(node), node.op_type, decision.folded_into is not None, clamps)
 
 
-def _forms(node: ir.Node, decision: Decision) -> tuple[Precision, ...]:
-    """Forms that a node can take which begins a group; FLOAT alone for one that does not."""
+def _precisions(node: ir.Node, decision: Decision) -> tuple[Precision, ...]:
+    """Precisions that a node can take which begins a group; FLOAT alone for one that does not."""
     found = {Precision.FLOAT}
     computes = isinstance(decision, Quantize) and decision.rule.category is OpCategory.COMPUTE
     if isinstance(decision, Quantize) and computes and not decision.folded_into:
@@ -219,7 +219,7 @@ def _forms(node: ir.Node, decision: Decision) -> tuple[Precision, ...]:
         found |= {Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY}.intersection(dynamic.precisions)
         if isinstance(decision, Quantize):
             found.add(Precision.INT8)  # a table, which is moved on integers too
-    return tuple(form for form in Precision if form in found)
+    return tuple(precision for precision in Precision if precision in found)
 
 
 def _layer_type(node: ir.Node, decision: Decision, beside: tuple[Member, ...]) -> str:

@@ -16,7 +16,7 @@ from onnxq.qconfig import Choice
 from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.times.model_times import IN_FLOAT, Times
 from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations
-from onnxq.tuning.evaluation.evaluator import forms_of
+from onnxq.tuning.evaluation.evaluator import precisions_of
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
 from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
@@ -64,7 +64,7 @@ Step = Callable[[int, int | None], None]
 MOST_SHARE = 0.5
 """Share of the runs that the sensitivity takes at most: changes need the others."""
 TIMES, HERE = "times", "here"
-BY_DEFAULT = "forms as onnxq chooses them"
+BY_DEFAULT = "precisions as onnxq chooses them"
 """Name of a second beginning, where another choice was asked for."""
 
 
@@ -171,7 +171,7 @@ class Search:
         if asked.choice is not Choice.BEST:
             with suppress(*REFUSALS):
                 plans[BY_DEFAULT] = quantized(asked.set_choice(Choice.BEST)).plan
-        groups = self.groups(asked, list(map(forms_of, plans.values())))
+        groups = self.groups(asked, list(map(precisions_of, plans.values())))
         return tuple(Candidate(plan.qconfig, groups, name=name) for name, plan in plans.items())
 
     def groups(
@@ -181,7 +181,7 @@ class Search:
 
         Args:
             asked: what the user wants.
-            begun: forms that the search begins with.
+            begun: precisions that the search begins with.
         """
         open_forms = asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
         prepared = self._evaluations.evaluator.subject.prepared(open_forms)
@@ -228,20 +228,21 @@ class Search:
         Args:
             asked: what the user wants.
             changes: of the whole model, which `run` tries near the goal.
-
         Raises:
             QConfigError, UnsupportedError, CalibrationError: what is asked for cannot be made.
         """
         starts = self.beginnings(asked)
         evaluator = self._evaluations.evaluator
-        forms = {each.name: forms_of(evaluator.quantized(each.start).plan) for each in starts}
+        precisions = {
+            each.name: precisions_of(evaluator.quantized(each.start).plan) for each in starts
+        }
         ratio = evaluator.ratio
         known: dict[tuple[object, ...], float | None] = {}  # proposals ask again
 
         def time_of(candidate: Candidate) -> float | None:
-            key = candidate.name, frozenset(candidate.forms.items())
+            key = candidate.name, frozenset(candidate.precisions.items())
             if key not in known:
-                begun = forms[candidate.name]
+                begun = precisions[candidate.name]
                 known[key] = None if ratio is None else ratio(candidate.node_forms(begun))
             return known[key]
 
@@ -319,4 +320,4 @@ class Search:
 
 
 def _is_product_in_integers(group: QuantizationGroup, candidate: Candidate) -> bool:
-    return group.anchor.op_type in LINEAR_OPS and candidate.form(group) not in IN_FLOAT
+    return group.anchor.op_type in LINEAR_OPS and candidate.precision(group) not in IN_FLOAT

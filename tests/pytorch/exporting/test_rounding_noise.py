@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.exporting.rounding_noise import rounding_noise
+from onnxq.pytorch.exporting.check_quantized import rounding_noise
 from onnxq.pytorch.nn.quantized import Requantize
 
 X = torch.linspace(-1, 1, 10_000).reshape(100, 100)

@@ -9,7 +9,7 @@ from onnxq.affine import dequantize, quantize
 from onnxq.observers import HistogramObserver, Observer, PercentileObserver
 from onnxq.operator import Curve
 from onnxq.static.noise.curves_behind import CurveBehind
-from onnxq.static.planning.ahead_of_curves import with_curves
+from onnxq.static.planning.activation_qparams import with_curves
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles

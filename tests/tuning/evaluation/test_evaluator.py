@@ -132,8 +132,8 @@ def test_a_metric_of_the_user_sees_labels_and_outputs() -> None:
 def test_times_come_from_the_forms_of_the_plan() -> None:
     asked: list[dict[str, Precision]] = []
 
-    def ratio(forms: dict[str, Precision]) -> float:
-        asked.append(dict(forms))
+    def ratio(precisions: dict[str, Precision]) -> float:
+        asked.append(dict(precisions))
         return 0.5
 
     evaluator = evaluator_of()
@@ -190,7 +190,7 @@ def test_other_networks_are_made_byte_for_byte_too(make: object) -> None:
 
 
 def test_settings_reach_every_candidate() -> None:
-    wishes = Wishes(target="x86-vnni", form="qoperator", quantized_output=("y",))
+    wishes = Wishes(target="x86-vnni", file_format="qoperator", quantized_output=("y",))
     evaluator = evaluator_of(wishes=wishes)
     made = evaluator.quantized(ALL_INTEGERS).model
     assert made.metadata_props["onnxq.target"] == "x86-vnni"

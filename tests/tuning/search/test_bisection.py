@@ -11,14 +11,14 @@ import pytest
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+from onnxq.tuning.search.bisection import repaired
 from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
 from onnxq.tuning.search.local_search import NO_RUN, LocalSearch, back
-from onnxq.tuning.search.repair import repaired
 from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network, searched
 
 if TYPE_CHECKING:
+    from onnxq.tuning.search.bisection import Measure
     from onnxq.tuning.search.candidate import Candidate
-    from onnxq.tuning.search.repair import Measure
 
 SEEDS = range(24)
 FAST_LAYERS = 16
@@ -33,7 +33,7 @@ def measure_of(network: Network, seen: list[Candidate]) -> Measure:
     def measure(candidate: Candidate) -> MeasuredCandidate:
         seen.append(candidate)
         return MeasuredCandidate(
-            candidate, network.score([candidate.form(group) for group in network.groups])
+            candidate, network.score([candidate.precision(group) for group in network.groups])
         )
 
     return measure
@@ -46,8 +46,8 @@ def test_bound_is_kept_with_the_fewest_changes_in_logarithmic_runs() -> None:
     objective = ObjectiveFunction(Goal(min_sqnr_db=50), math.inf)
     found = repaired(begun(network), network.proposals(objective), measure_of(network, seen))
     assert found is not None
-    forms = [found.candidate.form(group) for group in network.groups]
-    assert forms == [FLOAT] * 5 + [INTEGER] * 11
+    precisions = [found.candidate.precision(group) for group in network.groups]
+    assert precisions == [FLOAT] * 5 + [INTEGER] * 11
     assert len(seen) <= 4
 
 
@@ -62,7 +62,7 @@ def test_groups_that_are_blamed_go_back_first_where_nothing_is_known_of_the_othe
     proposals = network.proposals(objective, blamed)
     found = repaired(begun(network), proposals, measure_of(network, []))
     assert found is not None
-    assert found.candidate.forms.keys() == blamed.keys()
+    assert found.candidate.precisions.keys() == blamed.keys()
 
 
 def test_bound_that_nothing_keeps_gives_none() -> None:
@@ -86,7 +86,7 @@ def test_all_layers_but_the_one_at_fault_go_back(objective: Objective) -> None:
     start = MeasuredCandidate(candidate, network.score([FLOAT] * FAST_LAYERS))
     seen: list[Candidate] = []
     found = back(start, proposals.back(start, ()), measure_of(network, seen), proposals)
-    left = [u for u in network.groups if found.candidate.form(u) is FLOAT]
+    left = [u for u in network.groups if found.candidate.precision(u) is FLOAT]
     assert left == [network.groups[at_fault]]
     assert len(seen) <= 1 + 2 * math.log2(FAST_LAYERS)
 
@@ -132,7 +132,7 @@ def test_halves_leave_out_what_gives_no_model() -> None:
     measure, seen = measure_of(network, []), set[int]()
 
     def measured(candidate: Candidate) -> MeasuredCandidate | None:
-        with_changes = sum(candidate.form(group) is FLOAT for group in network.groups)
+        with_changes = sum(candidate.precision(group) is FLOAT for group in network.groups)
         seen.add(with_changes)
         return measure(candidate) if with_changes < 3 else None
 

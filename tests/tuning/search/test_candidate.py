@@ -9,12 +9,12 @@ from onnxq.tuning.search.config_changes import (
     ActivationObserver,
     AlgorithmChange,
     WeightsPerTensor,
-    form_in,
-    with_form,
+    precision_in,
+    with_precision,
 )
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
 
-FORMS = (
+PRECISIONS = (
     Precision.FLOAT,
     Precision.INT8,
     Precision.INT8_FLOAT_OUTPUT,
@@ -23,9 +23,9 @@ FORMS = (
 )
 BIAS, RELU, SUM = Member("/add", "Add", inside=True), Member("/relu", "Relu", True, True), "/sum"
 PRODUCT = QuantizationGroup(
-    Member("/mm", "MatMul"), (BIAS, RELU, Member(SUM, "Add")), "MatMul", FORMS, 100
+    Member("/mm", "MatMul"), (BIAS, RELU, Member(SUM, "Add")), "MatMul", PRECISIONS, 100
 )
-START = with_form(QConfigMapping(onnxq_default_qconfig), PRODUCT, Precision.INT8)
+START = with_precision(QConfigMapping(onnxq_default_qconfig), PRODUCT, Precision.INT8)
 
 
 def form_of(mapping: QConfigMapping, node: str) -> Precision | None:
@@ -35,18 +35,18 @@ def form_of(mapping: QConfigMapping, node: str) -> Precision | None:
 
 
 def test_every_form_is_read_as_it_was_named() -> None:
-    for form in FORMS:
-        assert form_in(with_form(START, PRODUCT, form), PRODUCT) is form
+    for precision in PRECISIONS:
+        assert precision_in(with_precision(START, PRODUCT, precision), PRODUCT) is precision
 
 
 def test_bias_stays_within_a_product_with_a_float_result_and_the_rest_is_float() -> None:
-    mapping = with_form(START, PRODUCT, Precision.INT8_FLOAT_OUTPUT)
+    mapping = with_precision(START, PRODUCT, Precision.INT8_FLOAT_OUTPUT)
     assert form_of(mapping, "/add") is Precision.INT8
     assert form_of(mapping, "/relu") is form_of(mapping, SUM) is Precision.FLOAT
 
 
 def test_dynamic_form_names_the_weights_of_the_global_entry() -> None:
-    entry = with_form(START, PRODUCT, Precision.DYNAMIC_INT8).nodes["/mm"]
+    entry = with_precision(START, PRODUCT, Precision.DYNAMIC_INT8).nodes["/mm"]
     assert isinstance(entry, QConfigDynamic)
     assert entry.weight == onnxq_default_qconfig.weight
 
@@ -76,7 +76,7 @@ def test_words_name_the_shorter_list() -> None:
     )
     start = QConfigMapping(onnxq_default_qconfig)
     for group in groups:
-        start = with_form(start, group, Precision.INT8)
+        start = with_precision(start, group, Precision.INT8)
 
     def words(count: int) -> tuple[str, ...]:
         changes = [PrecisionChange(group, Precision.FLOAT) for group in groups[:count]]
@@ -92,10 +92,10 @@ def test_forms_of_nodes_are_those_of_the_mapping() -> None:
     there = Candidate(START, (PRODUCT,)).with_changes(
         [PrecisionChange(PRODUCT, Precision.INT8_FLOAT_OUTPUT)]
     )
-    forms = there.node_forms(begun)
+    precisions = there.node_forms(begun)
     named = {name: form_of(there.mapping, name) for name in begun}
     assert named.pop("/add") is Precision.INT8
-    assert forms == {**named, "/add": None}  # inside of the product
+    assert precisions == {**named, "/add": None}  # inside of the product
 
 
 def test_observer_replaces_the_default_alone() -> None:
@@ -110,7 +110,7 @@ def test_observer_replaces_the_default_alone() -> None:
 
 def test_scales_of_weights_replace_the_default_alone_in_every_form() -> None:
     own = QConfig(onnxq_default_qconfig.activation, MinMaxObserver.with_args())
-    start = with_form(START.set_node("/own", own), PRODUCT, Precision.DYNAMIC_INT8)
+    start = with_precision(START.set_node("/own", own), PRODUCT, Precision.DYNAMIC_INT8)
     mapping = WeightsPerTensor((PRODUCT,)).applied(start)
     assert mapping.nodes["/own"] == own
     entry = mapping.nodes["/mm"]

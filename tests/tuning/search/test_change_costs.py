@@ -16,11 +16,11 @@ NETWORK = Network((Layer(1e-5, 0.5, 0.2, 100), Layer(1e-5, 0.5, 0.3, 300)))
 
 
 def time_of(candidate: Candidate) -> float:
-    """Times of the layers, and a conversion between layers of two forms."""
-    forms = [candidate.form(group) for group in NETWORK.groups]
-    time = NETWORK.score(forms).time_ratio
+    """Times of the layers, and a conversion between layers of two precisions."""
+    precisions = [candidate.precision(group) for group in NETWORK.groups]
+    time = NETWORK.score(precisions).time_ratio
     assert time is not None
-    return time + 0.1 * (forms[0] is not forms[1])
+    return time + 0.1 * (precisions[0] is not precisions[1])
 
 
 def test_options_are_the_other_forms_but_for_closed_ones() -> None:

@@ -5,7 +5,7 @@ from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.tuning.search.config_changes import (
     QuantizedAlone,
     changes_of_the_whole,
-    form_in,
+    precision_in,
 )
 from onnxq.tuning.search.layers import Layers
 from tests.tuning.made_up import Layer, Network
@@ -16,8 +16,11 @@ NETWORK = Network((Layer(1e-4, 0.5, 0.2), Layer(1e-2, 0.5, 0.3)))
 def test_a_group_alone_has_all_others_in_float() -> None:
     lowest_precision = QuantizedAlone(default_qconfig_mapping(), NETWORK.groups)
     alone = lowest_precision.alone(Layers(NETWORK.groups[1:]))
-    assert [form_in(alone, group) for group in NETWORK.groups] == [Precision.FLOAT, Precision.INT8]
-    together = [form_in(lowest_precision.together, group) for group in NETWORK.groups]
+    assert [precision_in(alone, group) for group in NETWORK.groups] == [
+        Precision.FLOAT,
+        Precision.INT8,
+    ]
+    together = [precision_in(lowest_precision.together, group) for group in NETWORK.groups]
     assert together == [Precision.INT8] * 2
 
 

@@ -26,10 +26,12 @@ def estimator(goal: Goal, network: Network = NETWORK) -> Estimator:
     named = zip(network.groups, network.layers, strict=True)
     noise = {group.anchor.name: layer.noise for group, layer in named}
     start = network.start
-    point = MeasuredCandidate(start, network.score([start.form(group) for group in network.groups]))
+    point = MeasuredCandidate(
+        start, network.score([start.precision(group) for group in network.groups])
+    )
 
     def time_of(candidate: Candidate) -> float | None:
-        return network.score([candidate.form(group) for group in network.groups]).time_ratio
+        return network.score([candidate.precision(group) for group in network.groups]).time_ratio
 
     return Estimator(point, ObjectiveFunction(goal, math.inf), NoiseEstimates(noise), time_of)
 
@@ -45,7 +47,7 @@ def test_what_is_expected_of_a_measured_point_is_what_was_measured() -> None:
 def test_a_bound_that_one_layer_breaks_puts_that_one_into_float() -> None:
     seen = estimator(Goal(min_sqnr_db=40))
     best = seen.best(set())
-    assert [best.form(group) for group in NETWORK.groups] == [FLOAT, INTEGER]
+    assert [best.precision(group) for group in NETWORK.groups] == [FLOAT, INTEGER]
     assert seen.expected(best).violation_db == 0.0
 
 
@@ -61,12 +63,12 @@ def test_two_layers_that_only_pay_together_change_together() -> None:
     pair = Network((Layer(1e-3, 0.3, 0.3), Layer(1e-3, 0.3, 0.3)))
 
     def time_of(candidate: Candidate) -> float:
-        floats = sum(candidate.form(group) is FLOAT for group in pair.groups)
+        floats = sum(candidate.precision(group) is FLOAT for group in pair.groups)
         return {0: 1.0, 1: 1.2, 2: 0.6}[floats]
 
     seen = estimator(Goal(min_sqnr_db=20), pair)
     best = Estimator(seen.point, seen.objective, seen.estimates, time_of).best(set())
-    assert {best.form(group) for group in pair.groups} == {FLOAT}
+    assert {best.precision(group) for group in pair.groups} == {FLOAT}
 
 
 def test_neighbours_go_to_float_where_conversions_hide_what_each_saves_alone() -> None:
@@ -82,12 +84,12 @@ def test_neighbours_go_to_float_where_conversions_hide_what_each_saves_alone() -
     added = seen.time_of
 
     def time_of(candidate: Candidate) -> float:
-        forms = [candidate.form(group) for group in chain.groups]
-        conversions = sum(a is not b for a, b in itertools.pairwise(forms))
+        precisions = [candidate.precision(group) for group in chain.groups]
+        conversions = sum(a is not b for a, b in itertools.pairwise(precisions))
         return (added(candidate) or 0.0) + 0.1 * conversions
 
     best = Estimator(seen.point, seen.objective, seen.estimates, time_of).best(set())
-    assert [best.form(group) for group in chain.groups] == [INTEGER, INTEGER, FLOAT, FLOAT]
+    assert [best.precision(group) for group in chain.groups] == [INTEGER, INTEGER, FLOAT, FLOAT]
 
 
 def test_size_counts_a_byte_for_a_weight_that_is_not_in_float() -> None:

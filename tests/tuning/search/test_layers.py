@@ -4,12 +4,12 @@ from onnxq.operator import Precision
 from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
 from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
 
-FORMS = (Precision.FLOAT, Precision.INT8)
+PRECISIONS = (Precision.FLOAT, Precision.INT8)
 
 
 def group(name: str, layer_type: str = "Conv") -> QuantizationGroup:
     return QuantizationGroup(
-        Member(name, "Conv"), (Member(f"{name}/relu", "Relu"),), layer_type, FORMS
+        Member(name, "Conv"), (Member(f"{name}/relu", "Relu"),), layer_type, PRECISIONS
     )
 
 

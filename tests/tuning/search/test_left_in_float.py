@@ -41,13 +41,13 @@ GOAL = Goal(min_sqnr_db=40.0, max_runs=5)
 def left(goal: Goal = GOAL) -> dict[str, LeftInFloat]:
     """Layers left with all but the first in float, by the names of groups."""
     groups = NETWORK.groups
-    forms = [INTEGER, *[FLOAT] * (len(groups) - 1)]
-    changes = map(PrecisionChange, groups, forms)
-    point = MeasuredCandidate(NETWORK.start.with_changes(changes), NETWORK.score(forms))
+    precisions = [INTEGER, *[FLOAT] * (len(groups) - 1)]
+    changes = map(PrecisionChange, groups, precisions)
+    point = MeasuredCandidate(NETWORK.start.with_changes(changes), NETWORK.score(precisions))
     noise = {u.anchor.name: x.noise for u, x in zip(groups, NETWORK.layers, strict=True)}
 
     def time_of(candidate: Candidate) -> float | None:
-        return NETWORK.score([candidate.form(group) for group in groups]).time_ratio
+        return NETWORK.score([candidate.precision(group) for group in groups]).time_ratio
 
     proposals = Proposals(ObjectiveFunction(goal, math.inf), NoiseEstimates(noise), time_of)
     return {each.group: each for each in left_in_float(point, proposals)}

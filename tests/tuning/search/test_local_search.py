@@ -14,7 +14,7 @@ from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.config_changes import AlgorithmChange, form_in
+from onnxq.tuning.search.config_changes import AlgorithmChange, precision_in
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from onnxq.tuning.search.pareto_candidates import front_of
@@ -93,13 +93,13 @@ def test_only_the_layer_with_the_noise_goes_to_float() -> None:
     layers = [Layer(1e-6, 0.1, 0.05)] * 9 + [Layer(1e-1, 0.1, 0.05)]
     network = Network(tuple(layers))
     found = network.search(Goal(min_sqnr_db=40))
-    assert dict(found.best.candidate.forms) == {"/layer9": FLOAT}
+    assert dict(found.best.candidate.precisions) == {"/layer9": FLOAT}
 
 
 def test_layers_that_are_slower_in_integers_go_to_float_by_layer_type() -> None:
     network = Network((Layer(1e-6, 0.5, 0.7), Layer(1e-6, 0.5, 0.7)))
     found = network.search(Goal(max_time=1.0))
-    assert set(found.best.candidate.forms.values()) == {FLOAT}
+    assert set(found.best.candidate.precisions.values()) == {FLOAT}
 
 
 def test_goal_out_of_reach_gives_the_point_that_lacks_least() -> None:
@@ -136,7 +136,7 @@ def _descent(network: Network, goal: Goal, refused: object) -> LocalSearch:
     def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
         return [
             Refusal("no kernel")
-            if form_in(mapping, network.groups[0]) is refused
+            if precision_in(mapping, network.groups[0]) is refused
             else network.measured([mapping])[0]
             for mapping in mappings
         ]
@@ -145,7 +145,7 @@ def _descent(network: Network, goal: Goal, refused: object) -> LocalSearch:
     proposals = Proposals(
         ObjectiveFunction(goal, math.inf),
         NoiseEstimates(noise),
-        lambda p: network.score([p.form(group) for group in network.groups]).time_ratio,
+        lambda p: network.score([p.precision(group) for group in network.groups]).time_ratio,
     )
     return LocalSearch(proposals, measured, (), goal.max_runs)
 
@@ -154,7 +154,7 @@ def test_changes_that_are_refused_are_named_and_others_found() -> None:
     network = Network((Layer(1e-2, 0.5, 0.2), Layer(1e-2, 0.5, 0.2)))
     found = searched(_descent(network, Goal(min_sqnr_db=19.6), FLOAT), network.start)
     assert [why for _, why in found.refused]
-    assert dict(found.best.candidate.forms) == {"/layer1": FLOAT}
+    assert dict(found.best.candidate.precisions) == {"/layer1": FLOAT}
 
 
 def test_a_changes_that_is_refused_is_found_in_its_batch_and_keeps_no_other_one_back() -> None:
@@ -164,7 +164,7 @@ def test_a_changes_that_is_refused_is_found_in_its_batch_and_keeps_no_other_one_
     found = searched(_descent(network, goal, FLOAT), network.start)
     assert [changes for changes, _ in found.refused] == [("float: Conv, /layer0",)]
     assert ObjectiveFunction(goal, math.inf).violation_db(found.best.score) == 0
-    assert "/layer0" not in found.best.candidate.forms
+    assert "/layer0" not in found.best.candidate.precisions
 
 
 def test_changes_that_are_refused_together_are_taken_apart() -> None:
@@ -175,7 +175,7 @@ def test_changes_that_are_refused_together_are_taken_apart() -> None:
         first, second = network.groups[:2]
         return [
             Refusal("not side by side")
-            if form_in(mapping, first) is form_in(mapping, second) is FLOAT
+            if precision_in(mapping, first) is precision_in(mapping, second) is FLOAT
             else network.measured([mapping])[0]
             for mapping in mappings
         ]
@@ -183,7 +183,7 @@ def test_changes_that_are_refused_together_are_taken_apart() -> None:
     local_search = replace(_descent(network, goal, None), evaluate=measured)
     found = searched(local_search, network.start)
     assert ObjectiveFunction(goal, math.inf).violation_db(found.best.score) == 0
-    assert set(found.best.candidate.forms) == {"/layer0", "/layer2"}
+    assert set(found.best.candidate.precisions) == {"/layer0", "/layer2"}
 
 
 def test_the_better_of_two_beginnings_is_gone_on_from() -> None:
@@ -210,10 +210,10 @@ def test_a_changes_that_is_refused_alone_is_never_tried_again(seed: int, at_faul
     def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
         found: list[Score | Refusal] = []
         for mapping in mappings:
-            forms = [form_in(mapping, group) for group in network.groups]
-            is_refused = forms[at_fault] is FLOAT
-            asked.extend([forms.count(FLOAT)] if is_refused else [])
-            found.append(Refusal("does not run") if is_refused else network.score(forms))
+            precisions = [precision_in(mapping, group) for group in network.groups]
+            is_refused = precisions[at_fault] is FLOAT
+            asked.extend([precisions.count(FLOAT)] if is_refused else [])
+            found.append(Refusal("does not run") if is_refused else network.score(precisions))
         return found
 
     proposals = network.proposals(network.objective(Goal(max_drop=0.001)), wrong)
@@ -249,7 +249,7 @@ def test_noise_that_neighbours_share_does_not_keep_a_search_from_its_bound() -> 
     runs, until = [], []
     for seed in SEEDS:
         network = drawn_chain(seed)
-        begun = network.score([network.start.form(group) for group in network.groups]).worst_db
+        begun = network.score([network.start.precision(group) for group in network.groups]).worst_db
         goal = Goal(min_sqnr_db=begun + 2)
         points = network.search(goal, network.alone).points
         violation_db = [
@@ -296,7 +296,7 @@ def test_near_the_goal_changes_of_the_whole_come_before_layers_go_to_float() -> 
     def measured(mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:
         found: list[Score | Refusal] = []
         for mapping in mappings:
-            score = network.score([form_in(mapping, group) for group in network.groups])
+            score = network.score([precision_in(mapping, group) for group in network.groups])
             db = score.worst_db + (3.0 if "bias" in mapping.improve else 0.0)
             found.append(replace(score, metric=db, sqnr_db={"y": db}))
         return found
@@ -317,6 +317,6 @@ def test_a_batch_that_gives_far_more_than_is_wanted_is_cut_by_bisection() -> Non
     network = Network((*loud, *[Layer(1e-8, 0.05, 0.03)] * 12))
     noise = {group.anchor.name: 1e-6 for group in network.groups}
     found = network.search(Goal(min_sqnr_db=40), noise)
-    assert {name for name, form in found.best.candidate.forms.items() if form is FLOAT} == {
-        group.anchor.name for group in network.groups[:4]
-    }
+    assert {
+        name for name, precision in found.best.candidate.precisions.items() if precision is FLOAT
+    } == {group.anchor.name for group in network.groups[:4]}

@@ -29,11 +29,13 @@ def test_groups_that_nobody_measured_are_not_taken_for_quiet() -> None:
 def test_estimates_meet_what_was_measured_and_are_corrected_by_what_a_changes_changed() -> None:
     estimates = NoiseEstimates({group.anchor.name: 1e-3 for group in NETWORK.groups})
     start = NETWORK.start
-    score = NETWORK.score([start.form(group) for group in NETWORK.groups])
+    score = NETWORK.score([start.precision(group) for group in NETWORK.groups])
     estimates.meet(start, score)
     assert estimates.total(start) == pytest.approx(1.11e-2)
     change = PrecisionChange(SECOND, FLOAT)
-    after = NETWORK.score([start.with_changes([change]).form(group) for group in NETWORK.groups])
+    after = NETWORK.score(
+        [start.with_changes([change]).precision(group) for group in NETWORK.groups]
+    )
     estimates.correct(MeasuredCandidate(start, score), [change], after)
     assert estimates.gain(start, change) == pytest.approx(1e-2)
 

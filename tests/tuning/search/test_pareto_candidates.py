@@ -45,7 +45,7 @@ class Clock:
 
     def timed(self, points: list[MeasuredCandidate]) -> list[MeasuredCandidate]:
         return [
-            replace(p, score=p.score.timed(self.times[len(p.candidate.forms)], (0.0, 2.0)))
+            replace(p, score=p.score.timed(self.times[len(p.candidate.precisions)], (0.0, 2.0)))
             for p in points
         ]
 
@@ -128,7 +128,7 @@ def test_stored_weights_are_taken_before_float_ones_that_are_not_known_to_be_fas
 
 def test_all_in_float_is_a_float_candidates_of_every_bound_on_the_time() -> None:
     (only,) = float_candidates(NETWORK.start)  # these layers cannot be stored
-    assert [only.form(group) for group in only.groups] == [FLOAT] * len(LAYERS)
+    assert [only.precision(group) for group in only.groups] == [FLOAT] * len(LAYERS)
 
 
 @pytest.mark.parametrize("times", [{0: 1.05, 5: 1.0}])
@@ -137,14 +137,14 @@ def test_a_bound_on_the_time_that_no_other_keeps_is_kept_by_all_in_float(
 ) -> None:
     found = SearchResult((point(0, 0.9), point(5, 1.0)), point(0, 0.9), (), "")
     best = judged(found, Clock(times), OBJECTIVE).best  # type: ignore[arg-type]
-    assert len(best.candidate.forms) == 5
+    assert len(best.candidate.precisions) == 5
 
 
 def test_all_in_float_names_groups_that_began_in_float_and_what_is_with_them() -> None:
     (only,) = float_candidates(
         NETWORK.start.with_changes(PrecisionChange(group, FLOAT) for group in NETWORK.groups)
     )
-    assert set(only.forms) == {group.anchor.name for group in NETWORK.groups}
+    assert set(only.precisions) == {group.anchor.name for group in NETWORK.groups}
 
 
 NOWHERE = Network((Layer(1e-3, 1.0, 0.5),)).start

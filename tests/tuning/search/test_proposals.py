@@ -25,13 +25,13 @@ def point(*floats: int) -> MeasuredCandidate:
         PrecisionChange(NETWORK.groups[i], FLOAT) for i in floats
     )
     return MeasuredCandidate(
-        candidate, NETWORK.score([candidate.form(group) for group in NETWORK.groups])
+        candidate, NETWORK.score([candidate.precision(group) for group in NETWORK.groups])
     )
 
 
 def proposals(goal: Goal) -> Proposals:
     def time_of(candidate: Candidate) -> float | None:
-        return NETWORK.score([candidate.form(group) for group in NETWORK.groups]).time_ratio
+        return NETWORK.score([candidate.precision(group) for group in NETWORK.groups]).time_ratio
 
     named = zip(NETWORK.groups, NETWORK.layers, strict=True)
     estimates = NoiseEstimates({group.anchor.name: layer.noise for group, layer in named})
@@ -39,7 +39,7 @@ def proposals(goal: Goal) -> Proposals:
 
 
 def with_changes(batch: Batch) -> dict[str, object]:
-    return {change.group.anchor.name: change.form for change in batch}
+    return {change.group.anchor.name: change.precision for change in batch}
 
 
 def test_the_loud_layer_goes_to_float_where_accuracy_is_lacking() -> None:

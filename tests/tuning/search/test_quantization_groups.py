@@ -46,9 +46,9 @@ def test_weights_are_counted_without_biases() -> None:
 
 def test_forms_are_those_that_prepare_and_the_operator_have() -> None:
     first, *_, gemm = groups(network())
-    assert Precision.INT8_FLOAT_OUTPUT not in first.forms  # a Conv needs a Q behind it
+    assert Precision.INT8_FLOAT_OUTPUT not in first.precisions  # a Conv needs a Q behind it
     assert {Precision.INT8_FLOAT_OUTPUT, Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY} <= set(
-        gemm.forms
+        gemm.precisions
     )
     assert first.lowest_precision is gemm.lowest_precision is Precision.INT8
 
@@ -70,9 +70,9 @@ def test_node_with_a_dynamic_form_alone_is_a_group() -> None:
     constants = {"w": weights(1, 1, 16, 3), "r": weights(2, 1, 16, 4)}
     lstm = helper.make_node("LSTM", ["x", "w", "r"], ["y"], "lstm", hidden_size=4)
     (group,) = groups(model([lstm], constants, {"x": [5, "N", 3]}))
-    assert group.forms[0] is Precision.FLOAT
-    assert Precision.DYNAMIC_INT8 in group.forms
-    assert Precision.INT8 not in group.forms
+    assert group.precisions[0] is Precision.FLOAT
+    assert Precision.DYNAMIC_INT8 in group.precisions
+    assert Precision.INT8 not in group.precisions
     assert group.weights == np.prod([16, 3]) + np.prod([16, 4])
 
 
@@ -87,9 +87,11 @@ def test_cheap_nodes_that_begin_in_another_form_than_their_group_are_groups_them
     prepared = prepare(source, ALL_INTEGERS, "x86-vnni")
     begun = {"conv": Precision.INT8, "square": Precision.FLOAT, "twice": Precision.FLOAT}
     together, apart = (
-        quantization_groups_of(prepared.model, prepared.decisions, default_qconfig_mapping(), forms)
-        for forms in ((), (begun,))
+        quantization_groups_of(
+            prepared.model, prepared.decisions, default_qconfig_mapping(), precisions
+        )
+        for precisions in ((), (begun,))
     )
     assert [names(group) for group in together] == [["conv", "square", "twice"]]
     assert [names(group) for group in apart] == [["conv"], ["square", "twice"]]
-    assert apart[1].forms == (Precision.FLOAT, Precision.INT8)
+    assert apart[1].precisions == (Precision.FLOAT, Precision.INT8)

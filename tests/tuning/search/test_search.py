@@ -137,7 +137,7 @@ def test_all_weights_stored_are_measured_where_bytes_count(
     begun = run.begin(asked)
     found = run.run(begun, run.sensitivity(asked, begun.start.groups))
     best = found.best
-    forms = {best.candidate.form(group) for group in best.candidate.groups}
-    assert (forms == {Precision.WEIGHT_ONLY}) is is_stored
+    precisions = {best.candidate.precision(group) for group in best.candidate.groups}
+    assert (precisions == {Precision.WEIGHT_ONLY}) is is_stored
     if is_stored:
         assert best.score.size_bytes == min(point.score.size_bytes for point in found.points)

@@ -62,7 +62,6 @@ class FusedModule(nn.Sequential):
     Args:
         parts: in the order of PARTS.
         named: the same by torch's names, in that order: conv, linear, bn, batch_norm, relu.
-
     Raises:
         ModelError: other types, names or another number of them.
     """

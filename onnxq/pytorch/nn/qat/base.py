@@ -73,7 +73,6 @@ class QatModule(MappedModule):
 
         Args:
             qconfig: onnxq's, or one of torch.ao or onnxq.pytorch.quantization.
-
         Raises:
             QConfigError: there is none, or its weight has an observer that does not round.
         """

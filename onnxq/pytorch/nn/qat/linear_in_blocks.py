@@ -31,7 +31,6 @@ class LinearInBlocks(Linear):
     Attributes:
         weight_fake_quant: rounds (outputs * blocks, block_size).
         block_size: how many inputs share a scale.
-
     Raises:
         QConfigError: the qconfig is no QConfigDynamic with a block size and a weight that rounds
             to 2, 4 or 8 bits with a scale per channel.
@@ -75,7 +74,6 @@ def rounding_part(entry: object, where: str) -> FakeQuantSpec:
     Args:
         entry: a QConfigDynamic with a block size.
         where: names the layer in messages.
-
     Raises:
         QConfigError: no such entry; a weight that does not round, has other types or one scale.
     """

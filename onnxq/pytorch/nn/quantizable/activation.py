@@ -28,7 +28,6 @@ class MultiheadAttention(nn.Module):
     Attributes:
         linear_Q: of query; linear_K, linear_V and out_proj are the others.
         attention: multiplies attention weights and v.
-
     Raises:
         UnsupportedError: add_bias_kv or add_zero_attn.
         QConfigError: embed_dim is no multiple of num_heads.

@@ -23,7 +23,6 @@ def bias_scale(
         weight_scale: float32, () or (channels / groups,): groups of a transposed convolution share
             scales, channel o has that of o % len(weight_scale).
         channels: length of the bias; None: as many as there are scales.
-
     Returns:
         float32 () or (channels,).
     """

@@ -45,12 +45,10 @@ class Requantize(Stored):
         dtype: of the integers: torch.quint8, torch.uint8, onnxq.dtypes.UINT8, "quint8", ...
         quant_min: smallest integer in use; None: the type's.
         quant_max: largest integer in use; None: the type's.
-
     Attributes:
         scale: float32, shape ().
         zero_point: shape (), of the type that holds the integers.
         integer_range: int64 (2,), smallest and largest integer in use.
-
     Raises:
         ShapeError: scale or zero point out of range, or of more than one element.
         QConfigError: dtype is not known.

@@ -26,7 +26,6 @@ class Linear(DynamicWeights):
         out_features: of the result.
         bias_: whether there is one.
         dtype: torch.qint8, or torch.float16 for weights of that type.
-
     Attributes:
         bias_values: float32 (out_features,), or None.
     """

@@ -30,7 +30,6 @@ class LinearInBlocks(Stored):
         out_features: of the result.
         bits: of an integer: 2, 4 or 8.
         block_size: how many inputs share a scale.
-
     Attributes:
         integers: uint8 (out_features, blocks, block_size * bits / 8), the first integer in the low
             bits.

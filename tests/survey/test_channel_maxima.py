@@ -6,7 +6,7 @@ from onnx import helper
 
 from onnxq.dtypes import UINT8
 from onnxq.qparams import QParams
-from onnxq.survey.channel_reaches import channel_axes, median_share, reaches_of
+from onnxq.survey.channel_maxima import channel_axes, channel_maxima, median_share
 from onnxq.survey.local_errors import errors_of
 from tests.examples import as_ir, model, weights
 from tests.survey.pair import BATCH, pair
@@ -18,9 +18,9 @@ QPARAMS = QParams(np.array(0.1, np.float32), np.array(0, np.uint8), UINT8)
 def test_one_wide_channel_leaves_the_median_one_little_of_the_range() -> None:
     values = np.full((2, 5, 3), 0.51)
     values[:, 2] = -25.5
-    reaches = reaches_of(values, 1)
-    assert reaches.tolist() == [0.51, 0.51, 25.5, 0.51, 0.51]
-    assert median_share(reaches, QPARAMS) == pytest.approx(0.02)
+    maxima = channel_maxima(values, 1)
+    assert maxima.tolist() == [0.51, 0.51, 25.5, 0.51, 0.51]
+    assert median_share(maxima, QPARAMS) == pytest.approx(0.02)
 
 
 def test_channels_of_zeros_do_not_count() -> None:
@@ -43,6 +43,6 @@ def test_channels_lie_where_the_layers_with_weights_sum() -> None:
 
 def test_tensors_of_a_model_have_a_reach_of_each_channel() -> None:
     found = errors_of(pair().sides(), [BATCH, BATCH], {})
-    reaches = found["x"].reaches
-    assert reaches is not None
-    assert reaches.tolist() == np.abs(BATCH["x"]).max((0, 2, 3)).tolist()
+    maxima = found["x"].maxima
+    assert maxima is not None
+    assert maxima.tolist() == np.abs(BATCH["x"]).max((0, 2, 3)).tolist()

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 import onnxq
 from onnxq.checking import validation_run as module
+from onnxq.checking.side_by_side import Pair
 from onnxq.checking.validation import RefusalError, Validation, on_made_up_inputs, refusal
 from onnxq.checking.validation_run import try_out
 from onnxq.core.stopwatch import Stopwatch
@@ -66,7 +67,7 @@ def test_outputs_speed_sizes_and_nodes_are_found(pair: tuple[ir.Model, Quantized
 def test_speed_is_not_measured_where_that_takes_long(
     pair: tuple[ir.Model, QuantizedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEAST_TIME_S", 0.0)  # no pair is as short
+    monkeypatch.setattr(module, "LEAST_TIME_S", 0.0)  # two pairs of this model take less
     source, quantized = pair
     later = Stopwatch(time.process_time() + 1000)  # nothing was spent yet: nothing may be
     verdict, _ = try_out(
@@ -136,7 +137,7 @@ def test_a_collapse_names_the_first_node_behind_which_it_is() -> None:
 
 
 def test_an_output_of_another_shape_keeps_no_bound() -> None:
-    output = module._Output("y")
+    output = module._Output(Pair("y", "y", "y", None))
     output.update(np.zeros((2, 3)), np.zeros((3, 2)))
     verdict = output.verdict()
     assert verdict is not None
@@ -145,7 +146,7 @@ def test_an_output_of_another_shape_keeps_no_bound() -> None:
 
 
 def test_indices_of_another_number_agree_in_none_and_break_no_bound_in_db() -> None:
-    output = module._Output("kept")
+    output = module._Output(Pair("kept", "kept", "kept", None))
     output.update(np.arange(6), np.arange(4))
     output.update(np.arange(6), np.arange(6))
     verdict = output.verdict()

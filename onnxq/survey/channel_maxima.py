@@ -1,6 +1,6 @@
-"""Reaches of the channels of activations beside the range that they share.
+"""Largest values of the channels of activations beside the range that they share.
 
-A tensor of activations has one grid. Where one of its channels is far wider than the others, that
+A tensor of activations has one scale. Where one of its channels is far wider than the others, that
 channel takes the range of all, and the rest are left with few integers. The error that this makes
 is small beside the widest channel, and so no SQNR shows it; nodes behind may weigh channels
 otherwise.
@@ -48,22 +48,22 @@ def channel_axes(source: ir.Model) -> dict[str, int]:
     return found
 
 
-def reaches_of(values: Reals, axis: int) -> Reals:
+def channel_maxima(values: Reals, axis: int) -> Reals:
     """Largest absolute value of each channel."""
     found: Reals = np.abs(np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)).max(1)
     return found
 
 
-def median_share(reaches: Reals, qparams: QParams) -> float | None:
-    """Share of the range that the median channel reaches; None: fewer than two have a value.
+def median_share(maxima: Reals, qparams: QParams) -> float | None:
+    """Share of the range that the median channel takes; None: fewer than two have a value.
 
         median over channels of max |T| / max |what the integers reach|, at most 1
 
     Args:
-        reaches: of the channels; those that are 0 throughout lose nothing, and do not count.
-        qparams: one grid for all of them.
+        maxima: of the channels; those that are 0 throughout lose nothing, and do not count.
+        qparams: one pair for all of them.
     """
-    seen = reaches[reaches > 0]
+    seen = maxima[maxima > 0]
     if len(seen) < 2:
         return None
     zero, scale, dtype = int(qparams.zero_point), float(qparams.scale), qparams.dtype

@@ -37,7 +37,7 @@ def repaired(
         point: that lacks accuracy.
         proposals: the objective, estimates of noise, and predicted times.
         measure: measures a candidate.
-        closed: (anchor, form) of changes that are left out.
+        closed: (anchor, precision) of changes that are left out.
     """
     changes = cheapest_first(point, proposals, closed)
     return fewest(point, changes, measure, proposals.objective)
@@ -76,10 +76,10 @@ def cheapest_first(point: MeasuredCandidate, proposals: Proposals, closed: Close
     Args:
         point: that they start from.
         proposals: estimates of noise, and predicted times.
-        closed: (anchor, form) of changes that are left out.
+        closed: (anchor, precision) of changes that are left out.
     """
     candidate, estimates = point.candidate, proposals.estimates
-    options = [m for m in options_of(candidate, closed) if m.form is Precision.FLOAT]
+    options = [m for m in options_of(candidate, closed) if m.precision is Precision.FLOAT]
     costs = times_alone(candidate, options, proposals.time_of)
     gains = {change: estimates.gain(candidate, change) for change in options}
     useful = [change for change in options if gains[change] > 0]
