@@ -69,7 +69,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     from onnxq.report.print_verdict import improvement_rows
     from onnxq.report.summary import summarize_choices
 
-    summary = summarize_choices(prepared.model, made.decisions, made.choices)
+    summary = summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes)
     model, runs = written.made.model, written.made.execution
     elsewhere = [] if runs is None else print_prediction.on_other_machines(made, runs)
     sizes = written.sizes
