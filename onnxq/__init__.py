@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onnxq.checking.check import Check
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
+    from onnxq.checking.prove import prove
     from onnxq.graph.saving import save
     from onnxq.language.genai_folder import genai_folder
     from onnxq.language.quantized_cache import quantize_cache
@@ -79,6 +80,7 @@ __all__ = [
     "plan",
     "predict",
     "prepare",
+    "prove",
     "pytorch",
     "qconfig",
     "qtensor",
@@ -109,6 +111,7 @@ _HOMES = {
     "plan": "onnxq.static.plan",
     "predict": "onnxq.checking.predict",
     "prepare": "onnxq.static.prepare",
+    "prove": "onnxq.checking.prove",
     "quantize": "onnxq.pipeline",
     "quantize_cache": "onnxq.language.quantized_cache",
     "quantize_dynamic": "onnxq.pipeline",

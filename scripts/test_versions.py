@@ -16,7 +16,7 @@ Environments are made anew, for each Python that is here: one with the lowest ve
 dependency, one with this environment's, one with the newest. There the core tests run, those that
 need no torch; of these, the part that a seed draws.
 
-The exit code is 1 where anything fails. The tables that this printed are in scripts/test_versions.md.
+The exit code is 1 where anything fails. scripts/test_versions.md has the tables that this printed.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ FUNCTIONS = (
     "plan",
     "predict",
     "prepare",
+    "prove",
     "quantize",
     "quantize_cache",
     "quantize_dynamic",
