@@ -54,4 +54,4 @@ def _number(value: int | None) -> str:
 
 
 def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
+    return "-" if value is None else f"{value:.2%}"
