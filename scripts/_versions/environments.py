@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHONS = ("3.11", "3.12", "3.13")
 KINDS = ("floors", "pinned", "newest")
 TESTED_BY = ("filelock", "hypothesis", "pillow", "pytest", "safetensors")
-"""What the core tests need beside the package's own dependencies; at their newest."""
+"""Packages that the core tests need beside the declared dependencies, at their newest."""
 MARKERS = "not slow and not oracle and not isa and not nightly"
 SEED = 28
 
@@ -70,7 +70,7 @@ def dependencies() -> list[str]:
 
 
 def requirements(kind: str) -> list[str]:
-    """What pip is asked for.
+    """Requirements that pip gets for a kind of environment.
 
     Args:
         kind: of KINDS.
