@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from onnxq.checking.check import Check, Repair
     from onnxq.checking.cross_check import cross_check
     from onnxq.checking.predict import predict
+    from onnxq.checking.prove import prove
     from onnxq.core.limits import limits
     from onnxq.graph.saving import save
     from onnxq.language.genai_folder import genai_folder
@@ -84,6 +85,7 @@ __all__ = [
     "plan",
     "predict",
     "prepare",
+    "prove",
     "pytorch",
     "qconfig",
     "qtensor",
@@ -117,6 +119,7 @@ _HOMES = {
     "plan": "onnxq.static.plan",
     "predict": "onnxq.checking.predict",
     "prepare": "onnxq.static.prepare",
+    "prove": "onnxq.checking.prove",
     "quantize": "onnxq.pipeline",
     "quantize_cache": "onnxq.language.quantized_cache",
     "quantize_dynamic": "onnxq.pipeline",

@@ -20,11 +20,16 @@ from onnxq.operators._pairs import (
     depthwise_places,
     may_overflow,
     pair_places,
-    risks,
 )
 from onnxq.operators._windows import Windows, sliding, tap
 from onnxq.qparams import IntArray, QParams
-from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
+from onnxq.targets.accumulation import (
+    Accumulator,
+    Overflows,
+    Pairs,
+    SaturationEffect,
+    SaturationMode,
+)
 
 HIGHEST_SUM = 256  # of two weights: 256 * -128 is still within int16
 ELEMENTS = 1 << 24  # 16 MiB of integers: images unfolded at once
@@ -89,31 +94,23 @@ def conv_sums(
     return Sums.DENSE if wraps else Sums.EXACT
 
 
-def conv_risks(
+def conv_pairs(
     saturation_mode: SaturationMode,
     x: np.dtype[np.generic],
     w: IntArray,
     group: int,
     symmetric: bool,
-) -> Overflows | None:
-    """Pairs of weights whose sums leave int16 with some integers of x, in QLinearConv.
-
-    None: none.
-    """
+) -> Pairs | None:
+    """Pairs of weights whose products QLinearConv adds in int16; None: none."""
     sums = conv_sums(saturation_mode, x, w, group, symmetric)
     if sums is Sums.DEPTHWISE:
         first, second = depthwise_places(math.prod(w.shape[2:]), len(w))
-        return risks(w.reshape(len(w), -1).T, first, second, saturation_mode)
+        return Pairs(w.reshape(len(w), -1).T, first, second)
     if sums is Sums.EXACT:
         return None
     columns, places = _columns(w, group)
-    first, second = pair_places(saturation_mode, len(places))
-    found = risks(
-        columns.transpose(1, 0, 2).reshape(len(places), -1), first, second, saturation_mode
-    )
-    if found is None:
-        return None
-    return replace(found, first=places[found.first], second=places[found.second])
+    matrix = columns.transpose(1, 0, 2).reshape(len(places), -1)
+    return Pairs(matrix, *pair_places(saturation_mode, len(places)), places)
 
 
 def conv_integer_correction(

@@ -33,15 +33,22 @@ import numpy.typing as npt
 from onnxq.operator import Ints
 from onnxq.operators._gemm import largest_absolute
 from onnxq.qparams import IntArray
-from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
+from onnxq.targets.accumulation import (
+    INT16_MAX,
+    INT16_MIN,
+    LOWEST,
+    Accumulator,
+    Overflows,
+    Pairs,
+    SaturationEffect,
+    SaturationMode,
+    may_overflow,
+)
 
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-INT16_MAX, INT16_MIN = 32767, -32768
 WRAP = -(1 << 16)  # what 2^15, which becomes -2^15, lacks
-LOWEST = -128
-MIN_OVERFLOW = 129  # smallest |b[i]| + |b[j]|, of one sign, for which 255 (b[i] + b[j]) overflows
 NEON_BLOCK = 16
 NINE_TAPS = ((0, 2), (1, 3), (4, 6), (5, 7))
 TRIPLES = 1 << 20  # products looked at together: 8 MiB per array
@@ -85,37 +92,14 @@ def depthwise_places(taps: int, channels: int) -> tuple[Places, Places]:
     return first, first + 1
 
 
-def may_overflow(
-    saturation_mode: SaturationMode, b: IntArray, first: Places, second: Places
-) -> Mask:
-    """Which pairs of int8 integers b (K, N) leave int16 with some integers of A; (pairs, N)."""
-    left, right = b[first], b[second]
-    if saturation_mode is not SaturationMode.SATURATES:
-        return np.asarray((left == LOWEST) & (right == LOWEST))
-    left, right = left.astype(np.int16), right.astype(np.int16)
-    above = np.maximum(left, 0) + np.maximum(right, 0) >= MIN_OVERFLOW
-    below = np.minimum(left, 0) + np.minimum(right, 0) <= -MIN_OVERFLOW
-    return np.asarray(above | below)
-
-
-def risks(
-    b: IntArray, first: Places, second: Places, saturation_mode: SaturationMode
-) -> Overflows | None:
-    """Pairs of weights b (K, N) whose sums leave int16 with some integers; None: no pair."""
-    pair, channel = np.nonzero(may_overflow(saturation_mode, b, first, second))
-    if not pair.size:
-        return None
-    return Overflows(first[pair], second[pair], channel, np.zeros(pair.size, np.int64), 0, 0)
-
-
-def matmul_risks(
+def matmul_pairs(
     a: np.dtype[np.generic], b: IntArray, saturation_mode: SaturationMode
-) -> Overflows | None:
-    """Risks of a matrix product by b (..., K, N) or (K,); batches are one after another."""
+) -> Pairs | None:
+    """Pairs of a matrix product by b (..., K, N) or (K,); batches are one after another."""
     if not b.ndim or not adds_pairs(saturation_mode, a, b.dtype):
         return None
     matrix = b[:, None] if b.ndim == 1 else np.moveaxis(b, -2, 0).reshape(b.shape[-2], -1)
-    return risks(matrix, *pair_places(saturation_mode, len(matrix)), saturation_mode)
+    return Pairs(matrix, *pair_places(saturation_mode, len(matrix)))
 
 
 def matmul_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | None:

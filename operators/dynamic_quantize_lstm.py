@@ -17,10 +17,17 @@ from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._activations import Activation, activations
 from onnxq.operators._gemm import centred, integer_matmul
-from onnxq.operators._pairs import matmul_correction, matmul_risks
+from onnxq.operators._pairs import matmul_correction, matmul_pairs
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import IntArray
-from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode, joined
+from onnxq.targets.accumulation import (
+    EXACT,
+    Accumulator,
+    Overflows,
+    SaturationMode,
+    joined,
+    risks,
+)
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
 NO_CLIP = float(np.finfo(np.float32).max)
@@ -76,7 +83,8 @@ class DynamicQuantizeLSTM(IntegerOperator):
     def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         w, r = call.operand(1, "W"), call.operand(2, "R")
-        found = [matmul_risks(np.dtype(np.uint8), stored(b), saturation_mode) for b in (w, r)]
+        both = [matmul_pairs(np.dtype(np.uint8), stored(b), saturation_mode) for b in (w, r)]
+        found = [risks(pairs, saturation_mode) for pairs in both]
         return joined([part for part in found if part is not None])
 
     def cases(self) -> Iterable[Case]:

@@ -12,9 +12,9 @@ from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, late_columns, matmul_columns, to_float
-from onnxq.operators._pairs import matmul_risks
+from onnxq.operators._pairs import matmul_pairs
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
-from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
+from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 OP = "DynamicQuantizeMatMul"
 
@@ -45,9 +45,9 @@ class DynamicQuantizeMatMul(IntegerOperator):
         total = matmul_columns(call, quantized, a_qparams, right, b, accumulator)
         return (to_float(call, total, a_qparams.scale, right, call.optional(4)),)
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of constant weights that leave int16."""
-        return matmul_risks(np.dtype(np.uint8), stored(call.operand(1, "B")), saturation_mode)
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Pairs of constant weights that a machine adds in int16."""
+        return matmul_pairs(np.dtype(np.uint8), stored(call.operand(1, "B")), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, ranks, zeros, no row."""

@@ -10,8 +10,8 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_i
 from onnxq.operator.examples import integers, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_sum, columns, matmul_columns
-from onnxq.operators._pairs import matmul_risks
-from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
+from onnxq.operators._pairs import matmul_pairs
+from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 OP = "MatMulInteger"
 
@@ -40,10 +40,10 @@ class MatMulInteger(IntegerOperator):
         check_sum(call, a, b)
         return (matmul_columns(call, a, a_qparams, right, b, accumulator),)
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of constant weights that leave int16."""
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
-        return matmul_risks(a.dtype, stored(b), saturation_mode)
+        return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """All four pairs of types, extreme zero points, ranks, no row."""

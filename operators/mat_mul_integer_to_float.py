@@ -11,8 +11,8 @@ from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum, late_columns, matmul_columns, to_float
-from onnxq.operators._pairs import matmul_risks
-from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
+from onnxq.operators._pairs import matmul_pairs
+from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 OP = "MatMulIntegerToFloat"
 
@@ -44,10 +44,10 @@ class MatMulIntegerToFloat(IntegerOperator):
         total = matmul_columns(call, a, a_qparams, right, b, accumulator)
         return (to_float(call, total, a_qparams.scale, right, call.optional(6)),)
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of constant weights that leave int16."""
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
-        return matmul_risks(a.dtype, stored(b), saturation_mode)
+        return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, columns, bias, extreme zero points, ranks, no row."""

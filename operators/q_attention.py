@@ -21,8 +21,8 @@ from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, columns, matmul_columns, to_float
 from onnxq.operators._heads import Heads, attend, attention_bound, heads_of, merge_heads
-from onnxq.operators._pairs import matmul_risks
-from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
+from onnxq.operators._pairs import matmul_pairs
+from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 
 @register_integer
@@ -51,10 +51,10 @@ class QAttention(IntegerOperator):
         heads = _heads(call, accumulator)
         return merge_heads(attend(heads)), np.stack([heads.k, heads.v])
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of constant weights that leave int16."""
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Pairs of constant weights that a machine adds in int16."""
         weight = call.operand(1, "weight")
-        return matmul_risks(np.dtype(np.uint8), stored(weight), saturation_mode)
+        return matmul_pairs(np.dtype(np.uint8), stored(weight), saturation_mode)
 
     def bound(self, call: IntegerCall) -> Array | None:
         """`attention_bound` of Y; the projections in front of it are exact."""

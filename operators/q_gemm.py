@@ -11,10 +11,10 @@ from onnxq.operator.examples import integers, ints32, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum
-from onnxq.operators._pairs import matmul_risks
+from onnxq.operators._pairs import matmul_pairs
 from onnxq.operators.gemm import quantized_gemm
 from onnxq.qparams import QParams
-from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
+from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 
 @register_integer
@@ -54,11 +54,11 @@ class QGemm(IntegerOperator):
         with call.shape_errors():
             return quantized_gemm(call.planned((a, b, bias), plan), accumulator)
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of constant weights that leave int16."""
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "A"), call.operand(3, "B")
         turned = b.T if call.integer("transB", 0) else b
-        return matmul_risks(a.dtype, stored(turned), saturation_mode)
+        return matmul_pairs(a.dtype, stored(turned), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, transpositions, alpha, shapes of C, float32 results, no row."""

@@ -10,10 +10,10 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, 
 from onnxq.operator.examples import integers, ints32, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._pair_windows import conv_risks
+from onnxq.operators._pair_windows import conv_pairs
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import quantized_conv
-from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
+from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 
 @register_integer
@@ -49,11 +49,11 @@ class QLinearConv(IntegerOperator):
         y = quantized_conv(call.planned(operands, plan), accumulator)
         return (channels_last(call, y),)
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of constant weights that leave int16."""
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Pairs of constant weights that a machine adds in int16."""
         x, w, points = call.operand(0, "x"), call.operand(3, "w"), call.optional(5)
         symmetric, group = points is None or not points.any(), call.integer("group", 1)
-        return conv_risks(saturation_mode, x.dtype, stored(w), group, symmetric)
+        return conv_pairs(saturation_mode, x.dtype, stored(w), group, symmetric)
 
     def cases(self) -> Iterable[Case]:
         """Types, per-channel scales and zero points, groups, pads, ranks."""

@@ -11,8 +11,8 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_i
 from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_signs, check_sum, columns, matmul_columns
-from onnxq.operators._pairs import matmul_risks
-from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
+from onnxq.operators._pairs import matmul_pairs
+from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 
 @register_integer
@@ -52,10 +52,10 @@ class QLinearMatMul(IntegerOperator):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
-        """Pairs of constant weights that leave int16."""
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "a"), call.operand(3, "b")
-        return matmul_risks(a.dtype, stored(b), saturation_mode)
+        return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         """Types, ranks, columns, extreme zero points, ties, empty shapes."""

@@ -1,17 +1,22 @@
-"""onnxq on the oldest, a middle and the newest version of ONNX Runtime that it allows.
+"""onnxq on other versions of ONNX Runtime, and in other environments.
 
-    scripts/test_versions                        # all three
-    scripts/test_versions --versions 1.29.0      # one of them, or another one
+    scripts/test_versions                        # all
+    scripts/test_versions --environments         # three versions of ONNX Runtime
+    scripts/test_versions --versions --environments floors --pythons 3.11 --part 24
 
-Each version is unpacked into .cache/onnxruntime/VERSION, which goes ahead of the environment's own
-packages: everything else stays the same. On each of them
+Each version of ONNX Runtime is unpacked into .cache/onnxruntime/VERSION, which goes ahead of the
+environment's own packages: everything else stays the same. On each of them
 
     facts       tests/ort: what onnxq says of ONNX Runtime, and what plans rely on
     contract    the kernels against ONNX Runtime, operator by operator
     files       what the pinned version wrote is loaded, run, and each integer node compared with
                 its kernel: golden graphs and trained models, in every form, for two targets
 
-The exit code is 1 where anything fails. The table that this printed is in scripts/test_versions.md.
+Environments are made anew, for each Python that is here: one with the lowest version of every
+dependency, one with this environment's, one with the newest. There the core tests run, those that
+need no torch; of these, the part that a seed draws.
+
+The exit code is 1 where anything fails. scripts/test_versions.md has the tables that this printed.
 """
 
 from __future__ import annotations
@@ -30,7 +35,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file
 
 from scripts._same_bytes.nets import GROUPS, make
 from scripts._tables import head, line
+from scripts._versions import environments
 from scripts._versions.checked_files import Checked
+from scripts._versions.environments import KINDS, PYTHONS, summary
 
 VERSIONS = ("1.29.0", "1.30.0", "1.32.0")
 """Floor of pyproject.toml, one between, and the newest, which is to be raised with each release."""
@@ -39,6 +46,8 @@ PARTS = {
     "facts": ("tests/ort",),
     "contract": ("tests/operators/test_contract.py", "tests/operators/test_integer_contract.py"),
 }
+PART = 12
+"""One core test of so many is run in each environment."""
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "onnxruntime"
 
@@ -74,19 +83,6 @@ def environment(folder: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
 
 
-def tested(tests: tuple[str, ...], folder: Path) -> str:
-    """The summary of pytest on these tests; what failed goes to stderr."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment(folder), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        print(done.stdout[-4000:], done.stderr[-2000:], file=sys.stderr)
-    if done.returncode not in (0, 1):
-        return f"failed: pytest ended with {done.returncode}"
-    return done.stdout.strip().splitlines()[-1].partition(" in ")[0]
-
-
 def checked(files: Path, folder: Path) -> Checked:
     """Totals of the files on that version."""
     command = [sys.executable, "-m", "scripts._versions.checked_files", str(files)]
@@ -99,7 +95,8 @@ def checked(files: Path, folder: Path) -> Checked:
 def run(version: str, files: Path) -> Outcome:
     """Everything, on one version."""
     folder, started = unpacked(version), time.perf_counter()
-    parts = {name: tested(tests, folder) for name, tests in PARTS.items()}
+    variables = environment(folder)
+    parts = {name: summary(sys.executable, tests, variables) for name, tests in PARTS.items()}
     found = checked(files, folder)
     return Outcome(version, parts, found, time.perf_counter() - started)
 
@@ -119,19 +116,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--versions", nargs="+", default=VERSIONS, metavar="X.Y.Z")
+    parser.add_argument("--versions", nargs="*", default=VERSIONS, metavar="X.Y.Z")
+    parser.add_argument("--environments", nargs="*", default=KINDS, choices=KINDS)
+    parser.add_argument("--pythons", nargs="+", default=PYTHONS, metavar="X.Y")
+    parser.add_argument("--part", type=int, default=PART, help="one core test of so many is run")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="onnxq-versions-") as name:
         files = Path(name)
-        for net in NETS:
+        for net in NETS if args.versions else ():
             (files / net).mkdir()
             make(net, files / net)
         outcomes = [run(version, files) for version in args.versions]
-    print(table(outcomes))
+        made = [
+            environments.run(kind, python, files, args.part)
+            for kind in args.environments
+            for python in args.pythons
+        ]
+    if outcomes:
+        print(table(outcomes))
+    if made:
+        print(environments.table(made))
     for one in outcomes:
         for problem in one.files.problems:
             print(f"{one.version}: {problem}")
-    return 0 if all(one.is_green for one in outcomes) else 1
+    return 0 if all(one.is_green for one in (*outcomes, *made)) else 1
 
 
 if __name__ == "__main__":

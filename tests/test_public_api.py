@@ -27,6 +27,7 @@ FUNCTIONS = (
     "plan",
     "predict",
     "prepare",
+    "prove",
     "quantize",
     "quantize_cache",
     "quantize_dynamic",

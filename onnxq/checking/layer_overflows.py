@@ -141,7 +141,7 @@ def _layer(
     types: Mapping[ir.Value, ir.DataType],
     saturation_mode: SaturationMode,
 ) -> Layer:
-    inputs = [_stand_in(value, types) for value in node.inputs]
+    inputs = [stand_in(value, types) for value in node.inputs]
     unknown = [slot for slot in operator.weights if constant(node.inputs[slot]) is None]
     for slot in unknown:
         value, x = input_at(node, slot), inputs[slot]
@@ -162,7 +162,7 @@ def _lowest(x: Array) -> Array:
     return np.array(-128 if x.dtype == np.int8 else 0, x.dtype)
 
 
-def _stand_in(value: ir.Value | None, types: Mapping[ir.Value, ir.DataType]) -> Array | None:
+def stand_in(value: ir.Value | None, types: Mapping[ir.Value, ir.DataType]) -> Array | None:
     """A constant; or an array of the right type without elements."""
     if value is None:
         return None

@@ -96,7 +96,7 @@ class Machines:
     def __init__(
         self, target: ir.Model, kinds: Kinds, feedback: Mapping[str, str], threads: int
     ) -> None:
-        forms = _forms(target, [kind for kind, _ in kinds])
+        forms = machine_forms(target, [kind for kind, _ in kinds])
         self._usual = forms[SaturationMode.EXACT]
         self._machines = [_Machine(forms[kind], kind, names) for kind, names in kinds]
         self._ties = _Ties(self._usual, feedback, threads)
@@ -136,7 +136,7 @@ class Machines:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Form:
+class MachineForm:
     """The model as machines run it after loading.
 
     Attributes:
@@ -148,13 +148,15 @@ class _Form:
     integer: ir.Model
 
 
-def _forms(target: ir.Model, kinds: Iterable[SaturationMode]) -> dict[SaturationMode, _Form]:
+def machine_forms(
+    target: ir.Model, kinds: Iterable[SaturationMode]
+) -> dict[SaturationMode, MachineForm]:
     """Forms of the model per saturation mode, and exact: x86 makes int8 values uint8, ARM not."""
-    usual = _Form(target, reference.integer_form(target))
+    usual = MachineForm(target, reference.integer_form(target))
     forms = dict.fromkeys((SaturationMode.EXACT, *kinds), usual)
     arm = [kind for kind in forms if kind.fixed_point]
     if arm and _has_int8_activations(target):
-        forms |= dict.fromkeys(arm, _Form(target, reference.integer_form(target, arm[0])))
+        forms |= dict.fromkeys(arm, MachineForm(target, reference.integer_form(target, arm[0])))
     return forms
 
 
@@ -165,7 +167,7 @@ class _Ties:
         behind: the nodes that make them.
     """
 
-    def __init__(self, form: _Form, feedback: Mapping[str, str], threads: int) -> None:
+    def __init__(self, form: MachineForm, feedback: Mapping[str, str], threads: int) -> None:
         self.behind = behind_floats(form.integer, feedback)
         self._form, self._threads = form, threads
         self._evaluator: reference.Evaluator | None = None
@@ -190,7 +192,7 @@ class _Session:
 
     def __init__(
         self,
-        form: _Form,
+        form: MachineForm,
         machines: Iterable[_Machine],
         inputs: tuple[InputSpec, ...],
         feedback: Mapping[str, str],
@@ -240,7 +242,7 @@ class _Machine:
     """
 
     def __init__(
-        self, form: _Form, saturation_mode: SaturationMode, names: tuple[str, ...]
+        self, form: MachineForm, saturation_mode: SaturationMode, names: tuple[str, ...]
     ) -> None:
         self.form, self._saturation_mode, self._names = form, saturation_mode, names
         self._layers: dict[str, Layer] = find_layers(form.integer, saturation_mode)

@@ -72,7 +72,7 @@ def predict(
         UserWarning: an executor is given, and feedback.
     """
     check_progress(progress)
-    kinds = _kinds(machines)
+    kinds = machine_kinds(machines)
     target = load(model)
     given = Samples.of(samples)
     state = given.feedback
@@ -113,7 +113,7 @@ class _Away:
         return Machines(self.model.load(), self.kinds, {}, self.threads).open()
 
 
-def _kinds(
+def machine_kinds(
     machines: str | Target | Iterable[str | Target],
 ) -> list[tuple[SaturationMode, tuple[str, ...]]]:
     """Arithmetic -> names of the targets that have it, in the order of `all_targets`."""

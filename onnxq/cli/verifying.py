@@ -99,12 +99,19 @@ def verify(
 @samples_options
 @kernel_threads_option
 @workers_options
+@click.option(
+    "--prove",
+    "proves",
+    is_flag=True,
+    help="Bound every sum of products for any input; without SAMPLES.",
+)
 @json_option
 def predict(
     quantized: Path,
     samples: Path | None,
     machines: tuple[str, ...],
     threads: int,
+    proves: bool,
     as_json: bool,
     reading: Samples,
     workers: Workers,
@@ -114,8 +121,27 @@ def predict(
     It names the layers, and the weights that cause it, without having the machines. Fails (exit
     code 10) where a named machine would differ on SAMPLES; without SAMPLES, where it could.
     """
+    if proves:
+        if samples is not None:
+            raise click.UsageError("--prove is about any input: leave SAMPLES out.")
+        prove_sums(quantized, machines, as_json)
+        return
     with workers.executor() as executor:
         predict_machines((quantized, samples), machines, reading, executor, threads, as_json)
+
+
+def prove_sums(quantized: Path, machines: Sequence[str], as_json: bool) -> None:
+    """Prints the certificate of a model, and fails where a sum is not proved to fit."""
+    from onnxq.checking.prove import prove
+    from onnxq.report.console import open_console
+    from onnxq.report.print_certificate import print_certificate
+
+    found = prove(quantized, machines)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        print_certificate(open_console(), found)
+    found.check()
 
 
 def predict_machines(

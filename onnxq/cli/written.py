@@ -163,7 +163,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     )
     account = Account(
         f"quantized for {made.target}",
-        summarize_choices(prepared.model, made.decisions, made.choices),
+        summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes),
         [*made.notes, *remaining.sentences(), *elsewhere],
         values,
         tables,

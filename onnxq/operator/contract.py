@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from onnxq.operator.reasons import OperatorLimit
 from onnxq.operator.rule import Float
+from onnxq.targets.accumulation import risks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from onnxq.operator.rule import Case, DynamicRule, Rule
     from onnxq.operator.site import DynamicSite, Site
     from onnxq.operator.unfolded import Unfolded
-    from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
+    from onnxq.targets.accumulation import Accumulator, Overflows, Pairs, SaturationMode
 
 
 class Operator(ABC):
@@ -222,6 +223,15 @@ class IntegerOperator(ABC):
         Args:
             call: constants as they are; arrays without elements, of the right type, in place of
                 what is known at run time alone.
+            saturation_mode: of the machine.
+        """
+        return risks(self.pairs(call, saturation_mode), saturation_mode)
+
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Constant weights whose products a machine adds in int16; None: it adds all in int32.
+
+        Args:
+            call: as of `risks`.
             saturation_mode: of the machine.
         """
         return None

@@ -11,6 +11,7 @@ write one of what holds `since`.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 from dataclasses import KW_ONLY, dataclass
@@ -54,6 +55,8 @@ class Fact:
         without_q: DQ -> op becomes one already.
         takes_int8: it does so for int8 integers that cannot become uint8, too.
         rounds_constants: DQ -> op(x, float constants) -> Q has its constants quantized.
+        packs_beside_16_bits: DQ(constant matrix) -> op becomes MatMulNBits, accuracy level 4, also
+            where Q and DQ of 16 bits are around it, and with blocks of any size.
         moved_past: a Q behind it goes ahead of it, and a DQ ahead of it goes behind it.
         removed: it vanishes where it changes nothing, so that Q and DQ around it are neighbours.
         swallowed: it vanishes ahead of a Q whose integers end where its results do.
@@ -76,6 +79,7 @@ class Fact:
     without_q: bool = False
     takes_int8: bool = True
     rounds_constants: bool = False
+    packs_beside_16_bits: bool = False
     moved_past: bool = False
     removed: bool = False
     swallowed: bool = False
@@ -140,6 +144,14 @@ def _by_name() -> dict[str, tuple[Fact, ...]]:
     }
 
 
+def _since_1_32(fact: Fact) -> tuple[Fact, Fact]:
+    """A product's fact before and since ONNX Runtime packs its matrix between 16-bit Q and DQ."""
+    return (
+        dataclasses.replace(fact, until=(1, 32)),
+        dataclasses.replace(fact, packs_beside_16_bits=True, since=(1, 32)),
+    )
+
+
 _NONE, _ONCE = Rounding.NONE, Rounding.ONCE
 _INT8, _BOTH = frozenset({INT8}), frozenset({UINT8, INT8})
 
@@ -155,10 +167,10 @@ FACTS = (
     Fact("Flatten", fuses=True, rounding=_NONE),
     Fact("Gather", fuses=True, rounding=_NONE),
     Fact("GatherElements", fuses=True, rounding=_NONE),
-    Fact("Gemm", fuses=True, without_q=True, rounds_constants=True),
+    *_since_1_32(Fact("Gemm", fuses=True, without_q=True, rounds_constants=True)),
     Fact("GlobalAveragePool", fuses=True),
     Fact("LeakyRelu", fuses=True),
-    Fact("MatMul", fuses=True, without_q=True, takes_int8=False),
+    *_since_1_32(Fact("MatMul", fuses=True, without_q=True, takes_int8=False)),
     Fact("Mul", fuses=True, rounding=_ONCE),
     Fact("ReduceMax", fuses=True, rounding=_NONE),
     Fact("ReduceMin", fuses=True, rounding=_NONE),

@@ -21,8 +21,17 @@ from onnxq.graph.types import infer_types
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input
 from onnxq.operator.readers import goes_out, is_clipped, readers
+from onnxq.ort import facts
 from onnxq.ort.node_kinds import MATMUL_NBITS
-from onnxq.qdq.read import SCALE, Unread, array_of, dequantizer, is_quantize, qparams_of
+from onnxq.qdq.read import (
+    SCALE,
+    Unread,
+    array_of,
+    dequantizer,
+    integer_type,
+    is_quantize,
+    qparams_of,
+)
 from onnxq.qdq.read import zero_point_of as zero_point_value
 from onnxq.qparams import PerBlock, QParams
 from onnxq.targets.speedups import LINEAR_OPS
@@ -108,15 +117,17 @@ def _arrays(matmul: GroupwiseMatMul) -> dict[str, npt.NDArray[np.generic]]:
 # else is dequantized and multiplied in float. The rules are those of DQMatMulNodeGroupSelector
 # (core/optimizer/qdq_transformer/selectors_actions/qdq_selectors.cc) and of what runs before it:
 # MatMulAddFusion, GemmTransposeFusion, and the elimination of equal and of empty nodes. Measured on
-# ONNX Runtime 1.31.1; `tests/qdq/test_block_products.py` asks the installed one.
+# ONNX Runtime 1.31.1 and 1.32.0; `tests/qdq/test_block_products.py` asks the installed one.
 
 
-MIN_BLOCK, MAX_BLOCK = 16, 256
+MIN_BLOCK = 16
+MAX_BLOCK = 256  # unless facts.of(product).packs_beside_16_bits
 LOOSE_BLOCK = 32  # session.qdq_matmulnbits_block_size, for weights that have no blocks
 WIDTHS = (2, 4, 8)  # bits of integers
 MATRIX = 2
 TURN = [1, 0]
 CLIPS = ("Relu", "Clip")
+SIXTEEN_BITS = (ir.DataType.UINT16, ir.DataType.INT16)
 VANISHING = ("Identity", "Dropout")
 """Nodes that are taken out before products are looked at."""
 
@@ -164,10 +175,12 @@ def groupwise_matmul(node: ir.Node) -> GroupwiseMatMul | None:
     if integers is None or len(integers.shape) != MATRIX or isinstance(qparams, Unread):
         return None
     columns = integers.shape.numpy()[1]
-    alone = _reads(source.outputs[0]) == [node] and not _has_twin(source)
+    twin = _has_twin(source) or _shares_scale(source)
+    alone = _reads(source.outputs[0]) == [node] and not twin
     if not alone or not _is_plain(node, columns) or not _gives_floats(node, columns):
         return None
-    block = _block(source, qparams, columns)
+    limit = None if facts.of(node).packs_beside_16_bits else MAX_BLOCK
+    block = _block(source, qparams, columns, limit)
     fits = block is not None and integers.dtype.bitwidth in WIDTHS
     return GroupwiseMatMul(source, integers, qparams, block) if fits and block is not None else None
 
@@ -187,7 +200,7 @@ def folded(value: ir.Value | None) -> ir.TensorProtocol | None:
 # --- the integers
 
 
-def _block(source: ir.Node, qparams: QParams, columns: int) -> int | None:
+def _block(source: ir.Node, qparams: QParams, columns: int, limit: int | None) -> int | None:
     """Inputs that share a scale in MatMulNBits; None: such integers stay."""
     scale, zero = array_of(source, SCALE), zero_point_value(source)
     tensor = constant(zero)
@@ -197,7 +210,8 @@ def _block(source: ir.Node, qparams: QParams, columns: int) -> int | None:
     axis = source.attributes.get_int("axis", 1)
     if isinstance(qparams.granularity, PerBlock):
         size = qparams.granularity.size
-        fits = axis == 0 and MIN_BLOCK <= size <= MAX_BLOCK and size & (size - 1) == 0
+        in_range = size >= MIN_BLOCK and (limit is None or size <= limit)
+        fits = axis == 0 and in_range and size & (size - 1) == 0
         return size if fits and scale.ndim == MATRIX else None
     of_columns = scale.shape == (columns,) and axis == 1
     return LOOSE_BLOCK if scale.ndim == 0 or of_columns else None
@@ -216,13 +230,39 @@ def _has_twin(source: ir.Node) -> bool:
     )
 
 
+def _shares_scale(source: ir.Node) -> bool:
+    """Whether another node reads its scale; equal numbers of rank 0 become one constant."""
+    scale, array = source.inputs[SCALE], array_of(source, SCALE)
+    assert scale is not None, "it has qparams"
+    assert array is not None, "it has qparams"
+    if len(scale.uses()) > 1:
+        return True
+    graph = scale.graph
+    return (
+        array.ndim == 0
+        and isinstance(graph, ir.Graph)
+        and any(
+            other is not scale and other.dtype == scale.dtype and _equals(other, array)
+            for other in graph.initializers.values()
+        )
+    )
+
+
+def _equals(other: ir.Value, number: npt.NDArray[np.generic]) -> bool:
+    tensor = constant(other)
+    if tensor is None or tensor.shape.rank() or not other.uses():
+        return False
+    return bool(tensor.numpy() == number)
+
+
 # --- the product
 
 
 def _is_plain(node: ir.Node, columns: int) -> bool:
-    """Whether it computes X W, or X W + bias, with float X."""
+    """Whether it computes X W, or X W + bias, with an X that is float to it."""
     x = node.inputs[0]
-    if dequantizer(x) is not None:
+    source = dequantizer(x)
+    if source is not None and not _is_ignored(source, node):
         return False
     if node.op_type != "Gemm":
         return True
@@ -248,9 +288,14 @@ def _gives_floats(node: ir.Node, columns: int) -> bool:
         if bias is None or _dims(bias) != (columns,) or _is_turned(node.inputs[0]):
             return False  # it is a Gemm then, which is not plain
         end = add.outputs[0]
-    return not any(map(is_quantize, readers(end, VANISHING))) and not is_clipped(
-        end, CLIPS, VANISHING
-    )
+    quantizers = filter(is_quantize, readers(end, VANISHING))
+    ignored = all(_is_ignored(quantizer, node) for quantizer in quantizers)
+    return ignored and not is_clipped(end, CLIPS, VANISHING)
+
+
+def _is_ignored(neighbour: ir.Node, node: ir.Node) -> bool:
+    """Whether a Q or DQ beside the product does not keep ONNX Runtime from packing it."""
+    return facts.of(node).packs_beside_16_bits and integer_type(neighbour) in SIXTEEN_BITS
 
 
 def _added(node: ir.Node, columns: int) -> ir.Node | None:

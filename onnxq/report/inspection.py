@@ -152,9 +152,10 @@ def inspected(
     tensors = tuple(tensor_names(prepared.model))
     name = prepared.target.name
     if statistics is None:
-        summary = summarize_choices(prepared.model, prepared.decisions, prepared.choices)
+        dtypes = {name: group.dtype for group in prepared.groups for name in group.members}
+        summary = summarize_choices(prepared.model, prepared.decisions, prepared.choices, dtypes)
         return Inspection(name, summary, tuple(prepared.notes), tensors)
     made = plan(prepared, statistics, as_objective(objective))
-    summary = summarize_choices(prepared.model, made.decisions, made.choices)
+    summary = summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes)
     runs = execution(rewrite(prepared, made))
     return Inspection(name, summary, tuple(made.notes), tensors, runs)

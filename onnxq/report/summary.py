@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.core.brief import brief
+from onnxq.dtypes import UINT8
 from onnxq.dynamic.dynamic_decision import QuantizeDynamic
-from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Float, Precision
+from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.operator import Float, OpCategory, Precision
 from onnxq.page.card import card_of, counts
+from onnxq.static.insertion.check_types import IN_INTEGERS
 from onnxq.static.insertion.decision import Quantize
+from onnxq.static.reasons import FloatBetweenWideIntegers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +22,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.reason import Reason
+    from onnxq.dtypes import QDType
     from onnxq.dynamic.dynamic_decision import DynamicDecision
     from onnxq.static.choosing.choices import Choices
     from onnxq.static.insertion.decision import Decision
+
+
+MOVING = (OpCategory.MOVEMENT, OpCategory.CLAMP)
+"""Categories whose nodes run on integers of 16 bits, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +153,10 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
 
 
 def summarize_choices(
-    model: ir.Model, decisions: Mapping[str, Decision], choices: Choices
+    model: ir.Model,
+    decisions: Mapping[str, Decision],
+    choices: Choices,
+    dtypes: Mapping[str, QDType],
 ) -> Summary:
     """The choices of a Prepared or a Plan; the decision of a node that the data left unnumbered.
 
@@ -153,6 +164,7 @@ def summarize_choices(
         model: canonical.
         decisions: node name -> decision.
         choices: node name -> precision, and why.
+        dtypes: activation tensor -> type of its integers.
     """
     nodes = []
     for node, _ in walk(model.graph):
@@ -162,9 +174,29 @@ def summarize_choices(
         precision, why = choice.precision, choice.reason
         if isinstance(decision, Float) and not dynamic:
             precision, why = Precision.FLOAT, decision.reason
-        integers = isinstance(decision, Quantize)
+        wide = _wide_type(node, decision, decisions, dtypes)
+        if wide is not None:
+            precision, why = Precision.FLOAT_BETWEEN_QDQ, FloatBetweenWideIntegers(str(wide))
+        integers = isinstance(decision, Quantize) and wide is None
         nodes.append(NodeDecision(name, op_label(node), integers, why, dynamic, precision))
     return Summary(tuple(nodes))
+
+
+def _wide_type(
+    node: ir.Node,
+    decision: Decision,
+    decisions: Mapping[str, Decision],
+    dtypes: Mapping[str, QDType],
+) -> QDType | None:
+    """The type beside which a node computes in float; None: it is in integers, or no such node."""
+    if not isinstance(decision, Quantize):
+        return None
+    owner = decisions[decision.folded_into] if decision.folded_into else decision
+    if not isinstance(owner, Quantize) or owner.rule.category in MOVING:
+        return None
+    read = [node.inputs[slot] for slot in decision.rule.activations]
+    tensors = [*(value_name(v) for v in read if v is not None), *owner.results]
+    return next((dtypes[t] for t in tensors if dtypes.get(t, UINT8) not in IN_INTEGERS), None)
 
 
 def op_label(node: ir.Node) -> str:

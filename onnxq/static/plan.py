@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from onnxq.dtypes import QDType
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepared import Prepared
@@ -118,6 +119,11 @@ class Plan(Saved):
 
     def _repr_html_(self) -> str:
         return card_of(self, counts("precision", precision_counts(self.choices)))
+
+    @property
+    def dtypes(self) -> dict[str, QDType]:
+        """Activation tensor -> type of its integers."""
+        return {name: qparams.dtype for name, qparams in self.tensors.items()}
 
     @property
     def qconfig(self) -> QConfigMapping:

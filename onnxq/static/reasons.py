@@ -201,6 +201,13 @@ class FloatBetweenIntegers(Reason):
     WORDS = "computed in float32, integers in and out"
 
 
+class FloatBetweenWideIntegers(Reason):
+    """The file has Q and DQ around the node, of a type that no kernel of ONNX Runtime takes."""
+
+    WORDS = "computes in float32 between DQ and Q: ONNX Runtime has no kernel for {dtype}"
+    dtype: str
+
+
 class MovesIntegers(Reason):
     WORDS = "moves integers, qparams shared"
 

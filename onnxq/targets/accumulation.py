@@ -28,6 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 Counts = npt.NDArray[np.int64]
+INT16_MAX, INT16_MIN = 32767, -32768
+LOWEST = -128
+MIN_OVERFLOW = 129  # smallest |b[i]| + |b[j]|, of one sign, for which 255 (b[i] + b[j]) overflows
 
 
 class SaturationMode(enum.Enum):
@@ -112,6 +115,49 @@ def joined(parts: Sequence[Overflows]) -> Overflows | None:
         max(part.change for part in parts),
         sum(part.changed for part in parts),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Weights whose products with activations a machine adds in int16, two by two.
+
+    Attributes:
+        weights: int8 (K, N), a column per channel.
+        first: rows of the first weight of each pair, int64 (n,).
+        second: rows of the other one.
+        places: row -> place of the weight in the weights of its channel; None: the row itself.
+    """
+
+    weights: npt.NDArray[np.int8]
+    first: Counts
+    second: Counts
+    places: Counts | None = None
+
+
+def may_overflow(
+    saturation_mode: SaturationMode, b: npt.NDArray[np.int8], first: Counts, second: Counts
+) -> npt.NDArray[np.bool_]:
+    """Which pairs of int8 integers b (K, N) leave int16 with some integers of A; (pairs, N)."""
+    left, right = b[first], b[second]
+    if saturation_mode is not SaturationMode.SATURATES:
+        return np.asarray((left == LOWEST) & (right == LOWEST))
+    left, right = left.astype(np.int16), right.astype(np.int16)
+    above = np.maximum(left, 0) + np.maximum(right, 0) >= MIN_OVERFLOW
+    below = np.minimum(left, 0) + np.minimum(right, 0) <= -MIN_OVERFLOW
+    return np.asarray(above | below)
+
+
+def risks(pairs: Pairs | None, saturation_mode: SaturationMode) -> Overflows | None:
+    """Pairs of weights whose sums leave int16 with some integers; None: no pair."""
+    if pairs is None:
+        return None
+    first, second = pairs.first, pairs.second
+    pair, channel = np.nonzero(may_overflow(saturation_mode, pairs.weights, first, second))
+    if not pair.size:
+        return None
+    if pairs.places is not None:
+        first, second = pairs.places[first], pairs.places[second]
+    return Overflows(first[pair], second[pair], channel, np.zeros(pair.size, np.int64), 0, 0)
 
 
 Note = Callable[[Overflows], None]

@@ -7,15 +7,18 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
+import onnxq
 from onnxq.checking.execution import execution, meant_in_integers
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Precision
+from onnxq.ort import facts
 from onnxq.qconfig import QConfigDynamic
+from onnxq.qdq.float_products import keep_float_products
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
-from tests.dynamic_models import product, quantized
+from tests.dynamic_models import normal, product, quantized
 from tests.examples import ALL_INTEGERS, as_ir, images, model, network, quantized_matmul
 
 if TYPE_CHECKING:
@@ -45,9 +48,18 @@ def test_a_bias_that_is_fused_is_no_fallback() -> None:
 
 
 def test_uint16_falls_back() -> None:
-    got = execution(as_ir(quantized_matmul(np.array(3, np.uint16))))
+    written = as_ir(quantized_matmul(np.array(3, np.uint16)))
+    keep_float_products(written)  # as everything that onnxq writes
+    got = execution(written)
     assert [f.name for f in got.fallbacks] == ["matmul"]
     assert got.float_nodes == {"MatMul": 1}
+
+
+def test_uint16_of_another_tool_runs_as_the_facts_of_the_installed_version_say() -> None:
+    model = as_ir(quantized_matmul(np.array(3, np.uint16)))
+    packs = facts.named("MatMul").packs_beside_16_bits
+    assert execution(model).integer_nodes == ({"MatMulNBits": 1} if packs else {})
+    onnxq.cross_check(model, {"x": normal(5, 8)}).check()
 
 
 def test_a_biased_matmul_without_requantization_falls_back() -> None:

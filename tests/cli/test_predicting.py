@@ -50,3 +50,19 @@ def test_no_machine_is_refused(run: Run, quantized_path: Path) -> None:
     result = run("predict", quantized_path, "--machines", ",")
     assert result.exit_code == 5
     assert "target '' is not known" in result.stderr
+
+
+def test_prove_bounds_every_sum_for_any_input(run: Run, fast_path: Path) -> None:
+    proved = run("predict", fast_path, "--prove", "--machines", "x86-vnni")
+    assert proved.exit_code == 0
+    assert "proved; error of outputs beside exact integers" in proved.stdout
+    result = run("predict", fast_path, "--prove", "--machines", "x86-avx2")
+    assert result.exit_code == 10
+    assert "can saturate" in result.stdout
+    assert "x86-avx2: 'conv" in result.stderr
+
+
+def test_prove_takes_no_samples(run: Run, fast_path: Path, samples_path: Path) -> None:
+    result = run("predict", fast_path, samples_path, "--prove")
+    assert result.exit_code == 2
+    assert "leave SAMPLES out" in result.stderr

@@ -51,13 +51,17 @@ class Around(enum.Enum):
     AHEAD = "DQ -> op -> Sign"
     ALONE = "Sign -> op -> Sign"
     BOUND = "Sign -> op -> Q whose integers end at 0 and 6"
+    SIXTEEN = "DQ -> op(x, DQ of constants) -> Q, activations of 16 bits"
 
 
 QUANTIZED = {Around.BETWEEN, Around.OPEN, Around.CONSTANTS, Around.INT8, Around.AHEAD}
+QUANTIZED |= {Around.SIXTEEN}
 ROUNDED = {Around.BETWEEN, Around.CONSTANTS, Around.INT8, Around.BEHIND, Around.BOUND}
-ZERO_POINTS = {Around.INT8: "z_int8", Around.BOUND: "z_low"}
+ROUNDED |= {Around.SIXTEEN}
+ZERO_POINTS = {Around.INT8: "z_int8", Around.BOUND: "z_low", Around.SIXTEEN: "z_uint16"}
 PARAMETERS = {
     "s": SCALE, "z": np.uint8(100), "z_low": np.uint8(0), "z_int8": np.int8(3),
+    "z_uint16": np.uint16(300),
 }  # fmt: skip
 
 
@@ -84,7 +88,9 @@ class Branch:
     def _operand(self, name: str, array: Array | None) -> str:
         if array is None:
             return ""
-        constant = self.around is Around.CONSTANTS and self.inputs
+        constant = self.around in {Around.CONSTANTS, Around.SIXTEEN} and self.inputs
+        if constant and self.around is Around.SIXTEEN and array.dtype == np.float32:
+            return self._stored(name, array)
         if array.dtype != np.float32 or constant:
             self.constants.append(numpy_helper.from_array(array, name))
             return name
@@ -95,6 +101,17 @@ class Branch:
         if self.around is Around.INT8:
             self.sides.append(self._node(DQ, [integers, *self._parameters()], "_side"))
         return self._node(DQ, [integers, *self._parameters()])
+
+    def _stored(self, name: str, array: Array) -> str:
+        """The DQ of int8 constants, with a scale of its own: a shared one prevents packing."""
+        own = int(self.prefix[1:-1]) + SHARED * len(self.constants)
+        scale = np.float32(0.02 + 1e-4 * own)
+        integers = np.rint(np.clip(array / scale, -127, 127)).astype(np.int8)
+        self.constants += [
+            numpy_helper.from_array(integers, name),
+            numpy_helper.from_array(np.asarray(scale), f"{name}_scale"),
+        ]
+        return self._node(DQ, [name, f"{name}_scale"])
 
     def _result(self, name: str) -> str:
         if self.around in ROUNDED:
@@ -149,6 +166,10 @@ class Seen:
             if value is not None and value.is_initializer() and value.name not in own
         ]
         return any(c is not None and c.dtype == ir.DataType.INT8 for c in constants)
+
+    def packs(self) -> bool:
+        """Whether its matrix is packed for a product that rounds activations to int8."""
+        return "MatMulNBits" in self.op_types
 
     def is_gone(self) -> bool:
         """Whether nothing stands where the node did."""
@@ -243,6 +264,7 @@ CLAIMS: dict[str, tuple[Around, Callable[[Seen], bool], Callable[[Fact], bool]]]
     "moved_past by Q": (Around.BEHIND, Seen.q_moved_ahead, lambda f: f.moved_past),
     "moved_past by DQ": (Around.AHEAD, Seen.dq_moved_behind, lambda f: f.moved_past or f.removed),
     "removed": (Around.ALONE, Seen.is_gone, lambda f: f.removed),
+    "packs_beside_16_bits": (Around.SIXTEEN, Seen.packs, lambda f: f.packs_beside_16_bits),
     "swallowed": (Around.BOUND, Seen.is_gone, lambda f: f.swallowed or f.removed),
 }
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
 import onnxq
 from onnxq.ort import runtime
+from onnxq.ort.version import installed
+from onnxq.qdq.float_products import keep_float_products
 from onnxq.reference import integer_form
 from tests.dynamic_models import normal, op_types, parsed
 from tests.examples import as_ir
@@ -18,12 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import onnx
-    import onnx_ir as ir
 
 K, N = 64, 24
 BLOCKED = {"axis": 0, "block_size": 32}
 SIZES = {"vector": (N,), "row": (1, N), "one": (1,), "number": (), "cube": (1, 1, N)}
 SIZES |= {"rows": (4, N), "column": (4, 1), "v": (K, N)}
+GRIDS = {
+    "u": (TensorProto.FLOAT, 1e-3),
+    "z": (TensorProto.UINT16, 9),
+    "b": (TensorProto.UINT8, 9),
+}
+"""Scale and zero points of 16 and 8 bits, for QuantizeLinear in a body."""
 
 
 def stored(
@@ -37,12 +46,18 @@ def stored(
     integers = np.random.default_rng(0).integers(-7, 8, (K, N)).astype(np.int8)
     types = {"int4": TensorProto.INT4, "int8": TensorProto.INT8}
     arrays = {"s": np.full(scale, 0.1, np.float32)}
+    arrays |= {"t": arrays["s"]} if ", t)" in body else {}
     arrays |= {n: np.ones(size, np.float32) for n, size in SIZES.items()}
     constants = [helper.make_tensor("c", types[kind], (K, N), integers.reshape(-1).tolist())]
     constants += [
         helper.make_tensor(n, TensorProto.FLOAT, a.shape, a.reshape(-1).tolist())
         for n, a in arrays.items()
-        if n == "s" or f"{n})" in body.replace(",", ")")
+        if n in ("s", "t") or f"{n})" in body.replace(",", ")")
+    ]
+    constants += [
+        helper.make_tensor(name, kind, (), [number])
+        for name, (kind, number) in GRIDS.items()
+        if re.search(rf"Linear\(.*\b{name}\b", body)
     ]
     nodes = [helper.make_node("DequantizeLinear", ["c", "s"], ["w"])]
     nodes[0].attribute.extend(helper.make_attribute(n, v) for n, v in layout.items())
@@ -115,6 +130,42 @@ def test_the_reference_makes_what_onnxruntime_makes(name: str) -> None:
         assert ours == theirs, x
 
 
+BETWEEN = {
+    "x": "y = MatMul(d, w)",
+    "result": "h = MatMul(x, w); q = QuantizeLinear(h, u, z); y = DequantizeLinear(q, u, z)",
+    "8 bits ahead": "h = MatMul(x, w); q = QuantizeLinear(h, u, b); y = DequantizeLinear(q, u, b)",
+    "both": "h = MatMul(d, w); q = QuantizeLinear(h, u, z); y = DequantizeLinear(q, u, z)",
+    "Relu": "h = MatMul(d, w); r = Relu(h); q = QuantizeLinear(r, u, z);"
+    " y = DequantizeLinear(q, u, z)",
+    "Add": "h = MatMul(d, w); a = Add(h, vector); q = QuantizeLinear(a, u, z);"
+    " y = DequantizeLinear(q, u, z)",
+    "Gemm": "h = Gemm(d, w, vector); q = QuantizeLinear(h, u, z); y = DequantizeLinear(q, u, z)",
+    "8 bits, then 16": "p = QuantizeLinear(x, u, b); e = DequantizeLinear(p, u, b);"
+    " h = MatMul(e, w); q = QuantizeLinear(h, u, z); y = DequantizeLinear(q, u, z)",
+    "16 bits, then 8": "h = MatMul(d, w); q = QuantizeLinear(h, u, b);"
+    " y = DequantizeLinear(q, u, b)",
+}
+
+
+@pytest.mark.parametrize("scale", [(), (N,), (2, N)], ids=["one scale", "per output", "blocks"])
+@pytest.mark.parametrize("name", BETWEEN)
+def test_products_between_q_and_dq_are_packed_as_the_facts_say(
+    name: str, scale: tuple[int, ...]
+) -> None:
+    ahead = "p = QuantizeLinear(x, u, z); d = DequantizeLinear(p, u, z); "
+    body = ahead * ("(d," in BETWEEN[name]) + BETWEEN[name]
+    made = stored(body, scale=scale, kind="int8", layout=BLOCKED if len(scale) > 1 else {"axis": 1})
+    theirs, ours = both_make_it(made)
+    assert ours == theirs
+    if scale == (N,):
+        onnxq.cross_check(made, {"x": normal(5, K)}).check()
+    keep_float_products(made)
+    assert both_make_it(made) == (False, False)
+    before = ir.to_proto(made).SerializeToString()
+    keep_float_products(made)
+    assert ir.to_proto(made).SerializeToString() == before
+
+
 @pytest.mark.parametrize("bias", ["rows", "column"])
 def test_a_matrix_that_is_added_makes_a_gemm_of_known_sizes(bias: str) -> None:
     model = stored(f"h = MatMul(x, w); y = Add(h, {bias})", (4, K))
@@ -138,7 +189,7 @@ def test_turned_rows_of_a_gemm_stay(product: str, made: bool) -> None:
         ((2, N), {"axis": -2, "block_size": 32}, False),  # axis 0 in other words
         ((8, N), {"axis": 0, "block_size": 8}, False),
         ((1, N), {"axis": 0, "block_size": 256}, True),
-        ((1, N), {"axis": 0, "block_size": 512}, False),
+        ((1, N), {"axis": 0, "block_size": 512}, installed() >= (1, 32)),
         ((N,), {"axis": 1}, True),  # one scale per output, without blocks
         ((), {"axis": 1}, True),
         ((1,), {"axis": 1}, False),
@@ -158,6 +209,19 @@ def test_stored_matrices_without_blocks_round_activations_in_blocks_of_32(
 ) -> None:
     model = stored("y = MatMul(x, w)", scale=scale, kind="int8", layout={"axis": 1})
     onnxq.cross_check(model, {"x": normal(5, K)}).check()
+
+
+@pytest.mark.parametrize(
+    "body", ["h = MatMul(x, w); y = Mul(h, s)", "h = MatMul(x, w); y = Mul(h, t)"]
+)
+@pytest.mark.parametrize("scale", [(), (N,)], ids=["one scale", "one per output"])
+def test_a_scale_that_another_node_reads_keeps_the_matrix_from_being_packed(
+    body: str, scale: tuple[int, ...]
+) -> None:
+    made = stored(body, scale=scale, kind="int8", layout={"axis": 1})
+    theirs, ours = both_make_it(made)
+    assert ours == theirs
+    assert ours == (scale == (N,) and "t)" in body)
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

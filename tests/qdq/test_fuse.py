@@ -429,6 +429,8 @@ def test_opsets(pattern: Callable[[Graph], str], opset: int) -> None:
             if node.op_type == "DequantizeLinear":
                 node.ClearField("attribute")
     model = g.model(output, opset=opset)
+    if opset < 12 and pattern is movement_behind and this_machine.may_saturate(fuse(model).model):
+        pytest.skip("MaxPool takes integers from opset 12 on: the convolution computes in float")
     fused = fuse(model)
     assert fused.integer or pattern is relu6_that_bounds
     assert_same_integers(model, fused)

@@ -8,7 +8,9 @@ import pytest
 from onnxq.ort.version import OLDEST
 from scripts import test_versions as versions
 from scripts._same_bytes.nets import make
+from scripts._versions import environments
 from scripts._versions.checked_files import Checked, checked
+from scripts._versions.core_tests import core_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +45,39 @@ def test_files_are_checked_where_they_are_and_float_ones_are_left_out(tmp_path: 
     (tmp_path / "broken.onnx").write_bytes(b"x")
     found = checked(tmp_path)
     assert (found.files, found.refused) == (1, ["broken.onnx"])
+
+
+def test_floors_are_the_declared_ones_and_newest_leaves_them_open() -> None:
+    floors = environments.requirements("floors")
+    assert f"onnxruntime=={OLDEST[0]}.{OLDEST[1]}" in floors
+    assert len(floors) == len(environments.dependencies())
+    assert environments.requirements("newest") == environments.dependencies()
+
+
+def test_core_tests_import_no_torch_themselves_or_through_others() -> None:
+    files = core_files()
+    assert "tests/test_affine.py" in files
+    assert "tests/observers/test_value_range.py" not in files  # imports torch
+    assert "tests/pytorch/test_export.py" not in files
+
+
+def test_an_environment_without_interpreter_is_said_and_is_no_failure(tmp_path: Path) -> None:
+    found = environments.run("floors", "3.0", tmp_path, 1)
+    assert found.is_green
+    assert "| floors | 3.0 | not run: no such interpreter here | 0 |" in environments.table([found])
+    assert not environments.Environment("floors", "3.11", "1 failed, 2 passed", True).is_green
+    assert not environments.Environment("floors", "3.11", "failed to install: x", True).is_green
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("python", environments.PYTHONS)
+@pytest.mark.parametrize("kind", environments.KINDS)
+def test_the_core_tests_pass_in_every_environment(kind: str, python: str, tmp_path: Path) -> None:
+    """Needs the packages from PyPI."""
+    found = environments.run(kind, python, tmp_path, versions.PART)
+    if not found.has_run:
+        pytest.skip(found.said)
+    assert found.is_green, found.said
 
 
 @pytest.mark.nightly
