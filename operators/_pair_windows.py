@@ -11,24 +11,24 @@ import numpy as np
 
 from onnxq.operator import Ints
 from onnxq.operators._pairs import (
-    LOWEST,
     WRAP,
     Places,
     Weight,
     adds_pairs,
     correction,
     depthwise_places,
-    may_overflow,
     pair_places,
 )
 from onnxq.operators._windows import Windows, sliding, tap
 from onnxq.qparams import IntArray, QParams
 from onnxq.targets.accumulation import (
+    LOWEST,
     Accumulator,
     Overflows,
     Pairs,
     SaturationEffect,
     SaturationMode,
+    may_overflow,
 )
 
 HIGHEST_SUM = 256  # of two weights: 256 * -128 is still within int16

@@ -139,7 +139,8 @@ def main() -> int:
     for one in outcomes:
         for problem in one.files.problems:
             print(f"{one.version}: {problem}")
-    return 0 if all(one.is_green for one in (*outcomes, *made)) else 1
+    green = [one.is_green for one in outcomes] + [one.is_green for one in made]
+    return 0 if all(green) else 1
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from onnxq.graph.io import ModelSource
     from onnxq.operator import IntegerOperator
+    from onnxq.static.prepared import ModelSource
     from onnxq.targets import Target
     from onnxq.targets.accumulation import Pairs
 
@@ -109,7 +109,7 @@ def _on_machine(
     inexact: set[ir.Node] = set()
     for node in integer.graph.all_nodes():
         operator = catalog.find_integer(node.op_type, node.domain)
-        if operator is None or not operator.has_products():
+        if operator is None or not operator.depends_on_machine():
             continue
         call = _call(node, types)
         if operator.weights:
@@ -185,7 +185,7 @@ def integer_range(value: ir.Value | None, dtype: np.dtype[np.generic]) -> tuple[
 
     Nodes that move integers are looked through.
     """
-    info = np.iinfo(dtype)
+    info = np.iinfo(dtype.str)
     low, high = int(info.min), int(info.max)
     producer = None if value is None else value.producer()
     while producer is not None and facts.of(producer).transparent:

@@ -29,7 +29,7 @@ from onnxq.qdq.read import (
     is_quantize,
 )
 from onnxq.qdq.write import constants_of
-from onnxq.targets.speedups import PRODUCT_OPS
+from onnxq.targets.speedups import LINEAR_OPS
 
 VANISHING = ("Identity", "Dropout")
 PASSED = (*VANISHING, "Relu", "Clip", "Add")
@@ -52,9 +52,9 @@ def keep_float_products(model: ir.Model) -> None:
 
 def _stored_matrix(node: ir.Node) -> ir.Node | None:
     """The DQ of a product's constant matrix that ONNX Runtime may pack; None: there is none."""
-    if node.domain or node.op_type not in PRODUCT_OPS:
+    if node.domain or node.op_type not in LINEAR_OPS:
         return None
-    if not facts.of(node, NEWEST).packs_beside_16_bits or node.attributes.get_int("transB", 0):
+    if not facts.of(node, NEWEST).packs_beside_16_bits or node.attributes.get_int("transB", 0) != 0:
         return None
     source = dequantizer(node.inputs[1])
     integers = None if source is None else source.inputs[0]

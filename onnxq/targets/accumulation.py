@@ -128,14 +128,14 @@ class Pairs:
         places: row -> place of the weight in the weights of its channel; None: the row itself.
     """
 
-    weights: npt.NDArray[np.int8]
+    weights: npt.NDArray[np.integer]
     first: Counts
     second: Counts
     places: Counts | None = None
 
 
 def may_overflow(
-    saturation_mode: SaturationMode, b: npt.NDArray[np.int8], first: Counts, second: Counts
+    saturation_mode: SaturationMode, b: npt.NDArray[np.integer], first: Counts, second: Counts
 ) -> npt.NDArray[np.bool_]:
     """Which pairs of int8 integers b (K, N) leave int16 with some integers of A; (pairs, N)."""
     left, right = b[first], b[second]

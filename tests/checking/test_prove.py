@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ GEMM = """m (uint8[N,{k}] x) => (uint8[N,{n}] y)
 
 def model(text: str, arrays: dict[str, Array]) -> onnx.ModelProto:
     """The model of a text that may name operators of com.microsoft."""
-    made = parsed(text, arrays, 21)
+    made = parsed(text, cast("Any", arrays), 21)
     made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     return made
 
@@ -53,7 +54,7 @@ def only_node(source: onnx.ModelProto, target: str = "x86-avx2") -> NodeCertific
     return node
 
 
-def every_input(size: int, step: int) -> Array:
+def every_input(size: int, step: int) -> npt.NDArray[np.int64]:
     """All rows of integers from 0 to 255 that the step reaches, the two ends among them."""
     values = sorted({*range(0, 256, step), 255})
     return np.array(list(itertools.product(values, repeat=size)), np.int64)

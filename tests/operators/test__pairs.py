@@ -12,6 +12,7 @@ from onnxq.targets.accumulation import (
     SaturationEffect,
     SaturationMode,
     joined,
+    may_overflow,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -161,7 +162,7 @@ def test_seven_bit_weights_never_saturate_and_no_pair_is_missed() -> None:
         b = np.array([[low], [high]], np.int8)
         corners = np.array([[p, q] for p in (0, 255) for q in (0, 255)], np.uint8)
         wanted = bool(saturating(corners, b).any())
-        assert bool(_pairs.may_overflow(SAT, b, first, second).any()) == wanted, (low, high)
+        assert bool(may_overflow(SAT, b, first, second).any()) == wanted, (low, high)
 
 
 def test_pairs_of_taps_depend_on_taps_and_channels() -> None:

@@ -106,7 +106,7 @@ class Branch:
         """The DQ of int8 constants, with a scale of its own: a shared one prevents packing."""
         own = int(self.prefix[1:-1]) + SHARED * len(self.constants)
         scale = np.float32(0.02 + 1e-4 * own)
-        integers = np.rint(np.clip(array / scale, -127, 127)).astype(np.int8)
+        integers = np.rint(np.clip(array.astype(np.float32) / scale, -127, 127)).astype(np.int8)
         self.constants += [
             numpy_helper.from_array(integers, name),
             numpy_helper.from_array(np.asarray(scale), f"{name}_scale"),
