@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.static_job import carry_out
 from onnxq.errors import OnnxqError, first_line
+from onnxq.qconfig import Choice
 from onnxq.static.prepare import prepare
 from onnxq.times import costs_of
 
@@ -85,6 +86,8 @@ def _repaired(
         return "a search wants the samples themselves, not statistics of them"
     if job.samples.is_one_shot:
         return "the samples come only once. Give a file, or arrays"
+    if job.prepared.qconfig.choice is Choice.ALL_INTEGERS:
+        return "all integers were asked for"
     spent_s = job.work.spent_s
     seconds = wanted.max_seconds
     if seconds is None:

@@ -47,7 +47,7 @@ class Limits:
         return available_bytes() if self.memory_bytes is None else self.memory_bytes
 
 
-_current: ContextVar[Limits] = ContextVar("onnxq.limits", default=Limits())  # noqa: B039
+_current: ContextVar[Limits] = ContextVar("onnxq.limits", default=Limits())  # noqa: B039  # it is frozen
 
 
 def current_limits() -> Limits:

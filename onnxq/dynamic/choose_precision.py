@@ -77,8 +77,7 @@ def choose_precision(
     best = _fastest(known) or precisions[0]
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
-        seen = rows.known or rows.least
-        assumed = seen if rows.assumed else None
+        assumed = rows.least if rows.assumed else None
         return Float(SlowerThanFloat(str(target), known[best], best.value, assumed))
     return best
 
@@ -180,7 +179,8 @@ class Rows:
 
     Attributes:
         known: how many; None: a size of theirs is open.
-        least: how many at least: the product of the sizes that are known, such as a sequence's.
+        least: how many at least: the product of the sizes that are known, such as a sequence's,
+            and of those that are expected: more may come.
         assumed: the model leaves some of these sizes open.
     """
 
@@ -233,8 +233,8 @@ def rows_of(node: ir.Node, rule: DynamicRule, sizes: Mapping[str, Sequence[int]]
     declared, counted = _rows(node, rule, {}), _rows(node, rule, sizes)
     known = [size for size in counted or () if isinstance(size, int)]
     product = math.prod(known)
-    is_known = counted is not None and len(known) == len(counted)
     assumed = declared is not None and not all(isinstance(size, int) for size in declared)
+    is_known = counted is not None and len(known) == len(counted) and not assumed
     return Rows(product if is_known else None, max(product, 1), assumed)
 
 

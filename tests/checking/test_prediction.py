@@ -52,7 +52,7 @@ def test_weights_known_at_run_time_alone_are_risky() -> None:
 def test_a_difference_names_machines_and_causes() -> None:
     found = prediction(machine(CAUSE, RISKY, differing=3))
     assert found.differing == ("a", "b")
-    with pytest.raises(DifferenceError, match=r"differ on 2 target.*\n  a, b: 'cause'\nQuant"):
+    with pytest.raises(DifferenceError, match=r"differ on 2 target.*\n  a, b: 'cause'\n  Quant"):
         found.check()
 
 

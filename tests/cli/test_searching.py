@@ -86,7 +86,7 @@ def test_a_search_that_ends_late_is_not_advised_to_take_more_runs(
 ) -> None:
     command = ["tune", folder / "m.onnx", folder / "x.npz", "-o", tmp_path / "q.onnx"]
     times = ["--target", "x86-vnni", "--costs", folder / "costs.csv"]
-    result = run(*command, *times, "--min-sqnr", 200, "--max-runs", 2, "--max-seconds", 0.001)
+    result = run(*command, *times, "--min-sqnr", 200, "--max-runs", 1, "--max-seconds", 0.001)
     assert result.exit_code == 8
     assert "allow a larger --max-seconds" in result.stderr.replace("\n", " ")
     assert "--max-runs" not in result.stderr

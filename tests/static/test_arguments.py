@@ -92,7 +92,7 @@ def test_runs_of_bench_are_a_whole_number(runs: object) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [("bits", "4"), ("bits", 4.0), ("group_size", "32"), ("group_size", None), ("group_size", True),
-     ("accuracy_level", 4.0), ("size", "4"), ("size", [1]), ("form", 3),
+     ("accuracy_level", 4.0), ("size", "4"), ("size", [1]), ("format", 3),
      ("scheme", "afine")],
 )  # fmt: skip
 def test_options_of_stored_weights_of_a_wrong_type_are_refused(option: str, value: object) -> None:

@@ -187,7 +187,7 @@ def _is_operator(target: str) -> bool:
     if not _IDENTIFIER.fullmatch(name) or name in _FILES or overload.startswith("_"):
         return False
     packet = getattr(getattr(torch.ops, namespace), name, None)
-    return isinstance(getattr(packet, overload, None), torch._ops.OpOverload)  # noqa: SLF001
+    return isinstance(getattr(packet, overload, None), torch._ops.OpOverload)  # noqa: SLF001  # torch has no public name
 
 
 def _tree(node: Any) -> str:
