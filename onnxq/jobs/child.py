@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 START_SECONDS = 120.0
 """Time for the child's start: a machine under load takes seconds."""
+ENDING_SECONDS = 2.0
+"""Time that a dying child has to end by itself."""
 LATER = 1.25
 """The child's own timer is so much later than the parent's, which knows what was asked."""
 PROGRAM = (
@@ -124,6 +126,8 @@ class _Child:
         try:
             return work()
         except (EOFError, OSError) as error:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(ENDING_SECONDS)  # else it would die of our signal
             self.end()
             if late.is_set():
                 raise OverTimeError(f"takes more than {seconds:.3g} seconds") from error

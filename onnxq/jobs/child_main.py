@@ -258,6 +258,8 @@ def _bounded(request: ChildRequest) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if request.memory_bytes is not None and (used := _data_bytes()) is not None:
         most = min(used + request.memory_bytes, sys.maxsize)
+        if before[1] != resource.RLIM_INFINITY:
+            most = min(most, before[1])  # no process may take back a limit that it was given
         resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
     signal.setitimer(signal.ITIMER_REAL, request.seconds)  # SIGALRM ends the process
     try:

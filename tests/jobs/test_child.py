@@ -323,3 +323,15 @@ def test_a_child_that_is_killed_at_any_moment_changes_no_file(seed: int) -> None
         is_done.set()
         killer.join()
     assert ir.to_proto(made).graph == wanted.graph
+
+
+@LINUX
+def test_a_limit_of_the_system_below_the_bound_is_kept() -> None:
+    code = (
+        "import resource, numpy as np, onnxq\n"
+        "from tests.examples import images, network\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))\n"
+        "assert onnxq.quantize(network(), {'x': images(4)}).verdict.outputs\n"
+    )
+    root = Path(onnxq.__file__).resolve().parent.parent
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
