@@ -34,6 +34,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "inspect": lambda m: onnxq.inspect(m),
     "cross_check": lambda m: onnxq.cross_check(m, {"x": images(2)}),
     "predict": lambda m: onnxq.predict(m),
+    "prove": lambda m: onnxq.prove(m),
     "prepare": lambda m: onnxq.prepare(m),
     "quantize": lambda m: onnxq.quantize(m, {"x": images(2)}),
     "quantize_dynamic": lambda m: onnxq.quantize_dynamic(m),

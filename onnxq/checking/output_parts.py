@@ -102,7 +102,8 @@ class PartSums:
         wanted = [a for a, size in enumerate(x.shape) if a and 1 < size <= MOST_SLICES]
         if wanted and x.size and x.dtype.kind == "f":
             x64 = x.astype(np.float64)
-            squares, noise = x64 * x64, np.square(x64 - y.astype(np.float64))
+            with np.errstate(invalid="ignore", over="ignore"):  # `_parts` leaves Inf and NaN out
+                squares, noise = x64 * x64, np.square(x64 - y.astype(np.float64))
             batch._axes = {axis: _sums(axis, x64, squares, noise) for axis in wanted}
         self.add(batch)
 
@@ -137,7 +138,8 @@ class PartSums:
 def _parts(axis: int, sums: _Axis) -> tuple[float, list[OutputPart]] | None:
     """(power of the loudest over that of the next, parts); None: it has no parts."""
     signal = np.concatenate(sums.signal)
-    if sums.values < LEAST_VALUES or not np.isfinite(signal).all():
+    finite = np.isfinite(signal).all() and np.isfinite(sums.noise).all()
+    if sums.values < LEAST_VALUES or not finite:
         return None
     left = (signal.sum(axis=0) > 0) & ~_never_taken(sums)
     if not left.any():
