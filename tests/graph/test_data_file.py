@@ -175,6 +175,7 @@ print(moment, seen.count(1))
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 def test_killed_at_any_line_one_whole_model_stands(tmp_path: Path) -> None:
     """(Some 10 CPU seconds: hundreds of moments, a process each.)"""

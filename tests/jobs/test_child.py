@@ -157,8 +157,9 @@ def test_what_ran_once_is_not_asked_of_the_child_again(monkeypatch: pytest.Monke
 
 @POSIX
 def test_ctrl_c_while_the_child_works_leaves_it_usable() -> None:
+    main = threading.get_ident()  # which a terminal's Ctrl-C interrupts; a timer's thread it is not
     with open_session(model(ENDLESS), threads=1) as session:
-        threading.Timer(1, signal.raise_signal, (signal.SIGINT,)).start()
+        threading.Timer(1, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             session.run({"x": X[0]})
     assert pid()
