@@ -91,7 +91,7 @@ def test_off_is_none_and_other_words_are_refused() -> None:
 
 
 def test_the_float_model_is_no_repair() -> None:
-    """Of one linear layer nothing else is left."""
+    """A repair of one linear layer would leave nothing else."""
     source = collapsing()
     del source.graph.node[1:]
     source.graph.node[0].output[0] = "y"
