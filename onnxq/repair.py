@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.static_job import carry_out
 from onnxq.errors import OnnxqError, first_line
+from onnxq.ort.target_here import target_here
 from onnxq.qconfig import Choice
 from onnxq.static.prepare import prepare
+from onnxq.targets.accumulation import SaturationMode
 from onnxq.times import costs_of
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.static.statistics import Statistics
+    from onnxq.targets import Target
     from onnxq.tuning.tables import Milestone
     from onnxq.tuning.tuned import Tuned
 
@@ -88,6 +91,11 @@ def _repaired(
         return "the samples come only once. Give a file, or arrays"
     if job.prepared.qconfig.choice is Choice.ALL_INTEGERS:
         return "all integers were asked for"
+    if _saturates_here_alone(job.prepared.target):
+        return (
+            f"sums of products saturate on this machine, and not on {job.prepared.target}: judge "
+            "the model there"
+        )
     spent_s = job.work.spent_s
     seconds = wanted.max_seconds
     if seconds is None:
@@ -98,7 +106,7 @@ def _repaired(
         found = _searched(wanted, model, job, seconds)
         step = _best_step(found)
         if step is None:
-            return "only the float model is better, or nothing is; see which layers (onnxq report)"
+            return "no model with integers is better; onnxq report shows the layers that cost most"
         again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
         made, statistics = carry_out(again, observe)
     except OnnxqError as error:
@@ -112,12 +120,19 @@ def _repaired(
     return made, statistics
 
 
+def _saturates_here_alone(target: Target) -> bool:
+    """Whether a low verdict may come of this machine's sums, which the target's are not."""
+    if target.reduces_range or target.saturation_mode is SaturationMode.SATURATES:
+        return False
+    return target_here().saturation_mode is SaturationMode.SATURATES
+
+
 def _best_step(found: Tuned) -> Milestone | None:
     """The chosen step; the most accurate with integers where that is the float model."""
     from onnxq.tuning.tuned import is_all_float
 
     if not found.is_float:
-        return next(step for step in found.steps if step.qconfig == found.qconfig)
+        return next((step for step in found.steps if step.qconfig == found.qconfig), None)
     with_integers = [step for step in found.steps[1:] if not is_all_float(step.qconfig)]
     return max(with_integers, key=lambda step: step.score.worst_db, default=None)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import onnxq
+from onnxq import repair
 from onnxq.errors import QConfigError, VerificationError
 from tests.dynamic_models import parsed
 
@@ -116,3 +117,11 @@ def test_statistics_and_too_little_time_are_said() -> None:
         made = onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=hurried)
     assert made.verdict is not None
     assert any("more than is allowed" in note for note in made.verdict.notes)
+
+
+def test_what_saturates_here_alone_is_judged_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "target_here", lambda: onnxq.targets.find("x86-avx2"))
+    with pytest.warns(UserWarning, match="keeps"):
+        made = onnxq.quantize(collapsing(), samples(), target="x86-vnni")
+    assert made.verdict is not None
+    assert any("saturate on this machine" in note for note in made.verdict.notes)
