@@ -200,7 +200,7 @@ def trained(name: str, path: Path) -> None:
         y = model(**feeds(8, CALIBRATION_SEED + step))
         parts = y if isinstance(y, tuple) else (y,)
         optimizer.zero_grad()
-        torch.stack([part.float().square().mean() for part in parts]).sum().backward()  # type: ignore[no-untyped-call]
+        torch.stack([part.float().square().mean() for part in parts]).sum().backward()  # type: ignore[no-untyped-call]  # torch's
         optimizer.step()
     model.apply(disable_observer)
     onnxq.export(convert(model.eval()), feeds(8, CALIBRATION_SEED), path)

@@ -95,7 +95,7 @@ class Trained:
             start = time.thread_time()
             loss = functional.cross_entropy(self.module(images), labels)
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's
             optimizer.step()
             return time.thread_time() - start
 

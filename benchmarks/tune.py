@@ -189,7 +189,7 @@ def searched(name: str, goal: str, given: Problem, journal: Path) -> Figures:
         check=given.check,
         target=TARGET,
         journal=journal,
-        **_asked(goal, given),  # type: ignore[arg-type]
+        **_asked(goal, given),  # type: ignore[arg-type]  # by what tune takes
     )
     float_bytes = given.model.stat().st_size
 

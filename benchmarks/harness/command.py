@@ -29,11 +29,11 @@ class Benchmarks(click.Group):
         """Names, in the order of the alphabet."""
         return names()
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's
         """The command of a benchmark."""
         return command_of(find(cmd_name)) if cmd_name in names() else None
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's
         """Lists names with their questions, and imports nothing for it."""
         with formatter.section("Benchmarks"):
             formatter.write_dl([(name, question(name)) for name in names()])

@@ -201,10 +201,10 @@ class Session:
         except NoChildError:
             reply = None
         if reply is not None and reply.error:
-            raise self._unfit(feeds, RuntimeError(reply.error))
+            raise self._not_run(feeds, RuntimeError(reply.error))
         self._open_here()
 
-    def _unfit(self, feeds: Mapping[str, Array], error: Exception) -> CalibrationError:
+    def _not_run(self, feeds: Mapping[str, Array], error: Exception) -> CalibrationError:
         shapes = {name: (str(x.dtype), x.shape) for name, x in feeds.items()}
         unfit = CalibrationError(
             f"{self._name} does not run on inputs {shapes}: {first_line(error)}. {_remedy(error)}"
@@ -233,7 +233,7 @@ class Session:
         try:
             arrays: list[Array] = self._session.run(outputs and list(outputs), dict(feeds))
         except RUN_ERRORS as error:
-            raise self._unfit(feeds, error) from error
+            raise self._not_run(feeds, error) from error
         return arrays
 
     def _check_names(self, feeds: Mapping[str, Array]) -> None:
