@@ -84,11 +84,7 @@ def is_on_integers(node: ir.Node) -> bool:
 
 @functools.cache
 def _load() -> None:
-    """Imports every operator file once; private files come along with those that need them.
-
-    Raises:
-        UnsupportedError: a plugin cannot be imported.
-    """
+    """Imports every operator file once; private files come along with those that need them."""
     with without_collector():
         for module in _files().values():
             importlib.import_module(module)
@@ -101,9 +97,6 @@ def _load_named(op_type: str) -> None:
 
     With plugins, every file, before them: a plugin that defines an operator that is there already
     is then the one that is refused.
-
-    Raises:
-        UnsupportedError: a plugin cannot be imported.
     """
     if plugins.are_there():
         _load()

@@ -274,11 +274,7 @@ def plan_dynamic(
     exclude: Collection[str] = (),
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
-    """(canonical float model, what `quantize_dynamic` would do with it); arguments as there.
-
-    Raises:
-        ModelError, QConfigError: as there.
-    """
+    """(canonical float model, what `quantize_dynamic` would do with it); arguments as there."""
     aim, mapping = as_objective(objective), excluding(mapping_of(qconfig_spec, dtype), exclude)
     beside = [] if dtype is None else notes_on_dtype(mapping, as_dtype(dtype))
     chosen = targets.resolve(target)

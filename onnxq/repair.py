@@ -59,8 +59,6 @@ def carry_out_and_repair(
         model: the float model, as it was given.
         job: what is wanted.
         observe: runs the calibration, of what is prepared anew, too.
-    Raises:
-        OnnxqError: as `carry_out`.
     """
     if wanted is None or not job.check.runs:
         return carry_out(job, observe)

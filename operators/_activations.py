@@ -68,8 +68,6 @@ def activations(call: NodeCall, defaults: Sequence[str]) -> list[Activation]:
     Args:
         call: with `activations`, `activation_alpha` and `activation_beta`, or without.
         defaults: names, where the node has none.
-    Raises:
-        UnsupportedError: a function whose last bit depends on the machine, or unknown.
     """
     given = cast("Sequence[str | bytes]", call.attributes.get("activations") or defaults)
     names = [(n.decode() if isinstance(n, bytes) else str(n)).lower() for n in given]

@@ -34,11 +34,7 @@ class ColumnQParams:
 
     @classmethod
     def of(cls, qparams: QParams | None) -> ColumnQParams:
-        """The qparams of a weight whose last stored axis is that of the columns.
-
-        Raises:
-            UnsupportedError: not 8 bits, or blocks: ONNX Runtime has no such integer product.
-        """
+        """The qparams of a weight whose last stored axis is that of the columns."""
         assert qparams is not None, "integers have qparams"
         suits = qparams.dtype.bits == BYTE_BITS
         if not suits or not isinstance(qparams.granularity, PerTensor | PerChannel):

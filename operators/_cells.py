@@ -37,8 +37,6 @@ def as_named(call: NodeCall, defaults: Sequence[str]) -> list[list[Activation]]:
     Args:
         call: with `activations`, `activation_alpha` and `activation_beta`, or without.
         defaults: names, of one direction.
-    Raises:
-        UnsupportedError: a function that ONNX does not have, or not one per gate and direction.
     """
     names = _names(call, defaults)
     alphas = iter(_reals(call, "activation_alpha"))
@@ -61,9 +59,6 @@ def as_indexed(call: NodeCall, default: str) -> list[list[Activation]]:
     """RNN's: alpha and beta d belong to direction d, and are 0 where the node has none.
 
     So ONNX Runtime reads them; ONNX has other defaults (0.01 for LeakyRelu).
-
-    Raises:
-        UnsupportedError: as `as_named`.
     """
     names = _names(call, [default])
     alphas = _reals(call, "activation_alpha") or [0.0] * len(names)

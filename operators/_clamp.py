@@ -34,11 +34,7 @@ def lower_clamp(site: Site, bounds: Bounds) -> list[ir.Value]:
 
 
 def clamp_integers(call: Call, bounds: Bounds) -> IntArray:
-    """min(max(x, low), high): on integers, or of reals where the result has other qparams.
-
-    Raises:
-        ShapeError: integers or qparams are missing, or dtypes differ.
-    """
+    """min(max(x, low), high): on integers, or of reals where the result has other qparams."""
     x, p, q = call.integers(0), call.qparams_in(0), call.qparams_out()
     if p != q:
         return quantize(np.clip(dequantize(x, p), *np.array(bounds, np.float32)), q)

@@ -39,9 +39,6 @@ def columns(
 
     Each is one number, or one per column of B: (N,), (1, N) where B is a matrix, or (..., 1, N)
     with B's own batches.
-
-    Raises:
-        ShapeError: other shapes or dtypes, or a scale that is not positive and finite.
     """
     qdtype = call.qdtype(b, name)
     scales = np.ones((), np.float32) if scale is None else np.asarray(scale)
@@ -70,9 +67,6 @@ def late_columns(
     """B as by `columns`; a B with batches may have its scales in one vector, (N,) or (1, ..., N).
 
     ONNX Runtime's products to float32 have no kernel for these, and multiply by them last.
-
-    Raises:
-        ShapeError: as `columns`.
     """
     own = (*b.shape[:-2], 1, b.shape[-1]) if b.ndim > 2 else scale.shape
     vector = scale.ndim > 0 and scale.size > 1 and scale.size == scale.shape[-1]
@@ -136,8 +130,6 @@ def matmul_columns(
         b: of `columns`.
         integers: of B, that b was made of.
         accumulator: of the machine.
-    Raises:
-        ShapeError: shapes do not fit together.
     """
     try:
         total = _gemm.matmul_int32(stored(a), a_qparams, b.values, b.bound)
@@ -160,9 +152,6 @@ def to_float(
         a_scale: one number.
         b: of `late_columns`; float32(total) * a_scale * b.late where there is such a scale.
         bias: float32, one number per column: (N,) or (1, ..., N).
-    Raises:
-        ShapeError: the bias has another dtype or size.
-        UnsupportedError: a bias and late scales: ONNX Runtime multiplies the bias by them, too.
     """
     width = total.shape[-1] if total.ndim else 1
     if bias is not None and (bias.dtype != np.float32 or bias.size != width):

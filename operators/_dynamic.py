@@ -61,8 +61,6 @@ def integer_product(
         x: of `quantized_at_run_time`.
         weight: integers, as np.matmul takes its right operand.
         qparams: of the weight, per tensor or per column (the last axis).
-    Raises:
-        UnsupportedError: integers that are not 8 bits wide, or a scale per block.
     """
     check_integer(site.node, weight, qparams)
     stem = f"{site.node.name}_{label}" if label else str(site.node.name)
@@ -78,11 +76,7 @@ def integer_product(
 
 
 def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
-    """Passes integers (..., K, N) that integer products take.
-
-    Raises:
-        UnsupportedError: they are not 8 bits wide, or have scales other than one or one per column.
-    """
+    """Passes integers (..., K, N) that integer products take."""
     where = f"{node.op_type} '{node.name}'"
     if qparams.dtype.onnx not in {"INT8", "UINT8"}:
         raise UnsupportedError(

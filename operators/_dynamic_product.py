@@ -109,11 +109,7 @@ def left_rule(
 
 
 def write_linear(site: DynamicSite, linear: DynamicLinear) -> ir.Value:
-    """float32 X W, dynamic_int8 or weight_only_groupwise; type set, no shape.
-
-    Raises:
-        UnsupportedError: as `integer_product`.
-    """
+    """float32 X W, dynamic_int8 or weight_only_groupwise; type set, no shape."""
     x, weight = site.inputs[linear.x], site.inputs[linear.weight]
     (qparams,) = site.plan.qparams
     assert x is not None
@@ -212,11 +208,7 @@ def _beside_integers(node: ir.Node, x: ir.Value) -> bool:
 
 
 def _packed_linear(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
-    """com.microsoft MatMulNBits on repacked integers.
-
-    Raises:
-        UnsupportedError: the weight has no blocks.
-    """
+    """com.microsoft MatMulNBits on repacked integers."""
     if not isinstance(qparams.granularity, PerBlock):
         raise UnsupportedError(
             f"{site.node.op_type} '{site.node.name}': its weight has {qparams.granularity}; "

@@ -87,11 +87,7 @@ class Formula(Operator):
         return self.examples()
 
     def with_attributes(self, call: NodeCall) -> Callable[..., Reals]:
-        """The formula of the operands alone.
-
-        Raises:
-            ShapeError: an attribute is of another type.
-        """
+        """The formula of the operands alone."""
         parameters = inspect.signature(self.formula).parameters.values()
         given = {
             p.name: _read(call, p.name, p.default) for p in parameters if p.kind is p.KEYWORD_ONLY
@@ -343,10 +339,9 @@ def table_kernel(call: Call, function: Callable[[Reals], Reals]) -> IntArray:
 
 
 def around_kernel(call: Call, function: Callable[..., Reals]) -> IntArray:
-    """Integers of a function of operands that broadcast, as `table_kernel`; operands may be reals.
+    """Integers of a function of operands that broadcast, as `table_kernel`.
 
-    Raises:
-        ShapeError: as `table_kernel`, or shapes do not broadcast.
+    Operands may be reals.
     """
     reals = []
     for i, x in enumerate(call.inputs):

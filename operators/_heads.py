@@ -72,8 +72,6 @@ def heads_of(
         parts: Q, K and V, (B, S, heads * size) each.
         mask: as `added_mask` takes it.
         past: (2, B, heads, P, size), keys and values.
-    Raises:
-        ShapeError, UnsupportedError: as `added_mask` and `joined_with_past`.
     """
     q, k, v = (split_heads(part, call.integer("num_heads", 0)) for part in parts)
     k, v = joined_with_past(call, past, k, v)
@@ -91,9 +89,6 @@ def added_mask(call: NodeCall, mask: Array | None, sizes: tuple[int, int, int]) 
             (3 B + 2,): as (B,), the rest is for other devices; (B, T) and (B, S, T): 0 is masked;
             (B, 1) and (1, 1): no mask.
         sizes: B, S, T.
-    Raises:
-        ShapeError: another dtype or shape, or a length that is negative.
-        UnsupportedError: (B, 1, M, M), which ONNX Runtime's CPU kernel lacks.
     """
     batch, rows, keys = sizes
     hidden = None if mask is None else _masked(call, np.asarray(mask), sizes)
@@ -146,11 +141,7 @@ def _masked(
 def joined_with_past(
     call: NodeCall, past: Array | None, k: Singles, v: Singles
 ) -> tuple[Singles, Singles]:
-    """Keys and values, those of the past, (2, B, heads, P, H), in front: (B, heads, P + S, H).
-
-    Raises:
-        ShapeError: the past has another dtype or shape.
-    """
+    """Keys and values, those of the past, (2, B, heads, P, H), in front: (B, heads, P + S, H)."""
     if past is None:
         return k, v
     batch, count, _, size = k.shape

@@ -49,8 +49,6 @@ def linear_qparams(
         zero_point: of the operand's type and the scale's shape; None: 0.
         qdtype: of the operand.
         shape: of the operand.
-    Raises:
-        ShapeError: dtypes or shapes do not fit, or a scale is not positive and finite.
     """
     if scale.dtype not in REALS:
         raise call.shape_error(f"{name}_scale has dtype {scale.dtype}; wanted float32 or float16.")
@@ -70,11 +68,7 @@ def linear_qparams(
 
 
 def _granularity(call: IntegerCall, name: str, scale: Array, shape: Sequence[int]) -> Granularity:
-    """The part of a tensor that one scale covers.
-
-    Raises:
-        ShapeError: the scale's shape fits no such part.
-    """
+    """The part of a tensor that one scale covers."""
     size, rank = call.integer("block_size", 0), len(shape)
     if scale.size == 1 and scale.ndim <= 1 and size == 0:
         return PerTensor()  # ONNX Runtime does not look at axis then
@@ -106,11 +100,7 @@ def small_float_scales(
     dtype: np.dtype[np.generic],
     shape: Sequence[int],
 ) -> npt.NDArray[np.float32]:
-    """The scales of a tensor of small floats, to broadcast; arguments as `linear_qparams`.
-
-    Raises:
-        ShapeError: as `linear_qparams`, or there is a zero point that is not 0.
-    """
+    """The scales of a tensor of small floats, to broadcast; arguments as `linear_qparams`."""
     if zero_point is not None:
         if zero_point.dtype != dtype:
             raise call.shape_error(

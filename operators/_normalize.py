@@ -108,11 +108,7 @@ def root_mean_square_normalized(x: Reals, axes: tuple[int, ...], epsilon: float)
 
 
 def axes_from(axis: int, rank: int) -> tuple[int, ...]:
-    """The axes from that one on, counted from the front.
-
-    Raises:
-        ValueError: a tensor of that rank has no such axis.
-    """
+    """The axes from that one on, counted from the front."""
     if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is outside a tensor of rank {rank}.")
     return tuple(range(axis % rank, rank))

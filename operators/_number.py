@@ -27,11 +27,7 @@ def is_scale(number: float) -> bool:
 
 
 def as_integer(number: float, qdtype: QDType) -> tuple[IntArray, QParams]:
-    """(integer of rank 0, qparams) that stand for float32(number) exactly.
-
-    Raises:
-        ShapeError: the number is not finite.
-    """
+    """(integer of rank 0, qparams) that stand for float32(number) exactly."""
     integer, zero_point = (int(number > 0), int(number < 0))
     scale = abs(number) if number else 1.0
     return np.array(integer, qdtype.storage), per_tensor(scale, zero_point, qdtype)
@@ -40,11 +36,7 @@ def as_integer(number: float, qdtype: QDType) -> tuple[IntArray, QParams]:
 def lower_with_number(
     site: Site, x: ir.Value | None, op_type: str, number: float
 ) -> list[ir.Value]:
-    """op_type(x, number): QLinearMul or QLinearAdd; plan.inputs[0] belongs to x.
-
-    Raises:
-        UnsupportedError: integers are not all uint8 or all int8.
-    """
+    """op_type(x, number): QLinearMul or QLinearAdd; plan.inputs[0] belongs to x."""
     p = site.qparams_in(0)
     integer, parameters = as_integer(number, p.dtype)
     constant = site.initializer("number", integer, p.dtype)
@@ -54,11 +46,7 @@ def lower_with_number(
 
 
 def number_kernel(call: Call, op_type: str, number: float) -> IntArray:
-    """The integers that `lower_with_number` gives.
-
-    Raises:
-        ShapeError: integers or qparams are missing or do not fit together.
-    """
+    """The integers that `lower_with_number` gives."""
     x, p = call.integers(0), call.qparams_in(0)
     integer, parameters = as_integer(number, p.dtype)
     pair = NodePlan((p, parameters), (call.qparams_out(),))

@@ -16,9 +16,6 @@ def unary(call: IntegerCall, names: tuple[str, str] = ("X", "Y")) -> tuple[Array
     """(x, its qparams and those of the result) from x, x_scale, x_zp, y_scale, y_zp.
 
     A zero point that is absent is 0; the result has the type of x.
-
-    Raises:
-        ShapeError: an input is absent, of a wrong type or size, or a scale is not positive.
     """
     x = call.operand(0, names[0])
     qdtype = call.qdtype(x, names[0])
@@ -27,11 +24,7 @@ def unary(call: IntegerCall, names: tuple[str, str] = ("X", "Y")) -> tuple[Array
 
 
 def binary(call: IntegerCall) -> tuple[list[Array], NodePlan]:
-    """([a, b], qparams) from a, a_scale, a_zp, b, b_scale, b_zp, c_scale, c_zp; else as `unary`.
-
-    Raises:
-        ShapeError: as `unary`; or a and b have different types.
-    """
+    """([a, b], qparams) from a, a_scale, a_zp, b, b_scale, b_zp, c_scale, c_zp; else as `unary`."""
     a, b = call.operand(0, "A"), call.operand(3, "B")
     qdtype = call.qdtype(a, "A")
     same_type(call, b, "B", qdtype)
@@ -40,21 +33,13 @@ def binary(call: IntegerCall) -> tuple[list[Array], NodePlan]:
 
 
 def same_type(call: IntegerCall, x: Array, name: str, qdtype: QDType) -> None:
-    """Guards integers that must have the type of the first operand.
-
-    Raises:
-        ShapeError: they have another.
-    """
+    """Guards integers that must have the type of the first operand."""
     if x.dtype != qdtype.storage:
         raise call.shape_error(f"{name} has dtype {x.dtype}; wanted {qdtype}, as the others.")
 
 
 def part(call: IntegerCall, name: str, slot: int, qdtype: QDType) -> tuple[IntArray, QParams]:
-    """(x, qparams) of one operand of several: x in `slot`, its scale and zero point behind it.
-
-    Raises:
-        ShapeError: as `unary`, or x is not of that type.
-    """
+    """(x, qparams) of one operand of several: x in `slot`, its scale and zero point behind it."""
     x = call.operand(slot, name)
     same_type(call, x, name, qdtype)
     scale = call.operand(slot + 1, f"{name}_scale")

@@ -57,8 +57,6 @@ def run(
         call: with inputs X, W, R, B, sequence_lens, initial_h.
         step: of the cell.
         functions: per direction.
-    Raises:
-        ShapeError: shapes that do not fit together, or lengths beyond T.
     """
     x, w, r, b, lengths, start = (list(call.inputs) + [None] * SLOTS)[:SLOTS]
     if x is None or w is None or r is None or x.ndim != 3 or w.ndim != 3 or r.ndim != 3:

@@ -97,11 +97,7 @@ class Recurrence(Operator):
 
     @abstractmethod
     def functions(self, call: NodeCall) -> list[list[Activation]]:
-        """Activations per direction.
-
-        Raises:
-            UnsupportedError: an unknown function.
-        """
+        """Activations per direction."""
 
     @abstractmethod
     def scan(self, node: ir.Node, directions: int) -> Scan:

@@ -37,11 +37,7 @@ def summands(node: ir.Node) -> int | None:
 
 
 def axes_of(call: NodeCall, rank: int, given: Sequence[int] | None) -> list[int]:
-    """Axes that are reduced, ascending: those given by input or attribute, or all, or none.
-
-    Raises:
-        ShapeError: an axis out of range, or twice.
-    """
+    """Axes that are reduced, ascending: those given by input or attribute, or all, or none."""
     axes = call.ints("axes", []) if given is None else given
     if not axes and call.integer("noop_with_empty_axes", 0):
         return []
@@ -52,12 +48,7 @@ def axes_of(call: NodeCall, rank: int, given: Sequence[int] | None) -> list[int]
 
 
 def reduce_integers(call: NodeCall, x: IntArray, function: np.ufunc) -> IntArray:
-    """np.maximum or np.minimum over the axes in slot 1 (opset 18) or the attribute (13).
-
-    Raises:
-        ShapeError: an axis out of range, or twice.
-        ValueError: nothing to reduce.
-    """
+    """np.maximum or np.minimum over the axes in slot 1 (opset 18) or the attribute (13)."""
     axes = axes_of(call, x.ndim, call.optional_vector(1))
     if not axes:
         return x.copy()

@@ -51,9 +51,6 @@ def resized_axes(
         shape: of the input.
         scales: float32, one per entry of the attribute `axes`, or per axis; None or empty: sizes.
         sizes: int64, likewise.
-    Raises:
-        ShapeError: not exactly one of scales and sizes, another number of them, a scale that is not
-            positive, an axis out of range.
     """
     rank = len(shape)
     along = [axis % rank if -rank <= axis < rank else rank for axis in _axes(call, rank)]
@@ -105,12 +102,7 @@ def _ratio(out: int, size: int) -> np.float32:
 
 
 def coordinates(call: NodeCall, axis: Axis) -> Coordinates:
-    """Where in the input each output element lies, unclipped; shape (axis.out,).
-
-    Raises:
-        UnsupportedError: tf_crop_and_resize.
-        ShapeError: a mode that ONNX does not know.
-    """
+    """Where in the input each output element lies, unclipped; shape (axis.out,)."""
     x = np.arange(axis.out, dtype=np.float32)
     mode = call.text("coordinate_transformation_mode", "half_pixel")
     if mode == CROP:
@@ -166,12 +158,7 @@ TRANSFORMATIONS: dict[str, Callable[[Coordinates, Axis], Coordinates]] = {
 
 
 def nearest(call: NodeCall, axis: Axis) -> Places:
-    """The input element that each output element copies; shape (axis.out,).
-
-    Raises:
-        ShapeError: a mode that ONNX does not know.
-        UnsupportedError: tf_crop_and_resize.
-    """
+    """The input element that each output element copies; shape (axis.out,)."""
     if axis.scale == 1:
         return np.arange(axis.out, dtype=np.intp)
     place = coordinates(call, axis).astype(np.float64)

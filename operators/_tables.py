@@ -25,11 +25,7 @@ DIRECT = 1 << 14  # results that QLinearAdd computes in the time that its table 
 
 
 def all_integers(dtype: QDType) -> Ints:
-    """Every integer of the type, ascending, as int32.
-
-    Raises:
-        UnsupportedError: wider than 8 bits.
-    """
+    """Every integer of the type, ascending, as int32."""
     if dtype.bits > TABLE_BITS:
         raise UnsupportedError(
             f"{dtype}: ONNX Runtime's element-wise kernels, and the tables that reproduce them, "
@@ -48,19 +44,14 @@ def look_up(table: IntArray, x: IntArray, dtype: QDType) -> IntArray:
 def table_of(
     function: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], p: QParams, q: QParams
 ) -> IntArray:
-    """quantize(f(dequantize(x))) for every integer x of p, ascending: (256,) or (..., 256) of q.
-
-    Raises:
-        UnsupportedError: integers of more than 8 bits.
-    """
+    """quantize(f(dequantize(x))) for every integer x of p, ascending: (256,) or (..., 256) of q."""
     return quantize(function(dequantize(all_integers(p.dtype).astype(p.dtype.storage), p)), q)
 
 
 def tabulate(function: Callable[[Reals], Reals], p: QParams, q: QParams) -> IntArray:
-    """`table_of` of f in float64, rounded to float32 once; NaN and infinities as in QuantizeLinear.
+    """`table_of` of f in float64, rounded to float32 once.
 
-    Raises:
-        UnsupportedError: as `table_of`.
+    NaN and infinities as in QuantizeLinear.
     """
     return table_of(lambda x: rounded(function, x), p, q)
 
@@ -87,11 +78,7 @@ def requantize_integers(x: IntArray, p: QParams, q: QParams) -> IntArray:
 
 
 def requantized(call: Call, slot: int, out: QParams) -> IntArray:
-    """Integers of an input by other qparams of the same type.
-
-    Raises:
-        ShapeError: integers or per-tensor qparams are missing, or types differ.
-    """
+    """Integers of an input by other qparams of the same type."""
     x, p = call.integers(slot), call.qparams_in(slot)
     if p.dtype != out.dtype:
         raise call.shape_error(f"input {slot} is {p.dtype}, the result {out.dtype}; wanted one.")
@@ -122,10 +109,9 @@ def look_up_pairs(
     a: tuple[IntArray, QDType],
     b: tuple[IntArray, QDType],
 ) -> IntArray:
-    """function(a, b) for arrays of integers that broadcast; large ones from a table of all pairs.
+    """function(a, b) for arrays of integers that broadcast.
 
-    Raises:
-        ShapeError: the shapes do not broadcast.
+    Large ones from a table of all pairs.
     """
     try:
         shape = np.broadcast_shapes(a[0].shape, b[0].shape)

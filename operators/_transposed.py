@@ -87,9 +87,6 @@ def transposed_axes(
         call: with strides, dilations, pads, auto_pad, output_padding and output_shape.
         spatial: sizes; None for those not known, which only `output_shape` needs.
         kernel: taps per axis.
-    Raises:
-        ShapeError: attributes of another rank, a size below 1, unknown auto_pad, or an output
-            smaller than nothing.
     """
     rank = len(spatial)
     strides = call.ints("strides", [1] * rank)

@@ -58,10 +58,6 @@ def geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int]) -> W
     """Windows of an input with those spatial sizes.
 
     out = floor or ceil((size + pads - dilation * (kernel - 1) - 1) / stride) + 1
-
-    Raises:
-        ShapeError: attributes of another rank, a size below 1, pads below 0, unknown auto_pad, or a
-            kernel larger than the input.
     """
     pads = call.ints("pads", [])
     if min(pads, default=0) < 0:
@@ -111,10 +107,6 @@ def pool_geometry(call: NodeCall, spatial: Sequence[int], kernel: Sequence[int])
     """Windows of ONNX Runtime's pools, whose SAME padding is not that of its convolutions.
 
     It leaves dilations out of account, and is negative where strides skip elements at the ends.
-
-    Raises:
-        ShapeError: as `geometry`; or, as ONNX Runtime has it, there is no element, or a pad is as
-            large as the kernel: a window would see nothing.
     """
     pads = call.ints("pads", [])
     if 0 in spatial or any(pad >= taps for pad, taps in zip(pads, [*kernel] * 2, strict=False)):

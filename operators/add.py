@@ -105,11 +105,7 @@ def _sums_agree(call: Call, pair_sums: Iterable[PairFunction]) -> bool:
 
 
 def sums(call: Call, pair_sum: PairFunction) -> IntArray:
-    """Integers of A + B by that arithmetic.
-
-    Raises:
-        ShapeError: shapes do not broadcast, or dtypes are wrong.
-    """
+    """Integers of A + B by that arithmetic."""
     a, b = call.integers(0), call.integers(1)
     p, q = call.qparams_in(0), call.qparams_in(1)
     out = call.qparams_out()

@@ -183,11 +183,7 @@ def _why_slow(weight: tuple[int, ...]) -> str:
 
 
 def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
-    """Integers of Y, as `Conv.kernel`, on a machine.
-
-    Raises:
-        ShapeError: shapes, dtypes or channels do not fit together.
-    """
+    """Integers of Y, as `Conv.kernel`, on a machine."""
     x, w = call.integers(0), call.integers(1)
     group = call.integer("group", 1)
     check_shapes(call, x.shape, w.shape)
@@ -218,11 +214,7 @@ def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
 
 
 def check_shapes(call: NodeCall, x: tuple[int, ...], w: tuple[int, ...]) -> None:
-    """Guards x (N, C, *spatial) and w (O, C / group, *kernel).
-
-    Raises:
-        ShapeError: they do not fit together, or `group` or `kernel_shape` says otherwise.
-    """
+    """Guards x (N, C, *spatial) and w (O, C / group, *kernel)."""
     group = call.integer("group", 1)
     kernel = call.ints("kernel_shape", w[2:])
     if len(x) != len(w) or len(x) - 2 not in SPATIAL_RANKS:

@@ -165,11 +165,7 @@ class ConvTranspose(Operator):
         yield Case("empty batch", (normal(0, 4, 5, 4), w), (1,), up)
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearConv over the phases, which are then interleaved.
-
-        Raises:
-            UnsupportedError: the weight or the bias is no constant.
-        """
+        """QLinearConv over the phases, which are then interleaved."""
         site.check_pair()
         w_qparams, y_qparams = site.plan.inputs[1], site.qparams_out()
         assert w_qparams is not None, "check_pair looked"

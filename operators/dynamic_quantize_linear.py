@@ -49,12 +49,7 @@ class DynamicQuantizeLinear(IntegerOperator):
 
 
 def dynamic_qparams(op_type: str, x: Array) -> QParams:
-    """Per-tensor uint8 QParams that cover x and 0.
-
-    Raises:
-        ShapeError: x is not float32.
-        UnsupportedError: the scale is not finite, or 0 although x is not.
-    """
+    """Per-tensor uint8 QParams that cover x and 0."""
     if x.dtype != np.float32:
         raise ShapeError(f"{op_type}: input 0 has dtype {x.dtype}; wanted float32.")
     values: npt.NDArray[np.float32] = np.asarray(x, np.float32)

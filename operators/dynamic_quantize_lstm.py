@@ -93,12 +93,7 @@ class DynamicQuantizeLSTM(IntegerOperator):
 
 
 def _cells(call: IntegerCall, directions: int) -> list[Cell]:
-    """One Cell per direction.
-
-    Raises:
-        ShapeError: shapes do not fit together.
-        UnsupportedError: an activation without a kernel.
-    """
+    """One Cell per direction."""
     x = call.operand(0, "X")
     r_integers = call.operand(2, "R")
     w_integers = call.operand(1, "W")
@@ -132,11 +127,7 @@ def _cells(call: IntegerCall, directions: int) -> list[Cell]:
 
 
 def _weights(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> list[Weights]:
-    """Weights per direction, from the integers in `slot` and their scales and zero points.
-
-    Raises:
-        ShapeError: shapes, dtypes or zero points are none that ONNX Runtime takes.
-    """
+    """Weights per direction, from the integers in `slot` and their scales and zero points."""
     q = call.operand(slot, name)
     qdtype = call.qdtype(q, name)
     first = 8 if slot == 1 else 10
@@ -173,11 +164,7 @@ def _weights(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) ->
 
 
 def _floats(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> Singles | None:
-    """A float32 input of that shape; None where it is absent.
-
-    Raises:
-        ShapeError: it has another dtype or shape.
-    """
+    """A float32 input of that shape; None where it is absent."""
     x = call.optional(slot)
     if x is None:
         return None
@@ -187,12 +174,7 @@ def _floats(call: IntegerCall, slot: int, name: str, shape: tuple[int, ...]) -> 
 
 
 def _lengths(x: Array, given: Array | None) -> Lengths:
-    """int32 (N,): steps of each sequence.
-
-    Raises:
-        ShapeError: another dtype or shape, or a length that X does not have.
-        UnsupportedError: no sequence, or none with a step.
-    """
+    """int32 (N,): steps of each sequence."""
     steps, batch = x.shape[:2]
     if given is not None and (given.dtype != np.int32 or given.shape != (batch,)):
         raise ShapeError(

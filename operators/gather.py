@@ -97,10 +97,6 @@ class Gather(Operator):
         Of 8-bit integers with a scale per row, com.microsoft GatherBlockQuantized took 1.5 to 2
         times as long from 16 rows on (30,522 x 768, AVX512-VNNI). It is the only one for 4 bits,
         which Gather does not take, and for blocks.
-
-        Raises:
-            UnsupportedError: 2 bits; 4 bits or blocks that GatherBlockQuantized has no precision
-                for.
         """
         table = site.inputs[0]
         assert table is not None

@@ -157,11 +157,7 @@ class Gemm(Operator):
         return left_rule(node, axis, perm, -1 if trans_b else -2)
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
-        """Run-time integers by integers, or float by dequantized integers, then + beta * C.
-
-        Raises:
-            UnsupportedError: the precision has no product for these weights.
-        """
+        """Run-time integers by integers, or float by dequantized integers, then + beta * C."""
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
         if site.plan.precision in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
@@ -217,11 +213,7 @@ def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
 
 
 def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
-    """Integers of Y, or float32, as `Gemm.kernel`, on a machine.
-
-    Raises:
-        ShapeError: shapes or dtypes do not fit together.
-    """
+    """Integers of Y, or float32, as `Gemm.kernel`, on a machine."""
     a, b = call.integers(0), call.integers(1)
     if a.ndim != 2 or b.ndim != 2:
         raise call.shape_error(f"A {a.shape} and B {b.shape}; wanted two matrices.")

@@ -170,9 +170,6 @@ def _scale_and_zero_point(
     ONNX Runtime reads as many zero points of R as W has: where R has fewer, from memory that is not
     theirs, and may refuse to run (1.23, 1.27). So both have the same shape: `each`, or, of one
     direction, whose columns share it, (1,); then a scale per tensor is (1,), too, which is faster.
-
-    Raises:
-        UnsupportedError: not 8 bits, a scale per block, or columns with zero points of their own.
     """
     where = f"LSTM '{site.node.name}', {label}"
     if qparams.dtype.onnx not in {"INT8", "UINT8"}:

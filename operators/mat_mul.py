@@ -117,11 +117,7 @@ class MatMul(Operator):
         yield Case("empty batch", (normal(0, 3, 5), b), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearMatMul, or MatMulIntegerToFloat where the plan has no qparams for the output.
-
-        Raises:
-            UnsupportedError: types that ONNX Runtime has no product for.
-        """
+        """QLinearMatMul, or MatMulIntegerToFloat where the plan has no qparams for the output."""
         site.check_pair()
         a = site.scale_and_zero_point("a", site.qparams_in(0))
         b_qparams = site.plan.inputs[1]
@@ -171,9 +167,6 @@ class MatMul(Operator):
         """Run-time integers by integers, or float by dequantized integers.
 
         A bias is the Add behind it.
-
-        Raises:
-            UnsupportedError: the precision has no product for these weights.
         """
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"

@@ -178,12 +178,7 @@ def _bias(call: IntegerCall) -> Reals:
 
 
 def _operands(call: IntegerCall) -> tuple[Reals, Reals, Reals]:
-    """A (..., K) and W (N, K) as they are multiplied, and |w| of `bound`, in float64.
-
-    Raises:
-        ShapeError: shapes or dtypes do not fit, or a scale is NaN or Inf.
-        UnsupportedError: ONNX Runtime has no such kernel.
-    """
+    """A (..., K) and W (N, K) as they are multiplied, and |w| of `bound`, in float64."""
     sizes = _sizes(call)
     a, b = call.operand(0, "A"), call.operand(1, "B")
     if a.dtype not in REALS or not a.ndim or a.shape[-1] != sizes.inner:

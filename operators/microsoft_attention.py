@@ -100,11 +100,7 @@ class MicrosoftAttention(Operator):
         )
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
-        """QAttention, or Attention on weights that are dequantized at load.
-
-        Raises:
-            UnsupportedError: weights that QAttention does not take.
-        """
+        """QAttention, or Attention on weights that are dequantized at load."""
         if site.plan.precision is Precision.DYNAMIC_INT8:
             slots = [*site.inputs, *[None] * (PAST_LENGTH + 1 - len(site.inputs))]
             return _quantized(site, slots)
@@ -113,12 +109,7 @@ class MicrosoftAttention(Operator):
         return lower_stored(site, rule)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """Arrays that ONNX Runtime computes in float32, within rounding: Y and present.
-
-        Raises:
-            ShapeError: shapes or dtypes that do not fit together.
-            UnsupportedError: ONNX Runtime's CPU kernel lacks it, or onnxq has no kernel for it.
-        """
+        """Arrays that ONNX Runtime computes in float32, within rounding: Y and present."""
         heads = _heads(call)
         same = heads.k.shape == heads.v.shape
         return (merge_heads(attend(heads)), *([np.stack([heads.k, heads.v])] if same else []))
@@ -231,11 +222,7 @@ def _split(site: NodeSite, projected: ir.Value, slots: Sequence[ir.Value | None]
 
 
 def _heads(call: NodeCall) -> Heads:
-    """Q, K and V of every head, the past in front, and what is added to the scores.
-
-    Raises:
-        ShapeError, UnsupportedError: as `float_kernel`.
-    """
+    """Q, K and V of every head, the past in front, and what is added to the scores."""
     for name in ("do_rotary", "past_present_share_buffer"):
         if call.integer(name, 0):
             raise UnsupportedError(f"{call.op_type}: {name} is set, which onnxq has no kernel for.")

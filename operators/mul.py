@@ -91,11 +91,7 @@ class Mul(Operator):
 
 
 def products(call: Call, pair_product: PairFunction) -> IntArray:
-    """Integers of A * B by that arithmetic.
-
-    Raises:
-        ShapeError: shapes do not broadcast, or dtypes are wrong.
-    """
+    """Integers of A * B by that arithmetic."""
     a, b = call.integers(0), call.integers(1)
     p, q, out = call.qparams_in(0), call.qparams_in(1), call.qparams_out()
 

@@ -131,11 +131,7 @@ def _check_reflection(shape: tuple[int, ...], widths: list[tuple[int, int]], mod
 
 
 def _widths(rank: int, pads: list[int], axes: list[int] | None) -> tuple[list[int], list[int]]:
-    """Elements before and behind, one entry per axis.
-
-    Raises:
-        ShapeError: two pads per axis are wanted.
-    """
+    """Elements before and behind, one entry per axis."""
     along = list(range(rank)) if axes is None else axes
     if len(pads) != 2 * len(along) or any(not -rank <= axis < rank for axis in along):
         raise ShapeError(f"Pad: {len(pads)} pads for axes {along} of a tensor of rank {rank}.")

@@ -70,12 +70,7 @@ class QAttention(IntegerOperator):
 
 
 def _heads(call: IntegerCall, accumulator: Accumulator) -> Heads:
-    """Q, K and V of every head, the past in front, and what masks add.
-
-    Raises:
-        ShapeError: shapes or dtypes do not fit together.
-        UnsupportedError: ONNX Runtime has no such kernel, or does not survive it.
-    """
+    """Q, K and V of every head, the past in front, and what masks add."""
     count = call.integer("num_heads", 0)
     _check_attributes(call, count)
     parts = np.split(_projected(call, count, accumulator), 3, axis=2)

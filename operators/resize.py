@@ -141,12 +141,7 @@ class Resize(Operator):
         return (y,)
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """Integers of Y where X is integers in the user's own model.
-
-        Raises:
-            UnsupportedError: ONNX Runtime has no kernel for it, or only one that is wrong.
-            ShapeError: as `kernel`.
-        """
+        """Integers of Y where X is integers in the user's own model."""
         given = call.inputs[0]
         if given is None or given.dtype not in (np.uint8, np.int8):
             got = "nothing" if given is None else str(given.dtype)
@@ -214,11 +209,7 @@ def _nearest(call: NodeCall, x: IntArray, axes: Sequence[Axis]) -> IntArray:
 
 
 def _interpolated_axes(axes: Sequence[Axis]) -> dict[int, Axis]:
-    """Axes that ONNX Runtime interpolates along: all, or of rank 4 and 5 the spatial ones.
-
-    Raises:
-        UnsupportedError: ONNX Runtime has no kernel for the rank or the scales.
-    """
+    """Axes that ONNX Runtime interpolates along: all, or of rank 4 and 5 the spatial ones."""
     rank = len(axes)
     spatial = range(rank) if rank < IMAGE_RANK else range(2, rank)
     if rank == IMAGE_RANK and axes[1].scale != 1:
@@ -287,11 +278,7 @@ def _blend_integers(x: IntArray, taps: dict[int, tuple[IntTap, IntTap]]) -> IntA
 
 
 def antialiased_integers(call: NodeCall, x: IntArray, axes: dict[int, Axis], mode: str) -> IntArray:
-    """Weighted sums of integers along each axis whose size changes, the last axis first.
-
-    Raises:
-        UnsupportedError: int8, which ONNX Runtime clips to [0, 255] as if it were uint8.
-    """
+    """Weighted sums of integers along each axis whose size changes, the last axis first."""
     if x.dtype != np.uint8:
         raise UnsupportedError(
             f"Resize with antialias on {x.dtype} integers: ONNX Runtime clips them to [0, 255], "

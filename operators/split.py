@@ -69,11 +69,7 @@ class Split(Operator):
         return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """The parts of x, as many as sizes or num_outputs say.
-
-        Raises:
-            UnsupportedError: neither is given, so that the number of outputs says how many.
-        """
+        """The parts of x, as many as sizes or num_outputs say."""
         x, sizes = np.asarray(call.inputs[0]), call.inputs[1] if len(call.inputs) > 1 else None
         parts = call.integer("num_outputs", 0) if sizes is None else len(sizes)
         if not parts:

@@ -153,11 +153,7 @@ def _refuse_shapes(shapes: object) -> None:
 def _check_comparable(
     ours_given: tuple[ModelSource, ir.Model], theirs_given: tuple[ModelSource, ir.Model]
 ) -> None:
-    """Passes two models whose inputs have the same names and types, integer inputs aside.
-
-    Raises:
-        ModelError: they have not.
-    """
+    """Passes two models whose inputs have the same names and types, integer inputs aside."""
     quantized = read_quantized_io(theirs_given[1], INPUTS_KEY)
     ours, theirs = (
         {s.name: "integers" if s.name in quantized else s.dtype for s in input_specs(m)}
@@ -180,11 +176,7 @@ def _named(given: ModelSource) -> str:
 
 
 def size_bytes(path: Path) -> int:
-    """Bytes of an ONNX file and of the external data files that it names.
-
-    Raises:
-        ModelError: the file cannot be read.
-    """
+    """Bytes of an ONNX file and of the external data files that it names."""
     return sum(p.stat().st_size for p in (path, *external_files(load(path))))
 
 

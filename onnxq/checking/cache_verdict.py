@@ -66,8 +66,6 @@ def cache_verdict(
         source: with a float cache.
         made: what `quantize_cache` made of it.
         samples: as `quantize_cache` takes them; batches that are read once are read here.
-    Raises:
-        CalibrationError: unusable samples, or none.
     """
     given = Samples.of(samples)
     opened = open_samples(given, input_specs(source))

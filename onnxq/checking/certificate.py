@@ -106,11 +106,7 @@ class Certificate(Saved):
         return all(machine.is_proved for machine in self.machines)
 
     def check(self) -> None:
-        """Returns where no sum can leave its type on a named machine.
-
-        Raises:
-            DifferenceError: one can, or is not bounded; names the machines and nodes.
-        """
+        """Returns where no sum can leave its type on a named machine."""
         lines = [
             f"{', '.join(machine.targets)}: {listed(names)}"
             for machine in self.machines

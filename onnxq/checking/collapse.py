@@ -163,9 +163,6 @@ def sqnr_of_rounding(
         inputs: of `quantized_inputs`.
         batches: samples.
         feedback: output name -> input name.
-    Raises:
-        ModelError: ONNX Runtime does not open the cut model.
-        CalibrationError: it does not run on a batch.
     """
     if not inputs or not {tensor.source, *(p.source for p in inputs)} <= cuttable(sides.source):
         return None

@@ -241,9 +241,6 @@ class CrossFindings(Saved):
             max_output_lsb: bound for the outputs end to end, in place of the other two and of
                 what counts as rounding. ONNX Runtime fuses float nodes, and rounds them otherwise
                 then than one by one.
-        Raises:
-            VerificationError: a bound is broken, or nothing was compared.
-            QConfigError: a bound is negative.
         """
         for name, bound in (
             ("max_lsb", max_lsb),

@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
 
 def execution(model: ir.Model | Path) -> Execution:
-    """Counts the nodes that ONNX Runtime runs of a quantized model on this machine.
-
-    Raises:
-        ModelError: the model cannot be read, or ONNX Runtime does not accept it.
-    """
+    """Counts the nodes that ONNX Runtime runs of a quantized model on this machine."""
     loaded = load(model)
     return execution_in(loaded, runtime.optimized_graph(loaded))
 

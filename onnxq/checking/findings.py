@@ -176,10 +176,6 @@ class Findings(Saved):
 
         Args:
             path: of the file.
-        Raises:
-            VerificationError: the findings were loaded from a file, or made in another process: the
-                models are not there.
-            OutputError: the path cannot be written.
         """
         if self._reported is None:
             raise VerificationError(
@@ -193,10 +189,6 @@ class Findings(Saved):
         """Returns if every compared tensor and float output keeps the bounds; NaN keeps none.
 
         Indices and classes have no decibels: outputs of integers keep any bound on the SQNR.
-
-        Raises:
-            VerificationError: a bound is broken, or nothing was compared that it could hold for.
-            QConfigError: min_sqnr_db is NaN, or max_lsb negative.
         """
         check_decibels(min_sqnr_db)
         check_bound("max_lsb", max_lsb)

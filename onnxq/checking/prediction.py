@@ -186,11 +186,7 @@ class Prediction(Saved):
         return card_of(self)
 
     def on(self, target: str | Target) -> MachinePrediction:
-        """Prediction for one target, or for the machine that a name such as "auto" stands for.
-
-        Raises:
-            QConfigError: it was not asked for, or there is none of that name.
-        """
+        """Prediction for one target, or for the machine that a name such as "auto" stands for."""
         name = resolve(target).name
         for machine in self.machines:
             if name in machine.targets:
@@ -212,11 +208,7 @@ class Prediction(Saved):
         return tuple(name for m in self.machines if m.may_differ for name in m.targets)
 
     def check(self) -> None:
-        """Returns where no named machine would differ on the samples, floats aside.
-
-        Raises:
-            DifferenceError: one would, with the layers where it begins. Without samples: it could.
-        """
+        """Returns where no named machine would differ on the samples, floats aside."""
         bad = [m for m in self.machines if (m.differs if self.batches else m.may_differ)]
         if not bad:
             return

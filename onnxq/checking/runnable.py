@@ -60,9 +60,6 @@ def runnable(
         quantized: names of a plan's quantized nodes, those first that gain most by it.
         validation: what to run it on.
         min_sqnr_db: bound on every float output; None: none.
-    Raises:
-        ModelError: the float model itself does not run.
-        VerdictError: an output is below the bound.
     """
     floats: dict[str, Float] = {}
     while True:
@@ -86,10 +83,6 @@ def _suiting_float(refused: RefusalError, validation: Validation) -> Validation 
     """Other batches, where the float model does not run on the one either; None: it does.
 
     A batch that was cut is whole in them; in the place of one that was made up there is none.
-
-    Raises:
-        ModelError: the float model does not run at all.
-        LimitError: nor does it end within the bounds that the quantized one passed.
     """
     reason = refusal(validation.source, refused.feeds)
     if reason:

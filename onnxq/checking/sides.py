@@ -78,9 +78,6 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
         model: the float model; path, ModelProto or onnx_ir.Model.
         quantized: what was made of it.
         only: globs; tensors and outputs to compare.
-    Raises:
-        ModelError: a model cannot be read, or the two are swapped or do not belong together.
-        QConfigError: a glob of `only` that matches nothing.
     """
     if isinstance(only, str) or not isinstance(only, Sequence):
         raise QConfigError(f"only: got {only!r}; wanted a list of globs, such as ['logits'].")

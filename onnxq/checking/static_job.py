@@ -59,12 +59,6 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
         job: what is wanted.
         observe: runs the calibration, or reads an earlier one. It is called when all that can be
             refused without it was looked at: it may take minutes.
-    Raises:
-        CalibrationError: unusable samples, or none for the improvements that are asked for.
-        QConfigError: an unknown format or improvement, or a bound without samples that could hold
-            for.
-        VerificationError: the bound is broken.
-        ModelError: ONNX Runtime does not run the float model.
     """
     check_format(job.file_format)
     names = job.prepared.qconfig.improve

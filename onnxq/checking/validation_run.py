@@ -48,12 +48,7 @@ MOST_PAIRS = 11
 
 
 def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Execution]:
-    """The Verdict on a model that ONNX Runtime runs, and which of its nodes run in integers.
-
-    Raises:
-        RefusalError: ONNX Runtime does not run it.
-        CalibrationError: unusable samples.
-    """
+    """The Verdict on a model that ONNX Runtime runs, and which of its nodes run in integers."""
     session, runs = _opened(model)
     run = _Run(validation, model)
     with session:
@@ -90,8 +85,6 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
     Args:
         model: exported from a quantized module, with which it was compared.
         batch: example inputs.
-    Raises:
-        RefusalError: ONNX Runtime does not run it.
     """
     session, runs = _opened(model)
     try:

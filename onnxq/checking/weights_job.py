@@ -77,13 +77,7 @@ class WeightsJob:
 
 
 def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
-    """(plan of the job, what its bits were chosen from); None where bits are not mixed.
-
-    Raises:
-        ModelError: the model has no products with weights.
-        CalibrationError: unusable samples, or none to measure by what bits cost.
-        QConfigError: an aim that cannot be met.
-    """
+    """(plan of the job, what its bits were chosen from); None where bits are not mixed."""
     check_ignored(job.samples, job.check.unseen)
     plan = plan_weights(job.model, job.request)
     if job.aim is None:
@@ -99,11 +93,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
 
 
 def _readable(plan: WeightPlan, format: WeightFormat) -> WeightPlan:
-    """The plan without products that ONNX Runtime would misread in that format.
-
-    Raises:
-        ModelError: no other is left.
-    """
+    """The plan without products that ONNX Runtime would misread in that format."""
     if format is not WeightFormat.QDQ:
         return plan
     floats = misread(plan)
@@ -128,14 +118,6 @@ def carry_out_weights(
         place: file that integers are written to as they are found, and that an earlier run of the
             job may have begun; the model reads it. None: integers stay in memory.
         executor: whose workers find integers; None: this process. They are the same.
-    Raises:
-        ModelError: the model has no products with weights, or ONNX Runtime does not run it.
-        CalibrationError: unusable samples, or none where the method needs some; a file of another
-            job.
-        QConfigError: a bound without samples that it could hold for.
-        OutputError: the file cannot be written, or the disk is full.
-        VerificationError: the bound is broken.
-        WorkerError: workers died, more often than it was tried.
     """
     samples, excerpt = job.opened(), Excerpt(input_specs(job.model))
     unseen = _unseen(job)

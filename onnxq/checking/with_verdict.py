@@ -44,9 +44,6 @@ def static_validation(
         check: what it is tried on.
         excerpt: of the samples that it was calibrated on.
         work: CPU time since the work began.
-    Raises:
-        CalibrationError: unusable samples.
-        QConfigError: samples with a state that the model was not prepared with.
     """
     if not check.runs:
         return None
@@ -74,10 +71,6 @@ def make_static(
         validation: what to run it on; None: it is not run.
         min_sqnr_db: bound on every float output; None: none.
         improve: makes constants and plan better; the default takes them as they are.
-    Raises:
-        QConfigError: a bound without samples that it could hold for.
-        VerificationError: the bound is broken.
-        ModelError: ONNX Runtime does not run the float model.
     """
 
     def make(floats: Mapping[str, Float]) -> tuple[Plan, QuantizedModel]:
@@ -117,12 +110,7 @@ def check_bound_is_seen(validation: Validation | None, min_sqnr_db: float | None
 
 
 def dynamic_validation(source: ir.Model, check: Check, work: Stopwatch) -> Validation | None:
-    """A Trial of what becomes of a canonical model; arguments as of `static_validation`.
-
-    Raises:
-        CalibrationError: unusable samples.
-        QConfigError: a feedback that the model does not have.
-    """
+    """A Trial of what becomes of a canonical model; arguments as of `static_validation`."""
     if not check.runs:
         return None
     samples = check.unseen
@@ -137,11 +125,7 @@ def dynamic_validation(source: ir.Model, check: Check, work: Stopwatch) -> Valid
 
 
 def first_unseen(source: ir.Model, check: Check) -> Batch:
-    """The first batch of the samples to check on; empty: there are none, or they come only once.
-
-    Raises:
-        CalibrationError: unusable samples.
-    """
+    """The first batch of the samples to check on; empty: there are none, or they come only once."""
     samples = check.unseen
     if samples is None or samples.source is None or samples.is_one_shot:
         return {}

@@ -88,11 +88,7 @@ class Ends:
 
     @property
     def quantized_input(self) -> dict[str, QuantizedInput | Pixels]:
-        """Meaning of each input's integers, as `prepare` takes it.
-
-        Raises:
-            QConfigError: a meaning that is not known, or numbers that no pixels have.
-        """
+        """Meaning of each input's integers, as `prepare` takes it."""
         from onnxq.qconfig.quantized_input import Pixels, QuantizedInput, as_quantized_input
 
         asked = as_quantized_input(self.inputs)

@@ -27,11 +27,7 @@ report_option = click.option(
 
 
 def check_report(report: Path | None, samples: Path | None) -> None:
-    """Refuses a report without samples.
-
-    Raises:
-        click.UsageError: a report is asked for, and there is nothing to run the models on.
-    """
+    """Refuses a report without samples."""
     if report is not None and samples is None:
         command = click.get_current_context().command
         takes = any(param.name == "samples" for param in command.params)

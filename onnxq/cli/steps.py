@@ -37,12 +37,7 @@ def given(*paths: Path | None) -> list[Path]:
 
 
 def claim_beside(model: Path, outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Claims outputs, as `claim`, with the model among the inputs.
-
-    Raises:
-        ModelError: the model is a folder, which the outputs may well be in.
-        OutputError: as `claim`.
-    """
+    """Claims outputs, as `claim`, with the model among the inputs."""
     from onnxq.graph.io import refuse_folder
 
     refuse_folder(model)
@@ -50,11 +45,7 @@ def claim_beside(model: Path, outputs: Iterable[Path], inputs: Iterable[Path]) -
 
 
 def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Passes where every output can be written and is none of the files that are read.
-
-    Raises:
-        OutputError: with the path, before any work is done.
-    """
+    """Passes where every output can be written and is none of the files that are read."""
     from onnxq.graph.io import check_writable
 
     # resolve() raises RuntimeError for links that lead in a circle
@@ -70,11 +61,7 @@ def claim(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def claim_folder(folder: Path) -> None:
-    """Passes a folder that can be written to, or made in one that is there.
-
-    Raises:
-        OutputError: with what is in the way, before any work is done.
-    """
+    """Passes a folder that can be written to, or made in one that is there."""
     there = folder if folder.exists() else folder.absolute().parent
     if there.exists() and not there.is_dir():
         raise OutputError(f"'{folder}' cannot be made: '{there}' is a file; choose another folder.")
@@ -94,12 +81,7 @@ def _same_file(first: Path, second: Path) -> bool:
 
 
 def load_model(path: Path, outputs: Iterable[Path] = ()) -> ir.Model:
-    """The model of the file.
-
-    Raises:
-        ModelError: it cannot be read.
-        OutputError: an output is a file that holds the model's weights.
-    """
+    """The model of the file."""
     from onnxq.checking.bench import external_files
     from onnxq.graph.io import load
 

@@ -49,12 +49,7 @@ class Workers:
 
     @contextlib.contextmanager
     def executor(self) -> Iterator[Executor | None]:
-        """Who does the work, until the `with` ends; None: this process.
-
-        Raises:
-            UnsupportedError: the package of that cluster is not installed.
-            WorkerError: no cluster answers there.
-        """
+        """Who does the work, until the `with` ends; None: this process."""
         from onnxq.jobs import Processes, connected
 
         if self.cluster is not None:

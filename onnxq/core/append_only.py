@@ -35,8 +35,6 @@ def open_journal(path: Path, command: str) -> BufferedRandom:
     Args:
         path: of the journal; made where it is not there. It is opened for reading and writing.
         command: that keeps such journals, for the message.
-    Raises:
-        OutputError: it cannot be opened, or another process writes to it.
     """
     with as_output_error(path):
         file = path.open("r+b") if path.exists() else path.open("x+b")
@@ -58,8 +56,6 @@ def lock(file: IO[bytes]) -> None:
 
     Args:
         file: open for writing.
-    Raises:
-        BlockingIOError: another open file holds its lock.
     """
     try:
         fcntl = importlib.import_module("fcntl")
@@ -120,11 +116,7 @@ class AppendOnlyFile:
         self.close()
 
     def write(self, *pieces: bytes | memoryview) -> None:
-        """Appends one record, whose bytes are on the disk then; nothing in memory.
-
-        Raises:
-            OutputError: the disk is full.
-        """
+        """Appends one record, whose bytes are on the disk then; nothing in memory."""
         if self._file is None or self._path is None:
             return
         needed = sum(memoryview(piece).nbytes for piece in pieces)
@@ -150,9 +142,6 @@ def begin(
         command: that keeps such journals, for messages.
         whole: reads the file from its beginning; gives the bytes up to the end of the last whole
             record, 0 where not even the head is whole. What is behind them is cut off.
-    Raises:
-        CalibrationError: the file is no such journal, or is of something else.
-        OutputError: the file cannot be written, or another process writes to it.
     """
     target = check_writable(path)
     check_head(target, head)
@@ -168,11 +157,7 @@ def begin(
 
 
 def check_head(path: Path, head: RecordsHead) -> None:
-    """Passes a file that is not there, is empty, or begins with this head or a part of it.
-
-    Raises:
-        CalibrationError: it is another file.
-    """
+    """Passes a file that is not there, is empty, or begins with this head or a part of it."""
     if not path.exists():
         return
     if why := why_no_file(path):

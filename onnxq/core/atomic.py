@@ -72,9 +72,6 @@ def put(part: Path, target: Path) -> None:
 
     Its bytes are on the disk before its name is: after a power failure, the old file or the new one
     is there, and not an empty one.
-
-    Raises:
-        OSError: the disk is full, or the folder does not let it.
     """
     with contextlib.suppress(FileNotFoundError):
         part.chmod(stat.S_IMODE(target.stat().st_mode))

@@ -53,12 +53,7 @@ class Reason:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
-        """The reason that `to_dict` wrote.
-
-        Raises:
-            LookupError: no such kind is known.
-            TypeError: it is no kind of this class.
-        """
+        """The reason that `to_dict` wrote."""
         kind = _kinds[str(data["kind"])]
         found = record(kind, {k: v for k, v in data.items() if k not in ("kind", "words")})
         if not isinstance(found, cls):

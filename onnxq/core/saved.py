@@ -94,11 +94,7 @@ class Saved:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
-        """The value that `to_dict` wrote.
-
-        Raises:
-            CalibrationError: data of another form or version.
-        """
+        """The value that `to_dict` wrote."""
         try:
             return cls._read(data)
         except UNREADABLE as error:
@@ -174,8 +170,6 @@ def read(kind: Any, data: object, where: str = "") -> Any:
         kind: a type of the module's table.
         data: values that JSON gave.
         where: keys that lead to the data, for messages.
-    Raises:
-        ValueError, TypeError: the data have another form; or the error of a class's `from_dict`.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in UNIONS:

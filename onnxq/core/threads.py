@@ -47,9 +47,6 @@ def workers(count: int) -> Iterator[None]:
 
     Only the calling thread (and context) sees the workers. BLAS has one setting for the process; it
     is put back when the last of several overlapping `with` ends.
-
-    Raises:
-        QConfigError: no whole number, or fewer than 1.
     """
     if isinstance(count, bool) or not isinstance(count, SupportsIndex) or count.__index__() < 1:
         raise QConfigError(f"{count!r} worker threads; wanted a whole number from 1.")

@@ -24,8 +24,6 @@ def check_decisions(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -
     Args:
         model: the canonical float model.
         decisions: node name -> what becomes of it.
-    Raises:
-        CalibrationError: with the node.
     """
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     for name, decision in decisions.items():

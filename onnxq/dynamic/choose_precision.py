@@ -57,8 +57,6 @@ def choose_precision(
         objective: what to do where every precision is slower than float; a precision that is named,
             and float16, are taken as they are.
         rows: of its activation.
-    Raises:
-        QConfigError: a precision and a type that exclude each other.
     """
     wanted = Precision.WEIGHT_ONLY_FLOAT16 if dtype is None and named is None else named
     if wanted is not None:
@@ -93,11 +91,7 @@ def _fastest(speedups: Mapping[Precision, float]) -> Precision | None:
 
 
 def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
-    """The type of the weights' integers, one for all; None for float16; or why there is none.
-
-    Raises:
-        QConfigError: a type that dynamic quantization does not store.
-    """
+    """The type of the weights' integers, one for all; None for float16; or why there is none."""
     found = {_type_of(spec) for spec in specs}
     if len(found) > 1:
         kinds = ", ".join(sorted("float16" if t is None else t.name for t in found))

@@ -28,11 +28,7 @@ class Objective(enum.Enum):
 
 
 def as_objective(value: Objective | str) -> Objective:
-    """The objective that an Objective or its name stands for.
-
-    Raises:
-        QConfigError: it is neither, or ACCURACY, which only a search can reach.
-    """
+    """The objective that an Objective or its name stands for."""
     found = member(Objective, value, "objective")
     if found is Objective.ACCURACY:
         raise QConfigError(

@@ -105,10 +105,6 @@ def dynamic_plan(
             effect; None: that one.
         sizes: value name -> its sizes for the inputs that are to be expected, where the model
             leaves some open; without, an open size counts as 1.
-    Raises:
-        ModelError: a weight holds NaN or Inf.
-        QConfigError: an observer gives integers that the target cannot run exactly, or its type
-            does not suit the precision that the qconfig names.
     """
     planner = _Planner(
         qconfig,

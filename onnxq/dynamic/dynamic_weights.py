@@ -97,8 +97,6 @@ def plan_half(
     Args:
         value: the float initializer.
         weight: what the operator's rule says of it.
-    Raises:
-        ModelError: the weight holds NaN or Inf.
     """
     array = constant_array(value)
     if not np.isfinite(array).all():
@@ -168,10 +166,6 @@ def observe_stored(
         array: the float weight.
         key: how it is observed.
         limit: int8 integers stay within [-limit, limit].
-    Raises:
-        ModelError: the weight holds NaN or Inf.
-        QConfigError: the observer gives integers that the target cannot run exactly, or one scale
-            for all blocks.
     """
     if key.block_size is not None:
         return _observe_blocks(array, key, key.block_size, limit)

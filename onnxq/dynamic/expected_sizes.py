@@ -41,9 +41,6 @@ def expected_sizes(
         model: canonical.
         given: input name -> its shape, from the user.
         sample: input name -> array; empty: there is none.
-    Raises:
-        QConfigError: a shape of an input that the model does not have, or sizes that it cannot.
-        ShapeError: one of another rank.
     """
     inputs = {value_name(value): value for value in model.graph.inputs}
     for name in given:

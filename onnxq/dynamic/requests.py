@@ -119,11 +119,7 @@ def _matrix(node: ir.Node) -> ir.Value | None:
 
 
 def check_something(plan: DynamicPlan, model: ir.Model) -> None:
-    """Passes a plan that quantizes something, or would but for the target's measurements.
-
-    Raises:
-        ModelError: it does not; the message lists what was found.
-    """
+    """Passes a plan that quantizes something, or would but for the target's measurements."""
     if plan.quantized or plan.slower:
         return
     counts = Counter(node.op_type for node, _ in walk(model.graph))
@@ -149,8 +145,6 @@ def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
     Args:
         qconfig: what else the user asked for.
         dtype: that the user named for the weights that nothing else names.
-    Raises:
-        QConfigError: an entry for every node says otherwise, or the dtype is for none at all.
     """
     exceptions: dict[str, Entry] = {f"op type '{k}'": v for k, v in qconfig.op_types.items()}
     exceptions |= {f"node '{k}'": v for k, v in qconfig.nodes.items()}
@@ -170,8 +164,6 @@ def check_dtype(entries: Mapping[str, Entry], dtype: QDType) -> None:
     Args:
         entries: where each stands, in words, and the entry.
         dtype: that the user named beside them.
-    Raises:
-        QConfigError: one stores another type, so that one of the two requests would be ignored.
     """
     for where, found in _others(entries, dtype).items():
         raise QConfigError(

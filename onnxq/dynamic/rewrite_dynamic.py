@@ -72,9 +72,6 @@ def rewrite_dynamic(
         model: the canonical float model that the plan was made from.
         plan: every decision with its numbers.
         known_hash: the model's `model_hash`, which takes seconds per GB; None: computed.
-    Raises:
-        CalibrationError: the plan is of another model, or does not fit it (an edited file).
-        UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """
     own = known_hash or model_hash(model)
     if plan.model_hash != own:

@@ -37,11 +37,7 @@ _BY_DTYPE: dict[QDType, QConfigDynamic] = {
 
 
 def as_dtype(value: object) -> QDType:
-    """The type that a QDType, a name, or a dtype of NumPy's or PyTorch's stands for.
-
-    Raises:
-        QConfigError: it is none that weights are stored in by a bare dtype: qint8 or float16.
-    """
+    """The type that a QDType, a name, or a dtype of NumPy's or PyTorch's stands for."""
     if isinstance(value, type) and issubclass(value, np.generic):
         value = np.dtype(value).name
     named = isinstance(value, QDType | str | np.dtype) or str(value).startswith("torch.")
@@ -70,11 +66,7 @@ def _named(name: str) -> QDType:
 
 
 def entry_for(dtype: object) -> QConfigDynamic:
-    """The entry for weights of that type: qint8 or float16, under any of their names.
-
-    Raises:
-        QConfigError: another type.
-    """
+    """The entry for weights of that type: qint8 or float16, under any of their names."""
     return _BY_DTYPE[as_dtype(dtype)]
 
 
@@ -84,9 +76,6 @@ def mapping_of(spec: DynamicSpec, dtype: QDType | str | None = None) -> QConfigM
     Args:
         spec: see DynamicSpec.
         dtype: of the weights where the spec is None or a set; None: qint8.
-    Raises:
-        QConfigError: a name that is no op type with a dynamic form where one is wanted, an entry
-            that is not dynamic, or another kind of argument.
     """
     entry = entry_for(INT8 if dtype is None else dtype)
     if spec is None:
@@ -112,8 +101,6 @@ def check_names(model: ir.Model, mapping: QConfigMapping) -> list[str]:
 
     Returns:
         A note on op types that the model does not have: one file may serve several models.
-    Raises:
-        QConfigError: a name or glob fits nothing; the message suggests the nearest.
     """
     nodes = [node for node, _ in walk(model.graph)]
     mapping.check(

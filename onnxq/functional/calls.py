@@ -35,9 +35,6 @@ def call(
         inputs: one per slot; a QTensor where it is quantized.
         output: qparams of the result.
         attributes: of the ONNX node.
-    Raises:
-        ShapeError: the kernel refuses shapes or dtypes.
-        UnsupportedError: the operator has no kernel, or none for these types.
     """
     operator = catalog.find(op_type)
     if operator is None or not operator.has_kernel():
@@ -51,12 +48,7 @@ def call(
 
 
 def check_input(op: str, x: object, name: str = "input") -> QTensor:
-    """x, if it is a per-tensor quantized tensor.
-
-    Raises:
-        ShapeError: no QTensor.
-        UnsupportedError: one scale per channel or block: only weights may have these.
-    """
+    """x, if it is a per-tensor quantized tensor."""
     x = check_tensor(op, x, name)
     if x.qparams.granularity != PerTensor():
         raise UnsupportedError(
@@ -67,11 +59,7 @@ def check_input(op: str, x: object, name: str = "input") -> QTensor:
 
 
 def result_qparams(like: QTensor, scale: float | None, zero_point: int | None) -> QParams:
-    """Per-tensor qparams of the operand's dtype; None: the operand's own scale or zero point.
-
-    Raises:
-        ShapeError: a scale that is not positive, a zero point outside the type.
-    """
+    """Per-tensor qparams of the operand's dtype; None: the operand's own scale or zero point."""
     return QParams(
         like.qparams.scale if scale is None else one_number("result", "scale", scale),
         like.qparams.zero_point
@@ -82,11 +70,7 @@ def result_qparams(like: QTensor, scale: float | None, zero_point: int | None) -
 
 
 def per_axis(op: str, name: str, value: int | Sequence[int], rank: int) -> list[int]:
-    """One number per spatial axis; a single one stands for all.
-
-    Raises:
-        ShapeError: another count.
-    """
+    """One number per spatial axis; a single one stands for all."""
     found = list(wholes(op, name, value))
     if len(found) == 1:
         return found * rank

@@ -192,12 +192,7 @@ def _checked_pair(op: str, x: QTensor, w: QTensor) -> tuple[QTensor, QTensor]:
 
 
 def _integer_bias(op: str, bias: Bias, x: QTensor, w: QTensor) -> QTensor | None:
-    """rint(bias / (x_scale * w_scale)), int32 (outputs,).
-
-    Raises:
-        ShapeError: not float32 of shape (outputs,).
-        UnsupportedError: beyond int32, where it would saturate.
-    """
+    """rint(bias / (x_scale * w_scale)), int32 (outputs,)."""
     if bias is None:
         return None
     b = float_array(op, bias)

@@ -99,11 +99,7 @@ def _attributes(mode: str, align_corners: bool | None) -> dict[str, AttributeVal
 def _target(
     op: str, shape: tuple[int, ...], size: Size, factor: Factor, rank: int
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.int64] | None]:
-    """ONNX's scales or sizes, of which one is None.
-
-    Raises:
-        ShapeError: both or none are given, another number of them, or an empty result.
-    """
+    """ONNX's scales or sizes, of which one is None."""
     if (size is None) == (factor is None):
         raise ShapeError(f"{op}: size {size}, scale_factor {factor}; wanted one of the two.")
     if size is not None:

@@ -24,9 +24,6 @@ def check_quantizable(model: ir.Model) -> None:
     """Passes a float model with something to quantize, bodies and functions included.
 
     A float model may store weights, or take inputs, as integers that a DequantizeLinear reads.
-
-    Raises:
-        ModelError: no nodes, quantized already, or double or bfloat16 tensors.
     """
     if len(model.graph) == 0:
         raise ModelError(

@@ -52,8 +52,6 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Args:
         model: without its weights; stays as it is.
-    Raises:
-        onnx.shape_inference.InferenceError, and what else onnx's C++ raises: the model is wrong.
     """
     if _cost(model, _lengths(model)) is _Cost.SMALL:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)

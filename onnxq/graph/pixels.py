@@ -51,8 +51,6 @@ def quantized_pixels(
     Args:
         model: canonical float model.
         asked: every wish.
-    Raises:
-        QConfigError: an input that is not there or no image, or whose normalization is not known.
     """
     inputs = {str(v.name): v for v in model.graph.inputs}
     for name in asked:

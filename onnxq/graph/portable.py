@@ -36,8 +36,6 @@ class PortableModel:
         Args:
             source: path, ModelProto or onnx_ir.Model.
             loaded: what `load` made of it.
-        Raises:
-            ModelError: it was given in memory, and is too large for protobuf.
         """
         if isinstance(source, str | Path):
             return cls(Path(source).absolute(), model_hash(loaded))

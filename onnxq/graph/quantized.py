@@ -75,8 +75,6 @@ class QuantizedIO:
         Args:
             x: floats.
             where: what they are, to begin a message with.
-        Raises:
-            CalibrationError: they stand for no pixels.
         """
         scale, zero = (self.spread(numbers, x.ndim) for numbers in self._numbers)
         exact = x.astype(np.float64) / scale + zero
@@ -124,8 +122,6 @@ def read_quantized_io(model: ir.Model, key: str) -> dict[str, QuantizedIO]:
     Args:
         model: any; a float model has none.
         key: INPUTS_KEY or OUTPUTS_KEY.
-    Raises:
-        ModelError: the metadata were altered.
     """
     text = model.metadata_props.get(key)
     if text is None:

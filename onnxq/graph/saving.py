@@ -111,8 +111,6 @@ def to_bytes(model: ir.Model, annotations: Annotations = Annotations.DROPPED) ->
     Args:
         model: any.
         annotations: whether inferred types and exporters' notes are in it, too.
-    Raises:
-        ModelError: it would be two files, having more weights than EXTERNAL_BYTES.
     """
     if weight_bytes(model) > EXTERNAL_BYTES:
         raise ModelError(

@@ -25,8 +25,6 @@ def sizes_of(model: ir.Model, inputs: Mapping[str, Sizes]) -> dict[str, Sizes]:
         model: stays as it is; names are unique in the whole model.
         inputs: input name -> its shape; counts where the model leaves a size open. Inputs that are
             not named keep what the model declares.
-    Raises:
-        ShapeError: an input has another rank.
     """
     proto = skeleton(model)
     for value in proto.graph.input:

@@ -79,12 +79,7 @@ class _Child:
         )
 
     def ask(self, request: ChildRequest, buffers: Sequence[bytes | memoryview]) -> ChildReply:
-        """The reply.
-
-        Raises:
-            DiedError: it died.
-            OverTimeError: it did not answer in time.
-        """
+        """The reply."""
         if not self.is_ready:
             try:
                 self._within(START_SECONDS, self._read)
@@ -163,10 +158,6 @@ def ask(request: ChildRequest, buffers: Sequence[bytes | memoryview] = ()) -> Ch
     Args:
         request: the thing to be tried; its `seconds` bound it.
         buffers: bytes of those parts that are in no file.
-    Raises:
-        DiedError: the child died of it, twice.
-        OverTimeError: it took too long.
-        NoChildError: no child can be started. The first time, a warning says so.
     """
     with _lock:
         try:

@@ -17,11 +17,7 @@ WAIT_S = 30.0  # for a scheduler that does not answer
 
 
 def check_address(address: str) -> tuple[str, str]:
-    """(scheme, rest) of a cluster's address.
-
-    Raises:
-        QConfigError: an unknown scheme, or no host.
-    """
+    """(scheme, rest) of a cluster's address."""
     scheme, separator, place = address.partition("://")
     if scheme not in SCHEMES or not separator or not place:
         raise QConfigError(

@@ -93,11 +93,7 @@ def _call(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
 
 
 def imported(module: str, extra: str) -> Any:
-    """The module that an extra brings.
-
-    Raises:
-        UnsupportedError: it is not installed.
-    """
+    """The module that an extra brings."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -55,11 +55,7 @@ class Decoder:
 
     @classmethod
     def of(cls, model: ir.Model) -> Decoder:
-        """The inputs and outputs of a model.
-
-        Raises:
-            ModelError: it takes or gives something else than a decoder.
-        """
+        """The inputs and outputs of a model."""
         inputs = input_specs(model)
         outputs = {str(value.name): value for value in model.graph.outputs}
         past = {spec.name: _present(spec.name) for spec in inputs if _PAST.fullmatch(spec.name)}
@@ -93,11 +89,7 @@ class Decoder:
 
     @property
     def cache(self) -> tuple[int, int]:
-        """Heads of keys and values, and numbers per head.
-
-        Raises:
-            ModelError: there is no cache, or the model does not say its sizes.
-        """
+        """Heads of keys and values, and numbers per head."""
         for spec in self.inputs:
             if spec.name in self.past and spec.shape is not None and len(spec.shape) == 4:
                 heads, size = spec.shape[1], spec.shape[3]
@@ -146,11 +138,7 @@ class Decoder:
         return {past: by_name[present] for past, present in self.past.items()}
 
     def check(self, tokens: Array) -> None:
-        """Refuses tokens that are not in the vocabulary.
-
-        Raises:
-            CalibrationError: so.
-        """
+        """Refuses tokens that are not in the vocabulary."""
         if not isinstance(tokens, np.ndarray):
             raise CalibrationError(
                 f"tokens are a {type(tokens).__name__}; wanted one array of integers of shape "
@@ -169,11 +157,7 @@ class Decoder:
             )
 
     def check_length(self, length: int) -> None:
-        """Refuses more positions than the model knows.
-
-        Raises:
-            CalibrationError: so.
-        """
+        """Refuses more positions than the model knows."""
         if self.context is not None and length > self.context:
             raise CalibrationError(
                 f"{length} tokens are more than the {self.context} positions that the model knows "

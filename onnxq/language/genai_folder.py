@@ -106,11 +106,7 @@ def genai_folder(
 
 
 def model_in(path: Path) -> Path:
-    """The decoder's file in a folder of onnxruntime-genai; of another path, the path.
-
-    Raises:
-        ModelError: the folder's configuration names no file, or one outside of the folder.
-    """
+    """The decoder's file in a folder of onnxruntime-genai; of another path, the path."""
     config = path / CONFIG
     if not path.is_dir() or not config.is_file():
         return path

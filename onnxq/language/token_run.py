@@ -45,21 +45,12 @@ class TokenRun:
         self._session.close()
 
     def whole(self, tokens: Array) -> Array:
-        """Logits (N, tokens, vocabulary) of tokens (N, tokens), in one run with an empty cache.
-
-        Raises:
-            CalibrationError: tokens or positions that the model does not know.
-        """
+        """Logits (N, tokens, vocabulary) of tokens (N, tokens), in one run with an empty cache."""
         feeds = self.decoder.feeds(tokens, self.decoder.empty(len(tokens)))
         return self._session.run(feeds, [LOGITS])[0]
 
     def in_lsb(self, tokens: Array, step: int) -> Iterator[Array]:
-        """Logits of tokens (N, tokens), `step` of them a run, with the cache of those before.
-
-        Raises:
-            CalibrationError: tokens or positions that the model does not know; the model has no
-                cache.
-        """
+        """Logits of tokens (N, tokens), `step` of them a run, with the cache of those before."""
         if not self.decoder.past:
             raise CalibrationError(
                 "the model has no cache (inputs past_key_values.I.key), so that it cannot go step "

@@ -165,11 +165,7 @@ class Observer(ABC):
         return x
 
     def _fresh_for(self, other: Observer) -> Self:
-        """A new observer like this one, to merge into, if `other` is like this one too.
-
-        Raises:
-            CalibrationError: the specs differ.
-        """
+        """A new observer like this one, to merge into, if `other` is like this one too."""
         if self.spec != other.spec:
             raise CalibrationError(
                 f"cannot merge {self.spec} with {other.spec}; give both the same QConfig entry."
@@ -199,11 +195,7 @@ _observers: dict[str, type[Observer]] = {}
 
 
 def register_observer(observer: type[Observer]) -> None:
-    """Makes an observer class known by its name; subclassing Observer calls this.
-
-    Raises:
-        QConfigError: a class of that name exists in another place.
-    """
+    """Makes an observer class known by its name; subclassing Observer calls this."""
     known = _observers.get(observer.__name__, observer)
     # a notebook cell that runs again defines the same class anew
     if (known.__module__, known.__qualname__) != (observer.__module__, observer.__qualname__):

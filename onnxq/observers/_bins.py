@@ -222,11 +222,7 @@ class ZeroAnchoredHistogram:
     def from_state(
         cls, bins: int, state: Mapping[str, npt.NDArray[np.generic]]
     ) -> ZeroAnchoredHistogram:
-        """Histogram of what `state` gave.
-
-        Raises:
-            CalibrationError: arrays that no histogram of so many bins gives.
-        """
+        """Histogram of what `state` gave."""
         result = cls(bins)
         result.exponent = int(array_of(state, "exponent", "iu", (0,)))
         counts = integers_of(state, "counts", 1)

@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_qscheme(observer: Observer, ch_axis: int | None) -> None:
-    """Guards an observer that has a range for each channel along ch_axis; None: one range.
-
-    Raises:
-        QConfigError: its qscheme is of the other kind.
-    """
+    """Guards an observer that has a range for each channel along ch_axis; None: one range."""
     if observer.qscheme.per_channel == (ch_axis is not None):
         return
     has = (

@@ -115,11 +115,7 @@ class EveryKth:
         return EveryKth(step, index % step, far_values)
 
     def read(self, x: Singles, index: int) -> Counted:
-        """Values of x (not empty) that are counted; memory is read once.
-
-        Raises:
-            CalibrationError: NaN or Inf in x, the batch with that number.
-        """
+        """Values of x (not empty) that are counted; memory is read once."""
         if self.step == 1:  # any order has the same values; that of memory copies least
             return Counted(x.ravel(order="K"), _NOTHING, 1, *finite_range(x, index))
         look = _every_kth if self.far_values is FarValues.EVERY_KTH else _with_all_far

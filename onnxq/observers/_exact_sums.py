@@ -73,11 +73,7 @@ class ExactSums:
 
     @classmethod
     def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]], key: str) -> ExactSums:
-        """The sums whose limbs were saved under that key.
-
-        Raises:
-            CalibrationError: no such array.
-        """
+        """The sums whose limbs were saved under that key."""
         limbs = integers_of(state, key, 2)
         if limbs.shape[1] != _LIMBS:
             raise CalibrationError(

@@ -27,8 +27,6 @@ def array_of(state: Saved, key: str, kinds: str, ranks: tuple[int, ...]) -> Arra
         key: of the array.
         kinds: of dtypes, as NumPy names them: "f", "iu".
         ranks: that it may have.
-    Raises:
-        CalibrationError: there is none, or one of another kind or rank.
     """
     if key not in state:
         raise CalibrationError(f"saved state: '{key}' is missing; it has {', '.join(state)}.")
@@ -43,11 +41,7 @@ def array_of(state: Saved, key: str, kinds: str, ranks: tuple[int, ...]) -> Arra
 
 
 def floats_of(state: Saved, key: str, *ranks: int) -> Singles:
-    """Finite float32 values of that key.
-
-    Raises:
-        CalibrationError: as `array_of`; NaN or Inf in it.
-    """
+    """Finite float32 values of that key."""
     with np.errstate(over="ignore"):
         array = array_of(state, key, "f", ranks).astype(np.float32)
     _check(np.isfinite(array), key, "NaN or Inf")
@@ -55,22 +49,14 @@ def floats_of(state: Saved, key: str, *ranks: int) -> Singles:
 
 
 def integers_of(state: Saved, key: str, *ranks: int) -> Integers:
-    """Numbers from 0 on of that key, as int64.
-
-    Raises:
-        CalibrationError: as `array_of`; negative numbers, or some beyond int64.
-    """
+    """Numbers from 0 on of that key, as int64."""
     array = array_of(state, key, "iu", ranks).astype(np.int64)  # beyond int64 wraps to negative
     _check(array >= 0, key, "negative numbers")
     return array
 
 
 def min_max_of(state: Saved, *ranks: int) -> tuple[Singles, Singles]:
-    """("min", "max") of ranges, of one shape; inf and -inf of rank 0: nothing was seen.
-
-    Raises:
-        CalibrationError: as `array_of`; other values, or a min above its max.
-    """
+    """("min", "max") of ranges, of one shape; inf and -inf of rank 0: nothing was seen."""
     low, high = (array_of(state, key, "f", ranks).astype(np.float32) for key in ("min", "max"))
     if low.shape != high.shape:
         raise CalibrationError(
@@ -83,11 +69,7 @@ def min_max_of(state: Saved, *ranks: int) -> tuple[Singles, Singles]:
 
 
 def batches_of(state: Saved) -> list[int]:
-    """Numbers of batches, "index".
-
-    Raises:
-        CalibrationError: as `array_of`.
-    """
+    """Numbers of batches, "index"."""
     return [int(i) for i in integers_of(state, "index", 1)]
 
 

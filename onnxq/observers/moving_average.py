@@ -83,11 +83,7 @@ class RangeLog:
 
     @classmethod
     def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> RangeLog:
-        """Log of what `state` gave.
-
-        Raises:
-            CalibrationError: arrays that no log gives.
-        """
+        """Log of what `state` gave."""
         low, high = min_max_of(state, 1, 2)
         indices = batches_of(state)
         if len(low) != len(indices) or len(set(indices)) != len(indices):

@@ -31,20 +31,12 @@ WITHOUT_MEANING = {
 
 
 def as_qdtype(value: object) -> QDType:
-    """The QDType meant by a QDType, a name, or a torch dtype (whose text is 'torch.quint8').
-
-    Raises:
-        QConfigError: the name is not known.
-    """
+    """The QDType meant by a QDType, a name, or a torch dtype (whose text is 'torch.quint8')."""
     return value if isinstance(value, QDType) else dtypes.find(str(value).removeprefix("torch."))
 
 
 def as_qscheme(value: object) -> QScheme:
-    """The QScheme meant by a QScheme, a name, or a torch qscheme.
-
-    Raises:
-        QConfigError: the name is not known.
-    """
+    """The QScheme meant by a QScheme, a name, or a torch qscheme."""
     if isinstance(value, QScheme):
         return value
     name, known = str(value).removeprefix("torch."), [s.value for s in QScheme]
@@ -77,9 +69,6 @@ def check_kind(name: str, key: str, value: object, annotation: object) -> None:
     """Guards a constructor against a value of another type than its annotation says.
 
     Dtypes and qschemes have been read by then: they pass for the texts that name them.
-
-    Raises:
-        QConfigError: the annotation is of plain types, and the value of none of them.
     """
     if isinstance(value, (QDType, QScheme)):
         return

@@ -74,8 +74,6 @@ class QuantRange:
             minimum: float32, shape () or (channels,).
             maximum: same shape.
             granularity: PerTensor or PerChannel, as the shape.
-        Raises:
-            CalibrationError: maximum - minimum overflows float32.
         """
         low = np.minimum(np.asarray(minimum, np.float32), np.float32(0))
         high = np.maximum(np.asarray(maximum, np.float32), np.float32(0))
@@ -107,9 +105,6 @@ class QuantRange:
             minimum: float32, shape () or (channels,).
             maximum: same shape.
             index: of the batch, for the message.
-        Raises:
-            CalibrationError: an affine qscheme, and max(0, maximum) - min(0, minimum) overflows
-                float32.
         """
         if self.qscheme.symmetric:
             return
@@ -148,11 +143,6 @@ def resolve_range(
 
     reduce_range halves it: 0..127 of quint8, -64..63 of qint8; quant_min // 2, quant_max // 2 of a
     range that was given.
-
-    Raises:
-        QConfigError: quant_min without quant_max, limits that do not enclose 0 or leave the
-            type, an eps that is not positive, or reduce_range with symmetric unsigned integers,
-            whose middle is 128.
     """
     low, high = _quant_limits(dtype, quant_min, quant_max)
     unsigned_symmetric = qscheme.symmetric and not dtype.signed
@@ -186,11 +176,7 @@ def _quant_limits(dtype: QDType, quant_min: int | None, quant_max: int | None) -
 
 
 def as_float32(x: npt.ArrayLike, index: int) -> Singles:
-    """The array as float32, without a copy if it is already.
-
-    Raises:
-        CalibrationError: x does not hold real numbers.
-    """
+    """The array as float32, without a copy if it is already."""
     array = np.asarray(x)
     if array.dtype == np.float32:
         return array
@@ -204,11 +190,7 @@ def as_float32(x: npt.ArrayLike, index: int) -> Singles:
 
 
 def finite_range(x: Singles, index: int) -> tuple[np.float32, np.float32]:
-    """Smallest and largest value of x (not empty), read once.
-
-    Raises:
-        CalibrationError: NaN or Inf in x.
-    """
+    """Smallest and largest value of x (not empty), read once."""
     return min_max_of([(chunk.min(), chunk.max()) for _, chunk in chunks(x.reshape(-1))], x, index)
 
 
@@ -221,11 +203,7 @@ def chunks(flat: Singles) -> Iterator[tuple[int, Singles]]:
 def min_max_of(
     parts: Sequence[tuple[np.float32, np.float32]], x: Singles, index: int
 ) -> tuple[np.float32, np.float32]:
-    """Smallest and largest value of x from those of its parts, in which NaN and Inf show.
-
-    Raises:
-        CalibrationError: NaN or Inf in x.
-    """
+    """Smallest and largest value of x from those of its parts, in which NaN and Inf show."""
     lows, highs = zip(*parts, strict=True)
     if not all(map(math.isfinite, (*lows, *highs))):
         raise_not_finite(x, index)
@@ -241,8 +219,6 @@ def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[Singles
         index: of the batch, for messages.
     Returns:
         Two arrays of shape (), or (channels,).
-    Raises:
-        CalibrationError: x has no such axis, or holds other than real numbers; NaN or Inf in x.
     """
     values = as_float32(x, index)
     if ch_axis is not None:
@@ -260,8 +236,6 @@ def folded(pick: np.ufunc, seen: Singles, more: Singles, ch_axis: int | None, wh
         more: likewise.
         ch_axis: axis of the channels, for the message.
         what: the batch, or "merge", for the message.
-    Raises:
-        CalibrationError: the numbers of channels differ.
     """
     if seen.size == 0 or more.size == 0:
         return more if seen.size == 0 else seen
@@ -279,11 +253,7 @@ def granularity_along(ch_axis: int | None) -> Granularity:
 
 
 def channel_range(x: Singles, axis: int, index: int) -> tuple[Singles, Singles]:
-    """Smallest and largest value of each channel, shape (channels,) both.
-
-    Raises:
-        CalibrationError: x has no such axis; NaN or Inf in x.
-    """
+    """Smallest and largest value of each channel, shape (channels,) both."""
     if not -x.ndim <= axis < x.ndim:
         raise CalibrationError(f"batch {index}: shape {x.shape} has no ch_axis {axis}.")
     others = tuple(i for i in range(x.ndim) if i != axis % x.ndim)

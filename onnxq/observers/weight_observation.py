@@ -39,9 +39,6 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey) -> tuple[QPa
     Args:
         weight: float32; weight.shape[key.axis] channels where the observer has some.
         key: names the tensor, its channel axis, the integer limit and the observer.
-    Raises:
-        ModelError: the weight holds NaN or Inf.
-        QConfigError: the observer gives integers that the target cannot run exactly.
     """
     observer = limited_to(key.observer, key.limit, key.axis % weight.ndim)()
     try:
@@ -111,11 +108,7 @@ def _limited(spec: ObserverSpec, observer: Observer, limit: int) -> ObserverSpec
 def notes_on_integers_outside(
     weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey
 ) -> list[str]:
-    """One note on int8 integers outside the key's limit, if there are any.
-
-    Raises:
-        QConfigError: the limit is below 127, where products of such integers would saturate.
-    """
+    """One note on int8 integers outside the key's limit, if there are any."""
     outside = sum(
         int(np.count_nonzero(np.abs(quantize(piece, p).astype(np.int16)) > key.limit))
         for piece, p in _pieces(weight, qparams)

@@ -59,9 +59,6 @@ def expose(model: ir.Model, tensors: Sequence[str]) -> Exposed:
             initializer is no tensor of this kind.
     Returns:
         The outputs of the original come first, in their order; the others follow as asked.
-    Raises:
-        ModelError: a name that no node output or graph input has.
-        UnsupportedError: a tensor inside the body of a Loop or Scan.
     """
     copy = model.clone()
     if any(_is_untyped_inside(place, tensors) for place in _walk(copy.graph, ())):

@@ -121,13 +121,7 @@ class FirstRun:
         return self._digest in _ran
 
     def open(self) -> ChildReply:
-        """Names of inputs and outputs, or ONNX Runtime's words against the model.
-
-        Raises:
-            ModelError: ONNX Runtime aborts.
-            LimitError: it takes too long, or too much memory.
-            NoChildError: there is no child.
-        """
+        """Names of inputs and outputs, or ONNX Runtime's words against the model."""
         source = self.source
         request = msgspec.structs.replace(
             self._request("open", source.size_bytes),
@@ -142,11 +136,7 @@ class FirstRun:
         return reply
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None) -> ChildReply | None:
-        """The child's reply on one run; None: the inputs do not go through a pipe.
-
-        Raises:
-            ModelError, LimitError, NoChildError: as of `open`.
-        """
+        """The child's reply on one run; None: the inputs do not go through a pipe."""
         if not all(_fits(x) for x in feeds.values()):
             return None
         size = self.source.size_bytes + sum(x.nbytes for x in feeds.values())

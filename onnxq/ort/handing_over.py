@@ -42,8 +42,6 @@ def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
     Args:
         model: of any size; left as it is.
         folder: of files that ONNX Runtime is to map by itself: weights there stay references.
-    Raises:
-        ModelError: what is left does not fit into a protobuf.
     """
     graph = model.clone()
     weights: dict[str, Array] = {}

@@ -119,8 +119,6 @@ def paired_times(
         sessions: name -> session.
         feeds: name -> {input name: array}, of each session.
         rounds: turns of each, after two runs that are not counted.
-    Raises:
-        CalibrationError: a session does not run on the feeds.
     """
     runs = [partial(session.run, feeds[name]) for name, session in sessions.items()]
     once = [taken(run) for run in runs for _ in range(2)][1::2]  # the first run gets memory

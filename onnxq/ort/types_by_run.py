@@ -42,10 +42,6 @@ def types_by_run(
         names: node outputs or graph inputs, in the main graph or in branches of If; None: every
             node output of the main graph. Sequences and optionals are left out.
         feeds: inputs of the run; None: ones.
-    Raises:
-        ModelError: ONNX Runtime does not accept the model, or the model cannot run on ones.
-        CalibrationError: it does not run on the feeds.
-        UnsupportedError: a value inside the body of a Loop or Scan.
     """
     if names is None:
         names = [v.name for node in model.graph for v in node.outputs if v.name]

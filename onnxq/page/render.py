@@ -42,11 +42,7 @@ FIRST_ROWS = 25
 
 
 def write_page(page: Page, path: str | Path) -> None:
-    """Writes a page, whole or not at all.
-
-    Raises:
-        OutputError: the path cannot be written.
-    """
+    """Writes a page, whole or not at all."""
     data = html_of(page).encode()
     write_atomically(Path(path), lambda file: file.write(data))
 
@@ -224,8 +220,6 @@ def island(data: object) -> Markup:
 
     Args:
         data: dicts, lists, strings, finite numbers.
-    Raises:
-        ValueError: a number that is not finite.
     """
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(_ESCAPES))  # escaped above

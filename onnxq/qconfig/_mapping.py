@@ -107,8 +107,6 @@ def check_patterns(
         kind: "node" or "tensor", for the message.
         meant: what else a name may have been meant for, such as an op type.
         tensors: names of tensors, where those of nodes are wanted.
-    Raises:
-        QConfigError: a name or glob fits nothing; the message suggests the nearest.
     """
     for pattern in entries:
         if pattern in names or any(fnmatchcase(name, pattern) for name in names):

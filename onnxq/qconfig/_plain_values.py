@@ -43,11 +43,7 @@ def check_keys(got: Iterable[object], known: Iterable[str], where: str) -> None:
 
 
 def observer_from(data: object, where: str) -> ObserverSpec:
-    """The spec that {"observer": name, argument: value...}, a bare name, or a spec stands for.
-
-    Raises:
-        QConfigError: unknown observer or argument.
-    """
+    """The spec that {"observer": name, argument: value...}, a bare name, or a spec stands for."""
     if isinstance(data, str):
         data = {"observer": data}
     if not isinstance(data, dict):
@@ -61,11 +57,7 @@ def observer_from(data: object, where: str) -> ObserverSpec:
 
 
 def part_from(data: object, where: str) -> Part:
-    """Part of a QConfig: `observer_from`, or {"fake_quantize": {"observer": ...}, "scale": ...}.
-
-    Raises:
-        QConfigError: unknown key, observer or argument.
-    """
+    """Part of a QConfig: `observer_from`, or {"fake_quantize": {"observer": ...}, "scale": ...}."""
     if isinstance(data, FakeQuantSpec):
         return data
     if not isinstance(data, dict) or "fake_quantize" not in data:
@@ -88,8 +80,6 @@ def entry_from(
         where: where the data stands, for messages.
         named: the names that may stand for an entry.
         base: gives the parts that an entry of other keys leaves out.
-    Raises:
-        QConfigError: unknown name, key, observer or argument.
     """
     if data is None or data == "float":
         return None
@@ -177,8 +167,6 @@ def section_of(data: Mapping[str, object], key: str, where: str, form: Any) -> d
         key: of the section.
         where: the data stand, to begin messages with.
         form: of its values, a type of `file_form`.
-    Raises:
-        QConfigError: it is no mapping from names to values of that form.
     """
     section = data.get(key)
     if section is None:
@@ -193,11 +181,7 @@ def section_of(data: Mapping[str, object], key: str, where: str, form: Any) -> d
 
 
 def pairs_of(qconfig_dict: Mapping[str, object], key: str) -> list[tuple[str, object]]:
-    """The documented list of (name, entry) under that key, [] without it.
-
-    Raises:
-        QConfigError: it is something else.
-    """
+    """The documented list of (name, entry) under that key, [] without it."""
     pairs = qconfig_dict.get(key, [])
     if not isinstance(pairs, list | tuple) or not all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)

@@ -56,11 +56,7 @@ _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _c
 
 
 def parse_yaml(source: str | Path) -> dict[str, object]:
-    """The mapping at the top of a YAML text (str) or file (Path); {} for an empty one.
-
-    Raises:
-        QConfigError: unreadable file, no YAML, something else at the top, a repeated key.
-    """
+    """The mapping at the top of a YAML text (str) or file (Path); {} for an empty one."""
     where, text = "qconfig", source
     if isinstance(source, Path):
         where = str(source)
@@ -100,11 +96,7 @@ def dump_yaml(data: Mapping[str, object]) -> str:
 
 
 def parse_override(text: str) -> tuple[str, str, object]:
-    """(kind, pattern, data) of `op:Softmax=float` and the like; kinds: global, op, node, tensor.
-
-    Raises:
-        QConfigError: another form.
-    """
+    """(kind, pattern, data) of `op:Softmax=float` and the like; kinds: global, op, node, tensor."""
     # a name may hold ':' and '=' ("input:0"), a value only behind an opening brace
     head, brace, tail = text.partition("={")
     target, equals, value = (head, "=", "{" + tail) if brace else text.rpartition("=")

@@ -207,11 +207,7 @@ Entry = QConfig | QConfigDynamic | None
 
 
 def as_observer(value: object, where: str) -> ObserverSpec:
-    """The spec that a spec or an observer class stands for.
-
-    Raises:
-        QConfigError: it is neither.
-    """
+    """The spec that a spec or an observer class stands for."""
     if isinstance(value, ObserverSpec):
         return value
     if not isinstance(value, type) and isinstance(value, Description):
@@ -232,9 +228,6 @@ def as_part(value: object, where: str) -> Part:
     """The spec that a spec, a FakeQuantSpec, an observer or a FakeQuantize class stands for.
 
     So does a Description, for a weight: a QuantDescriptor of onnxq.pytorch.tensor_quant.
-
-    Raises:
-        QConfigError: it is none of them.
     """
     if isinstance(value, FakeQuantSpec):
         return value
@@ -248,29 +241,17 @@ def as_part(value: object, where: str) -> Part:
 
 
 def as_scale_rule(value: object, where: str) -> ScaleRule:
-    """The ScaleRule that a rule or its name stands for.
-
-    Raises:
-        QConfigError: it is neither.
-    """
+    """The ScaleRule that a rule or its name stands for."""
     return member(ScaleRule, value, f"{where}: scale rule")
 
 
 def as_dynamic(value: object, where: str) -> Precision:
-    """The precision of a QConfigDynamic that a Precision or its name stands for.
-
-    Raises:
-        QConfigError: it is none of DYNAMIC_PRECISIONS.
-    """
+    """The precision of a QConfigDynamic that a Precision or its name stands for."""
     return _one_of(DYNAMIC_PRECISIONS, value, where)
 
 
 def as_static(value: object, where: str) -> Precision:
-    """The precision of a QConfig that a Precision or its name stands for.
-
-    Raises:
-        QConfigError: it is none of STATIC_PRECISIONS.
-    """
+    """The precision of a QConfig that a Precision or its name stands for."""
     return _one_of(STATIC_PRECISIONS, value, where)
 
 
@@ -288,20 +269,12 @@ def _one_of(known: Sequence[Precision], value: object, where: str) -> Precision:
 
 
 def as_choice(value: object, where: str) -> Choice:
-    """The Choice that a choice or its name stands for.
-
-    Raises:
-        QConfigError: it is neither.
-    """
+    """The Choice that a choice or its name stands for."""
     return member(Choice, value, f"{where}: choice")
 
 
 def as_names(value: object, where: str) -> tuple[str, ...]:
-    """The names of improvements in a list of them.
-
-    Raises:
-        QConfigError: it is no list of names, or one stands in it twice.
-    """
+    """The names of improvements in a list of them."""
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise QConfigError(
             f"{where}: improve: got {value!r}; wanted a list of names, such as [bias, round]."

@@ -16,9 +16,6 @@ def excluding(mapping: QConfigMapping, names: Collection[str]) -> QConfigMapping
     """A mapping that leaves these nodes, by name or glob, in float, whatever it said of them.
 
     Names that are not in the model are found by `QConfigMapping.check`.
-
-    Raises:
-        QConfigError: it is no list of names.
     """
     listed = isinstance(names, Collection) and not isinstance(names, (str, bytes))
     if not listed or not all(isinstance(name, str) for name in names):

@@ -128,8 +128,6 @@ def check_form(data: object, kind: Any, where: str) -> None:
         data: what YAML gave.
         kind: EntryForm or TensorForm.
         where: the data stand, to begin the message with.
-    Raises:
-        QConfigError: with the place of the value.
     """
     try:
         msgspec.convert(data, kind)

@@ -107,11 +107,7 @@ Asked = QuantizedInput | Pixels | str
 
 
 def as_quantized_input(asked: object) -> dict[str, QuantizedInput | Pixels]:
-    """{input name: its meaning}; None: no input comes as integers.
-
-    Raises:
-        QConfigError: it is something else.
-    """
+    """{input name: its meaning}; None: no input comes as integers."""
     if asked is None:
         return {}
     if not isinstance(asked, Mapping):
@@ -123,11 +119,7 @@ def as_quantized_input(asked: object) -> dict[str, QuantizedInput | Pixels]:
 
 
 def as_quantized_output(asked: object) -> tuple[str, ...]:
-    """Names of the outputs that are to be integers.
-
-    Raises:
-        QConfigError: it is no collection of names; a text would match by its letters.
-    """
+    """Names of the outputs that are to be integers."""
     if isinstance(asked, str) or not isinstance(asked, Sequence):
         raise QConfigError(
             f"quantized_output is {asked!r}; wanted a list of names, such as ['logits']."
@@ -136,11 +128,7 @@ def as_quantized_output(asked: object) -> tuple[str, ...]:
 
 
 def check_end(kind: str, name: str, known: Collection[str]) -> None:
-    """Passes the name of an input or output that the model has.
-
-    Raises:
-        QConfigError: it has none of that name.
-    """
+    """Passes the name of an input or output that the model has."""
     if name not in known:
         raise QConfigError(
             f"{kind}_integers: the model has no {kind} '{name}'; it has {', '.join(known)}."

@@ -55,11 +55,7 @@ def _is_one_qparams(a: QParams, b: QParams) -> bool:
 
 
 def take_integers(model: ir.Model, inputs: Iterable[str]) -> None:
-    """Makes these inputs the integers of their quantizers; the metadata say what they mean.
-
-    Raises:
-        QConfigError: an input that no quantizer reads, or several of different scales.
-    """
+    """Makes these inputs the integers of their quantizers; the metadata say what they mean."""
     quantized = read_quantized_io(model, INPUTS_KEY)
     for value in [v for v in model.graph.inputs if v.name in set(inputs)]:
         quantized[str(value.name)] = _take(value, FreeNames(model))
@@ -100,11 +96,7 @@ def _take(value: ir.Value, names: FreeNames) -> QuantizedIO:
 
 
 def give_integers(model: ir.Model, outputs: Iterable[str]) -> None:
-    """Makes these outputs the integers of their tensors; the metadata say what they mean.
-
-    Raises:
-        QConfigError: an output whose numbers are no integers before.
-    """
+    """Makes these outputs the integers of their tensors; the metadata say what they mean."""
     quantized: dict[str, QuantizedIO] = {}
     for name in outputs:
         (at,) = [i for i, value in enumerate(model.graph.outputs) if value.name == name]

@@ -86,11 +86,7 @@ FORMATS: dict[str, Callable[[ir.Model, Int8Activations], ir.Model]] = {
 
 
 def check_format(format: object) -> None:
-    """Passes where the format is known.
-
-    Raises:
-        QConfigError: it is not.
-    """
+    """Passes where the format is known."""
     if not isinstance(format, str) or format not in FORMATS:
         raise QConfigError(
             f"format {format!r} is not known; known: {', '.join(FORMATS)}."

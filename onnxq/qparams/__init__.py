@@ -156,12 +156,7 @@ class QParams:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> QParams:
-        """The QParams that `to_dict` wrote.
-
-        Raises:
-            QConfigError: a key is missing or unknown, the dtype or granularity is not known.
-            ShapeError: as the constructor.
-        """
+        """The QParams that `to_dict` wrote."""
         kinds = {name: kind for kind, name in _GRANULARITY_NAMES.items()}
         kind = kinds.get(str(values.get("granularity")))
         if kind is None:

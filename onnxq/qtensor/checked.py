@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def float_array(op: str, x: object) -> npt.NDArray[np.float32]:
-    """x, if it is a float32 array.
-
-    Raises:
-        ShapeError: anything else: PyTorch quantizes float32 only, and so does a float32 model.
-    """
+    """x, if it is a float32 array."""
     if not hasattr(x, "__array__") or hasattr(x, "int_repr"):
         raise ShapeError(
             f"{op}: input is {kind_of(x)}; wanted a float32 array. "
@@ -50,11 +46,7 @@ def numbers(op: str, name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def one_number(op: str, name: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
-    """The value as an array of rank 0; PyTorch's observers give one number in a vector.
-
-    Raises:
-        ShapeError: several numbers, none, or something else.
-    """
+    """The value as an array of rank 0; PyTorch's observers give one number in a vector."""
     array = numbers(op, name, value)
     if array.size != 1:
         raise ShapeError(
@@ -65,20 +57,12 @@ def one_number(op: str, name: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def qdtype(dtype: object) -> QDType:
-    """The QDType, or that of its name; a torch.dtype is known by the name it prints.
-
-    Raises:
-        QConfigError: no type has that name.
-    """
+    """The QDType, or that of its name; a torch.dtype is known by the name it prints."""
     return dtypes.find(dtype if isinstance(dtype, QDType) else str(dtype))
 
 
 def need_per_tensor(op: str, qparams: QParams) -> None:
-    """Passes qparams of one scale for all elements.
-
-    Raises:
-        UnsupportedError: a scale per channel or block.
-    """
+    """Passes qparams of one scale for all elements."""
     if qparams.granularity != PerTensor():
         raise UnsupportedError(
             f"{op}: the tensor is quantized with {qparams.granularity}; {op} works on per-tensor "
@@ -96,11 +80,7 @@ def shape_errors(op: str, shape: Sequence[int]) -> Iterator[None]:
 
 
 def sizes_of(op: str, sizes: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
-    """Sizes given one by one or as one sequence: f(2, 3) and f((2, 3)).
-
-    Raises:
-        ShapeError: not whole numbers.
-    """
+    """Sizes given one by one or as one sequence: f(2, 3) and f((2, 3))."""
     if len(sizes) == 1:
         return wholes(op, "size", sizes[0])
     return tuple(whole(op, "size", n) for n in sizes)

@@ -39,11 +39,7 @@ class ComparedTensor(StoredTensor):
     __array_ufunc__ = None  # array < tensor asks the tensor
 
     def eq(self, other: object) -> Bools:
-        """Where self == other, of real values that broadcast; other: tensor, array or number.
-
-        Raises:
-            ShapeError: the shapes do not broadcast.
-        """
+        """Where self == other, of real values that broadcast; other: tensor, array or number."""
         return self._compare(np.equal, other)
 
     def ne(self, other: object) -> Bools:
@@ -89,11 +85,9 @@ class ComparedTensor(StoredTensor):
     @overload
     def max(self, dim: int, keepdim: bool = ...) -> Ordered[Self]: ...
     def max(self, dim: int | None = None, keepdim: bool = False) -> Self | Ordered[Self]:
-        """The largest element, rank 0; or, along dim, (values, indices), the first one of equals.
+        """The largest element, rank 0.
 
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: nothing to choose from, or a dim that is not there.
+        Or, along dim, (values, indices), the first one of equals.
         """
         if dim is None:
             return self._with(np.asarray(self._nonempty("max", None).max()))
@@ -110,12 +104,7 @@ class ComparedTensor(StoredTensor):
         return self._extreme("min", np.argmin, dim, keepdim)
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Indices:
-        """Index of the largest element in order of the indices, or those along dim; int64.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: nothing to choose from, or a dim that is not there.
-        """
+        """Index of the largest element in order of the indices, or those along dim; int64."""
         return self._index("argmax", np.argmax, dim, keepdim)
 
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Indices:
@@ -156,12 +145,7 @@ class ComparedTensor(StoredTensor):
         return self._integers
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Indices:
-        """Indices that sort along dim, int64, the tensor's shape; equals stay in order.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: a dim that is not there.
-        """
+        """Indices that sort along dim, int64, the tensor's shape; equals stay in order."""
         need_per_tensor("argsort", self._qparams)
         axis = self._axis("argsort", dim)
         keys = ~self._integers if descending else self._integers  # ~ turns the order round
@@ -169,23 +153,13 @@ class ComparedTensor(StoredTensor):
         return order.reshape(self.shape).astype(np.int64)
 
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Ordered[Self]:
-        """(values, indices) sorted along dim; equals stay in order, whether `stable` or not.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: a dim that is not there.
-        """
+        """(values, indices) sorted along dim; equals stay in order, whether `stable` or not."""
         return self._in_order(self.argsort(dim, descending), self._axis("sort", dim))
 
     def topk(
         self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
     ) -> Ordered[Self]:
-        """(values, indices) of the k largest, or smallest, along dim, in order; first of equals.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: fewer than k elements along dim, k below 0, or a dim that is not there.
-        """
+        """(values, indices) of the k largest, or smallest, along dim, in order; first of equals."""
         need_per_tensor("topk", self._qparams)
         axis = self._axis("topk", dim)
         there = self.shape[axis] if self.ndim else 1

@@ -95,8 +95,6 @@ def _empty_affine_quantized(
         scale: positive.
         zero_point: a whole number that dtype holds.
         dtype: as for `quantize_per_tensor`.
-    Raises:
-        ShapeError: scale or zero_point is out of range, or a size is negative.
     """
     qparams = _affine("_empty_affine_quantized", scale, zero_point, dtype)
     return QTensor(np.full(_checked(size), qparams.zero_point, qparams.dtype.storage), qparams)
@@ -110,11 +108,7 @@ def _empty_per_channel_affine_quantized(
     axis: int,
     dtype: QDType | str,
 ) -> QTensor:
-    """Empty tensor with a scale and zero point per index along axis; its integers are not set.
-
-    Raises:
-        ShapeError: as `quantize_per_channel`.
-    """
+    """Empty tensor with a scale and zero point per index along axis; its integers are not set."""
     op = "_empty_per_channel_affine_quantized"
     _check_axis(op, axis, len(size))
     points = numbers(op, "zero_points", zero_points)

@@ -27,9 +27,6 @@ def strided(storage: IntArray, size: Sequence[int], stride: Sequence[int], offse
     """y[i, j, ...] = storage[offset + i * stride[0] + j * stride[1] + ...]; a view.
 
     Read-only where several places of the result are one element of storage (a stride of 0).
-
-    Raises:
-        ShapeError: as many strides as sizes are wanted, none negative, all inside storage.
     """
     if len(size) != len(stride):
         raise ShapeError(
@@ -55,11 +52,7 @@ def strided(storage: IntArray, size: Sequence[int], stride: Sequence[int], offse
 
 
 def expanded(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that `sizes` means, -1 standing for a size that stays.
-
-    Raises:
-        ShapeError: fewer sizes than axes, or another size where the axis is not 1.
-    """
+    """The shape that `sizes` means, -1 standing for a size that stays."""
     new = len(sizes) - len(shape)
     if new >= 0 and -1 not in sizes[:new]:
         wanted = tuple(

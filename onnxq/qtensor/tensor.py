@@ -150,12 +150,7 @@ def check_tensor(op: str, x: object, name: str = "input") -> QTensor:
 
 
 def write_out(op: str, integers: IntArray, out: QTensor) -> QTensor:
-    """Puts integers into `out`, whose qparams they have; one without elements gets their shape.
-
-    Raises:
-        ShapeError: out has another shape.
-        UnsupportedError: out cannot be written.
-    """
+    """Puts integers into `out`, whose qparams they have; one without elements gets their shape."""
     if not out.numel():
         out.resize_(integers.shape)
     if integers.shape != out.shape:
@@ -166,12 +161,7 @@ def write_out(op: str, integers: IntArray, out: QTensor) -> QTensor:
 
 
 def output_qparams(op: str, operand: QTensor, out: object) -> QParams:
-    """The qparams that `out` gives the result.
-
-    Raises:
-        ShapeError: no QTensor, or of another dtype than the operand.
-        UnsupportedError: quantized per channel or block.
-    """
+    """The qparams that `out` gives the result."""
     p = check_tensor(op, out, "out").qparams
     need_per_tensor(f"{op}(out=)", p)
     if p.dtype != operand.dtype:

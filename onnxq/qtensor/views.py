@@ -38,13 +38,7 @@ class ViewedTensor(StoredTensor):
         return (self.select(0, i) for i in range(len(self)))
 
     def view(self, *shape: int | Sequence[int]) -> Self:
-        """The same integers in another shape, one size of which may be -1.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: another number of elements, or the integers' place in memory does not allow
-                it.
-        """
+        """The same integers in another shape, one size of which may be -1."""
         need_per_tensor("view", self._qparams)
         sizes = sizes_of("view", shape)
         if min(sizes, default=0) < -1:
@@ -68,9 +62,6 @@ class ViewedTensor(StoredTensor):
             size: of the result.
             stride: in elements, as many as sizes, not negative.
             storage_offset: in elements; default: where this tensor starts.
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: sizes and strides do not fit together, or reach beyond the memory.
         """
         need_per_tensor("as_strided", self._qparams)
         sizes, strides = wholes("as_strided", "size", size), wholes("as_strided", "stride", stride)
@@ -81,23 +72,16 @@ class ViewedTensor(StoredTensor):
         return self._with(strided(self._storage, sizes, strides, offset))
 
     def expand(self, *sizes: int | Sequence[int]) -> Self:
-        """Axes of size 1 repeated, without copying; -1 keeps a size. The result cannot be written.
+        """Axes of size 1 repeated, without copying; -1 keeps a size.
 
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: an axis of another size than 1 would grow, or fewer sizes than axes.
+        The result cannot be written.
         """
         need_per_tensor("expand", self._qparams)
         shape = expanded(self.shape, sizes_of("expand", sizes))
         return self._with(np.broadcast_to(self._integers, shape))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Axes start_dim to end_dim as one; a view where that needs no copy.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: a dim that is not there, or start_dim behind end_dim.
-        """
+        """Axes start_dim to end_dim as one; a view where that needs no copy."""
         need_per_tensor("flatten", self._qparams)
         if not self.ndim:
             return self._with(self._integers.reshape(1))
@@ -113,12 +97,7 @@ class ViewedTensor(StoredTensor):
         )
 
     def select(self, dim: int, index: int) -> Self:
-        """The slice at index along dim, which goes; a view.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: a dim or an index that is not there.
-        """
+        """The slice at index along dim, which goes; a view."""
         need_per_tensor("select", self._qparams)
         axis = self._axis("select", dim)
         if not -self.shape[axis] <= whole("select", "index", index) < self.shape[axis]:
@@ -129,11 +108,9 @@ class ViewedTensor(StoredTensor):
         return self._with(self._integers[(slice(None),) * axis + (index, ...)])
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Self:
-        """Python's indexing; a view for numbers and slices, a copy for arrays of indices or masks.
+        """Python's indexing.
 
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: an index that is not there, or a slice with a step below 1.
+        A view for numbers and slices, a copy for arrays of indices or masks.
         """
         need_per_tensor("indexing", self._qparams)
         parts = index if isinstance(index, tuple) else (index,)
@@ -146,23 +123,13 @@ class ViewedTensor(StoredTensor):
             return self._with(self._integers[(*parts, *rest)])
 
     def transpose(self, dim0: int = 0, dim1: int = 1) -> Self:
-        """Two axes exchanged; a view.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: a dim that is not there.
-        """
+        """Two axes exchanged; a view."""
         need_per_tensor("transpose", self._qparams)
         first, second = self._axis("transpose", dim0), self._axis("transpose", dim1)
         return self._with(self._integers.swapaxes(first, second))
 
     def permute(self, *dims: int | Sequence[int]) -> Self:
-        """The axes in another order; a view.
-
-        Raises:
-            UnsupportedError: per-channel.
-            ShapeError: not every axis once.
-        """
+        """The axes in another order; a view."""
         need_per_tensor("permute", self._qparams)
         order = sizes_of("permute", dims)
         with shape_errors(f"permute{order}", self.shape):

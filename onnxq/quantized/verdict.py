@@ -190,11 +190,7 @@ class Verdict(Saved):
         )
 
     def check(self, min_sqnr_db: float) -> None:
-        """Returns if every output, and the worst part of it, keeps the bound; NaN keeps none.
-
-        Raises:
-            VerdictError: one does not, or nothing was compared.
-        """
+        """Returns if every output, and the worst part of it, keeps the bound; NaN keeps none."""
         floats = [o for o in self.outputs if o.sqnr_db is not None]
         broken = [str(o) for o in floats if not o.known_db >= min_sqnr_db]
         if floats and not broken:

@@ -164,11 +164,7 @@ class Evaluator(ReferenceEvaluator):
 
 
 def check_given(node: OpRun, outputs: Sequence[Any]) -> None:
-    """Passes outputs of a node among which is every one that has a name.
-
-    Raises:
-        UnsupportedError: one was not computed.
-    """
+    """Passes outputs of a node among which is every one that has a name."""
     missing = [name for name in node.output[len(outputs) :] if name]
     if missing:
         raise UnsupportedError(
@@ -220,10 +216,9 @@ def _names_read(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def check_input(declared: onnx.ValueInfoProto, x: object) -> None:
-    """Passes an array of the declared type, rank and static sizes; other kinds than tensors pass.
+    """Passes an array of the declared type, rank and static sizes.
 
-    Raises:
-        CalibrationError: another one, with what is wanted.
+    Other kinds than tensors pass.
     """
     if not declared.type.HasField("tensor_type"):
         return

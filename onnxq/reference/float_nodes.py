@@ -83,11 +83,7 @@ class _OneNode:
     sessions: dict[tuple[object, ...], runtime.Session] = field(default_factory=dict)
 
     def __call__(self, inputs: Sequence[Array | None]) -> Sequence[Array]:
-        """Outputs of the node that have a name.
-
-        Raises:
-            UnsupportedError: ONNX Runtime cannot run it by itself.
-        """
+        """Outputs of the node that have a name."""
         named = list(zip(self.node.input, inputs, strict=False))
         for name, x in named:
             if x is not None and name in self.folded and name not in self.constants:

@@ -266,11 +266,7 @@ class GatherElements(OpRun):
 
 
 def _activate(y: Singles, kind: str, parameters: Sequence[float]) -> Singles:
-    """The activation that ONNX Runtime fused.
-
-    Raises:
-        UnsupportedError: another one than those that it fuses.
-    """
+    """The activation that ONNX Runtime fused."""
     known: dict[str, tuple[str, ...]] = {
         "Relu": (), "Sigmoid": (), "Tanh": (), "LeakyRelu": ("alpha",),
         "HardSigmoid": ("alpha", "beta"),

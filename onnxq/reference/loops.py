@@ -116,11 +116,7 @@ def _slices(x: Array, axis: int, from_end: int) -> Iterator[Array]:
 
 
 def _nothing_of(kind: onnx.TypeProto.Tensor) -> Array:
-    """Empty result of no turns, as ONNX Runtime has it: sizes that the body does not tell are 0.
-
-    Raises:
-        UnsupportedError: the body does not tell the type.
-    """
+    """Empty result of no turns, as ONNX Runtime has it: sizes that the body does not tell are 0."""
     if not kind.elem_type:
         raise UnsupportedError(
             "Loop without a turn: the type of its results is not known. Run shape inference "

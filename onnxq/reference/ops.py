@@ -158,8 +158,6 @@ def load_plain(
         node: of the default domain.
         run_params: as OpRun takes them.
         inputs: some operators (Gelu) are functions whose bodies depend on the inputs' types.
-    Raises:
-        UnsupportedError: there is none.
     """
     nothing = f"node {where(node)}: neither onnxq nor onnx.reference has a kernel for it."
     if node.domain:

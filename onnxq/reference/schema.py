@@ -40,11 +40,7 @@ class Signature:
 
 
 def check_nodes(model: ir.Model) -> None:
-    """Passes a model whose nodes all keep to the schemas, in bodies and functions too.
-
-    Raises:
-        ModelError: one that does not, with what it has too much and the nearest name, or lacks.
-    """
+    """Passes a model whose nodes all keep to the schemas, in bodies and functions too."""
     functions = [node for function in model.functions.values() for node in function.all_nodes()]
     for node in (*model.graph.all_nodes(), *functions):
         check_node(
@@ -58,11 +54,7 @@ def check_nodes(model: ir.Model) -> None:
 
 
 def check_proto(node: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
-    """Checks one node, as `check_nodes`.
-
-    Raises:
-        ModelError: likewise.
-    """
+    """Checks one node, as `check_nodes`."""
     names = [attribute.name for attribute in node.attribute]
     label = node.name or next(iter(node.output), "")
     kind = (node.domain, node.op_type)
@@ -77,11 +69,7 @@ def check_node(
     attributes: Collection[str],
     opsets: Mapping[str, int],
 ) -> None:
-    """Checks a node in parts, as `check_nodes`; absent inputs and outputs are "".
-
-    Raises:
-        ModelError: likewise.
-    """
+    """Checks a node in parts, as `check_nodes`; absent inputs and outputs are ""."""
     domain, op_type = kind
     names = ONNX_DOMAINS if domain in ONNX_DOMAINS else (domain,)
     version = next((opsets[name] for name in names if name in opsets), 1)
@@ -133,11 +121,7 @@ def signature_of(domain: str, op_type: str, version: int) -> Signature | None:
 
 
 def check_call(domain: str, op_type: str, inputs: int, attributes: Collection[str]) -> None:
-    """Passes inputs and attributes of a kernel that some version of its operator has.
-
-    Raises:
-        ModelError: one that none has, with the nearest name.
-    """
+    """Passes inputs and attributes of a kernel that some version of its operator has."""
     signature = _of_any_version(domain, op_type)
     if signature is None:
         return

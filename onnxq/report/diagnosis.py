@@ -87,11 +87,7 @@ class Diagnosis:
     packages: tuple[Package, ...]
 
     def check(self) -> None:
-        """Returns if everything that onnxq itself needs is there.
-
-        Raises:
-            UnsupportedError: with the commands that install the rest.
-        """
+        """Returns if everything that onnxq itself needs is there."""
         bad = [p for p in self.packages if p.problem and not p.extra]
         if bad:
             what = "; ".join(f"{p.name}: {p.problem}" for p in bad)

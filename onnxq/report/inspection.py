@@ -138,11 +138,7 @@ def inspect(
 def inspected(
     prepared: Prepared, statistics: Statistics | None, objective: Objective | str, node: str = ""
 ) -> Inspection:
-    """Inspection of a Prepared, with the chain of a node where one is named; see `inspect`.
-
-    Raises:
-        QConfigError: the model has no such node.
-    """
+    """Inspection of a Prepared, with the chain of a node where one is named; see `inspect`."""
     if node:
         decided = prepared
         if statistics is not None:

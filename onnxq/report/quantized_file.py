@@ -117,11 +117,7 @@ class QuantizedFile:
 
 
 def look_at(model: ir.Model) -> QuantizedFile | None:
-    """Description of a model; None: nothing in it is quantized.
-
-    Raises:
-        ModelError: its metadata were altered.
-    """
+    """Description of a model; None: nothing in it is quantized."""
     file_format = model.metadata_props.get(FORMAT_KEY, "")
     found = inventory(model)
     if not file_format and not found.is_quantized:
@@ -160,11 +156,7 @@ def _cache_of(model: ir.Model) -> str:
 
 
 def ends_of(model: ir.Model) -> list[End]:
-    """The inputs, then the outputs.
-
-    Raises:
-        ModelError: its metadata were altered.
-    """
+    """The inputs, then the outputs."""
     ends = []
     for kind, values, key in (
         ("input", model.graph.inputs, INPUTS_KEY),

@@ -190,11 +190,7 @@ def is_bomb(*members: zipfile.ZipInfo) -> bool:
 
 
 def _held_bytes(file: IO[bytes], source: Path | tuple[Path, str], where: str) -> int:
-    """Bytes that the source holds from here on, by the file system or the archive's directory.
-
-    Raises:
-        CalibrationError: a member that grows beyond what samples do.
-    """
+    """Bytes that the source holds from here on, by the file system or the archive's directory."""
     if isinstance(source, Path):
         return source.stat().st_size - file.tell()
     with zipfile.ZipFile(source[0]) as archive:
@@ -251,21 +247,13 @@ def _column(where: str, source: Path | tuple[Path, str]) -> Column:
 
 
 def npy_column(path: Path, where: str) -> Column:
-    """The array of a .npy file; only its header is read.
-
-    Raises:
-        CalibrationError: the file is no npy file, holds objects, or less than its header claims.
-    """
+    """The array of a .npy file; only its header is read."""
     _check_regular(path, where)
     return _column(where, path)
 
 
 def npz_columns(path: Path, where: str) -> dict[str, Column]:
-    """The arrays of an .npz file, by name; only their headers are read.
-
-    Raises:
-        CalibrationError: the file is no npz file, holds objects, or less than its headers claim.
-    """
+    """The arrays of an .npz file, by name; only their headers are read."""
     _check_regular(path, where)
     try:
         with zipfile.ZipFile(path) as archive:

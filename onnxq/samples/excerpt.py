@@ -123,9 +123,6 @@ def held_apart(samples: Batches, every: int = EVERY) -> tuple[Batches, Batches]:
     Args:
         samples: can be gone through again and again.
         every: n, at least 2.
-    Raises:
-        QConfigError: n is below 2.
-        CalibrationError: there are fewer than n batches.
     """
     check_every(every)
     if samples.count is not None and samples.count < every:
@@ -153,11 +150,7 @@ def is_last(number: int, every: int = EVERY) -> bool:
 
 
 def check_every(every: object) -> None:
-    """Passes whole numbers from 2.
-
-    Raises:
-        QConfigError: it is something else.
-    """
+    """Passes whole numbers from 2."""
     if not isinstance(every, int) or isinstance(every, bool) or every < 2:
         raise QConfigError(
             f"hold_apart is {every!r}; wanted a whole number from 2 (4: every fourth batch, a "

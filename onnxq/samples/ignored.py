@@ -25,8 +25,6 @@ def check_ignored(*samples: Samples | None) -> None:
 
     Args:
         samples: all those that the names are for; None: none.
-    Raises:
-        CalibrationError: with the nearest name; or a file is unreadable.
     """
     given = [each.source for each in samples if each is not None and each.source is not None]
     ignore = dict.fromkeys(name for each in samples if each for name in each.ignore)

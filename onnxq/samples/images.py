@@ -143,11 +143,7 @@ class ImageArrays:
 
 
 def image_files(folder: Path, where: str) -> list[Path]:
-    """The images of a folder and of those within it, in the order of their paths.
-
-    Raises:
-        CalibrationError: there are none, or no folder.
-    """
+    """The images of a folder and of those within it, in the order of their paths."""
     if not folder.is_dir():
         raise CalibrationError(f"{where}: there is no such folder. Check the path.")
     found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())

@@ -94,11 +94,7 @@ def _dimensions(shape: ir.Shape | None) -> tuple[int | str | None, ...] | None:
 
 
 def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str) -> None:
-    """Refuses arrays that no input is named like, and inputs that have no array.
-
-    Raises:
-        CalibrationError: with the nearest name.
-    """
+    """Refuses arrays that no input is named like, and inputs that have no array."""
     known = [spec.name for spec in inputs]
     for name in names:
         if name not in known:
@@ -116,11 +112,7 @@ def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str)
 
 
 def check_tensors(inputs: Sequence[InputSpec], where: str) -> None:
-    """Refuses a model with inputs that no array is a sample of.
-
-    Raises:
-        CalibrationError: one is a sequence or an optional.
-    """
+    """Refuses a model with inputs that no array is a sample of."""
     for spec in inputs:
         if not spec.is_tensor and not spec.optional:
             raise CalibrationError(
@@ -131,11 +123,7 @@ def check_tensors(inputs: Sequence[InputSpec], where: str) -> None:
 
 
 def only_input(inputs: Sequence[InputSpec], where: str) -> InputSpec:
-    """The input that an array without a name is for.
-
-    Raises:
-        CalibrationError: there are several.
-    """
+    """The input that an array without a name is for."""
     wanted = [spec for spec in inputs if not spec.optional]
     if len(wanted) != 1:
         names = ", ".join(spec.name for spec in wanted)
@@ -148,11 +136,7 @@ def only_input(inputs: Sequence[InputSpec], where: str) -> InputSpec:
 
 
 def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> None:
-    """Refuses another dtype: a conversion nobody asked for would hide a wrong preprocessing.
-
-    Raises:
-        CalibrationError: with the remedy.
-    """
+    """Refuses another dtype: a conversion nobody asked for would hide a wrong preprocessing."""
     if dtype == spec.dtype or (spec.dtype.hasobject and dtype.kind in "OU"):  # texts
         return
     if spec.quantized is not None and (dtype.kind == "f" or dtype.name == spec.quantized.dtype):
@@ -180,8 +164,6 @@ def check_shape(shape: Sequence[int], spec: InputSpec, where: str, got: str) -> 
         spec: the input.
         where: the array, to begin the message with.
         got: the shape as the user sees it, to name in the message.
-    Raises:
-        CalibrationError: shapes differ.
     """
     if spec.shape is None or _fits(shape, spec.shape):
         return
@@ -215,8 +197,6 @@ def check_finite(array: Array, where: str, first: int) -> None:
         array: one batch; samples along the first axis.
         where: the array, to begin the message with.
         first: number of the batch's first sample.
-    Raises:
-        CalibrationError: with the array and the sample.
     """
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return
@@ -286,8 +266,6 @@ def batch_of(inputs: Sequence[InputSpec], batch_size: int | None, where: str) ->
         inputs: those that have their samples along the batch axis.
         batch_size: as asked.
         where: the samples, to begin a message with.
-    Raises:
-        CalibrationError: the model has another static batch, or several.
     """
     static = {spec.name: spec.static_batch for spec in inputs if spec.static_batch is not None}
     if batch_size is not None and batch_size < 1:

@@ -54,11 +54,7 @@ class _Item:
 
 
 def folder_files(folder: Path, where: str) -> list[Path]:
-    """The .npz, .npy and .safetensors files of a folder, in the order of their names.
-
-    Raises:
-        CalibrationError: there is none, one is no regular file, or the folder cannot be listed.
-    """
+    """The .npz, .npy and .safetensors files of a folder, in the order of their names."""
     try:
         there = sorted(folder.iterdir())
     except OSError as error:

@@ -40,8 +40,6 @@ def open_labelled(samples: object, inputs: Sequence[InputSpec]) -> Batches:
     Args:
         samples: as of `open_samples`; arrays that they ignore are neither inputs nor labels.
         inputs: of the model.
-    Raises:
-        CalibrationError: as `open_samples`; or the samples do not fit into memory.
     """
     given = Samples.of(samples)
     source = given.source
@@ -105,11 +103,7 @@ def _type_of(value: object) -> np.dtype[np.generic]:
 
 
 def _in_memory(samples: Batches) -> Batches:
-    """All batches, read now.
-
-    Raises:
-        CalibrationError: they take too much memory.
-    """
+    """All batches, read now."""
     most = bytes_to_keep()
     batches: list[Batch] = []
     taken = 0

@@ -26,12 +26,7 @@ SHARE = 0.1
 
 
 def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> Batch:
-    """Normal floats, any integers, zeros elsewhere; dynamic axes are 1, the first is batch_size.
-
-    Raises:
-        UnsupportedError: batch_size differs from a static batch; an input that is no tensor of
-            numbers or texts; inputs that are too large.
-    """
+    """Normal floats, any integers, zeros elsewhere; dynamic axes are 1, the first is batch_size."""
     shapes = [(spec, _shape(spec, batch_size)) for spec in inputs]
     _check_size(shapes)
     rng = np.random.default_rng(SEED)
@@ -41,12 +36,7 @@ def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> 
 def with_shapes(
     inputs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]], batch_size: int | None = None
 ) -> list[InputSpec]:
-    """The inputs with the sizes that are given; only the batch may stay dynamic.
-
-    Raises:
-        CalibrationError: no such input; a shape that the input does not take; or a size beside the
-            batch that is dynamic, and not given.
-    """
+    """The inputs with the sizes that are given; only the batch may stay dynamic."""
     check_named(shapes, inputs)
     made = [_with_shape(s, shapes[s.name]) if s.name in shapes else s for s in inputs]
     open_ones = [s for s in made if s.is_tensor and (s.shape is None or not _is_fixed(s.shape[1:]))]
@@ -61,11 +51,7 @@ def with_shapes(
 
 
 def check_named(shapes: Collection[str], inputs: Sequence[InputSpec]) -> None:
-    """Passes shapes of inputs that the model has.
-
-    Raises:
-        CalibrationError: with the nearest name.
-    """
+    """Passes shapes of inputs that the model has."""
     known = [spec.name for spec in inputs]
     for name in shapes:
         if name not in known:
@@ -100,11 +86,7 @@ def _example(spec: InputSpec, batch_size: int | None) -> str:
 
 
 def batch_of_ones(inputs: Iterable[InputSpec], first_size: int = 1) -> Batch:
-    """Ones (True for booleans); of the dynamic axes, the first has that size, and the others 1.
-
-    Raises:
-        UnsupportedError: an input that is no tensor; inputs that are too large.
-    """
+    """Ones (True for booleans); of the dynamic axes, the first has that size, and the others 1."""
     shapes = [(spec, _shape(_with_first(spec, first_size), None)) for spec in inputs]
     _check_size(shapes)
     return {

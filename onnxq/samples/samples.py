@@ -91,11 +91,7 @@ class Samples:
 
 
 def without_state(samples: Samples, job: str) -> Samples:
-    """The samples, for a job that runs each batch alone.
-
-    Raises:
-        QConfigError: they name a state.
-    """
+    """The samples, for a job that runs each batch alone."""
     if samples.feedback:
         raise QConfigError(
             f"feedback: {job} runs every batch alone, so that no state goes round. Leave it out."

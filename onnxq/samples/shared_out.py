@@ -96,10 +96,6 @@ def over_batches(
         away: likewise in each worker; it is pickled.
         samples: all batches.
         progress: called after each batch.
-    Raises:
-        CalibrationError: there is no batch.
-        WorkerError: workers died, more often than it was tried.
-        Exception: whatever the work raises; with an executor it names the part.
     """
     done = 0
     for result in _results(executor, here, away, samples):

@@ -240,9 +240,6 @@ def samples_of_table(
         inputs: those of the model.
         batch_size: samples of a run; None: the model's, or one.
         where: what the arrays are read from, for messages.
-    Raises:
-        CalibrationError: names, types or shapes that are not the model's; arrays of several
-            lengths; samples that do not fill the batches of a static model.
     """
     check_names(columns, inputs, where)
     given = {spec.name: spec for spec in inputs if spec.name in columns}

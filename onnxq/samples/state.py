@@ -85,11 +85,7 @@ def state_shape(
 
 
 def as_feedback(feedback: object) -> dict[str, str]:
-    """{output name: input name}; None: no state.
-
-    Raises:
-        QConfigError: it is something else.
-    """
+    """{output name: input name}; None: no state."""
     if feedback is None:
         return {}
     if not isinstance(feedback, Mapping) or not all(
@@ -103,11 +99,7 @@ def as_feedback(feedback: object) -> dict[str, str]:
 
 
 def check_feedback(model: ir.Model, feedback: Mapping[str, str]) -> None:
-    """Passes where the model has every output and input of {output name: input name}.
-
-    Raises:
-        QConfigError: it has not.
-    """
+    """Passes where the model has every output and input of {output name: input name}."""
     outputs = [str(value.name) for value in model.graph.outputs]
     inputs = [str(value.name) for value in model.graph.inputs]
     for output, fed in as_feedback(feedback).items():

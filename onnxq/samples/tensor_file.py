@@ -31,11 +31,7 @@ MOST_HEADER_BYTES = 100 << 20  # as the format's own reader allows
 
 
 def tensor_columns(path: Path, where: str) -> dict[str, Column]:
-    """The arrays of the file, by name; only its header is read.
-
-    Raises:
-        CalibrationError: it is no such file, is cut short, or holds a type that NumPy lacks.
-    """
+    """The arrays of the file, by name; only its header is read."""
     if why := why_no_file(path):
         raise CalibrationError(f"{where} cannot be read: {why}. Give a .safetensors file.")
     size = path.stat().st_size

@@ -26,8 +26,6 @@ def mapping_from(value: object, backend: str = "") -> QConfigMapping | None:
     Args:
         value: of the caller.
         backend: whose QConfig and choice hold where the file names none.
-    Raises:
-        QConfigError: it is something else, or the file is unreadable or no such YAML.
     """
     if isinstance(value, Path) or (isinstance(value, str) and value.endswith(YAML_SUFFIXES)):
         base = get_default_qconfig(backend)
@@ -42,8 +40,6 @@ def check_mapping(value: object, of_backend: str = "default_qconfig_mapping({})"
     Args:
         value: of the caller.
         of_backend: the call that makes a mapping of a backend's name.
-    Raises:
-        QConfigError: anything else, with the call that makes a mapping of it.
     """
     if value is None or isinstance(value, QConfigMapping):
         return
@@ -72,11 +68,7 @@ def _remedy(value: object, of_backend: str) -> str:
 
 
 def check_costs(value: object) -> None:
-    """Passes Costs or None.
-
-    Raises:
-        CalibrationError: anything else, such as the path of a table.
-    """
+    """Passes Costs or None."""
     if value is None or isinstance(value, Costs):
         return
     raise CalibrationError(
@@ -86,11 +78,7 @@ def check_costs(value: object) -> None:
 
 
 def check_path(name: str, value: object) -> None:
-    """Passes the path of a file, or None for no file.
-
-    Raises:
-        QConfigError: anything else, such as a number or an open file.
-    """
+    """Passes the path of a file, or None for no file."""
     if value is None or isinstance(value, str | Path):
         return
     raise QConfigError(
@@ -99,11 +87,7 @@ def check_path(name: str, value: object) -> None:
 
 
 def check_progress(value: object) -> None:
-    """Passes a function, or None.
-
-    Raises:
-        QConfigError: anything else.
-    """
+    """Passes a function, or None."""
     if value is not None and not callable(value):
         raise QConfigError(
             f"progress is {kind_of(value)}; wanted a function(done, total), or None."
@@ -111,32 +95,20 @@ def check_progress(value: object) -> None:
 
 
 def check_threads(value: object) -> None:
-    """Passes a number of threads of one inference, or None for one per core.
-
-    Raises:
-        QConfigError: anything else.
-    """
+    """Passes a number of threads of one inference, or None for one per core."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return
     raise QConfigError(f"threads: got {value!r}; wanted a whole number from 1, or None.")
 
 
 def check_bound(name: str, value: float | None) -> None:
-    """Passes a bound that a number of steps or a share can keep: 0 or more, or None for no bound.
-
-    Raises:
-        QConfigError: a negative number or NaN, which nothing would keep.
-    """
+    """Passes a bound that a number of LSB or a share can keep: 0 or more; None: no bound."""
     if value is not None and not value >= 0:
         raise QConfigError(f"{name} is {value}; wanted 0 or more, or None for no bound.")
 
 
 def check_prepared(value: object, caller: str) -> None:
-    """Passes what has the parts of a Prepared that every stage reads.
-
-    Raises:
-        ModelError: anything else: a path, a model, Statistics.
-    """
+    """Passes what has the parts of a Prepared that every stage reads."""
     if hasattr(value, "model") and hasattr(value, "observed"):
         return
     raise ModelError(
@@ -146,11 +118,7 @@ def check_prepared(value: object, caller: str) -> None:
 
 
 def check_statistics(value: object, caller: str) -> None:
-    """Passes Statistics.
-
-    Raises:
-        CalibrationError: anything else: samples, a path, a Prepared.
-    """
+    """Passes Statistics."""
     if isinstance(value, Statistics):
         return
     raise CalibrationError(
@@ -160,11 +128,7 @@ def check_statistics(value: object, caller: str) -> None:
 
 
 def check_decibels(min_sqnr_db: object) -> None:
-    """Passes None and every number; to be asked before the work begins.
-
-    Raises:
-        QConfigError: it is something else, or NaN, which nothing keeps.
-    """
+    """Passes None and every number; to be asked before the work begins."""
     if min_sqnr_db is None:
         return
     if not isinstance(min_sqnr_db, Real) or math.isnan(min_sqnr_db):

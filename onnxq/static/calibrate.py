@@ -254,10 +254,6 @@ def seen_by_parts(
         samples: all of them.
         first: global number of the first batch.
         before: what was seen earlier.
-    Raises:
-        CalibrationError: unusable samples, or a batch that differs from the one that was seen under
-            its number; names the part.
-        WorkerError: workers died, more often than it was tried.
     """
     known = (
         KnownPart(part, {n: before.batches[n] for n in part.numbers if n in before.batches})

@@ -152,12 +152,7 @@ class Calibration:
         self.next_batch = max(self.next_batch, number + 1)
 
     def _show(self, name: str, x: Array, number: int, is_input: bool) -> None:
-        """Shows a tensor to its observer.
-
-        Raises:
-            CalibrationError: its observer refuses it, for another reason than NaN or Inf that the
-                model computes.
-        """
+        """Shows a tensor to its observer."""
         if x.size == 0:  # a branch that did not run
             return
         self._counts[name] += 1
@@ -249,8 +244,6 @@ def begun(prepared: Observed, statistics: Statistics | None, shard: Shard) -> St
         prepared: the model, and the observer of each tensor.
         statistics: what was seen before; None: nothing.
         shard: the part of the samples that is to be observed.
-    Raises:
-        CalibrationError: the statistics are of another model, or of other observers.
     """
     if statistics is None:
         return Statistics(
@@ -277,11 +270,7 @@ def begun(prepared: Observed, statistics: Statistics | None, shard: Shard) -> St
 
 
 def check_same(batch: Mapping[str, Array], index: int, check: int) -> None:
-    """Passes a batch whose CRC-32 is that of the one that was seen under its number.
-
-    Raises:
-        CalibrationError: it is another one.
-    """
+    """Passes a batch whose CRC-32 is that of the one that was seen under its number."""
     if crc_of(batch) != check:
         raise CalibrationError(
             f"batch {index} of the samples is not the batch {index} that the statistics have "

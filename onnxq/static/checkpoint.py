@@ -89,11 +89,7 @@ class Keeper:
             self.keep(statistics())
 
     def keep(self, seen: Statistics) -> None:
-        """Writes the file, which is there whole or not at all.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
+        """Writes the file, which is there whole or not at all."""
         began = time.monotonic()
         seen.save(self._checkpoint.path)
         took = time.monotonic() - began

@@ -36,11 +36,7 @@ class Merging:
         self._piles.append((size, statistics))
 
     def merged(self) -> Statistics:
-        """All of them, as if of one run; more may be added afterwards.
-
-        Raises:
-            CalibrationError: none was added; as `Statistics.merge`.
-        """
+        """All of them, as if of one run; more may be added afterwards."""
         if not self._piles:
             raise CalibrationError("there are no statistics to merge; give at least one.")
         *others, (_, together) = self._piles
@@ -50,11 +46,7 @@ class Merging:
 
 
 def merged(statistics: Iterable[Statistics]) -> Statistics:
-    """All of them, as if of one run, whatever their order.
-
-    Raises:
-        CalibrationError: none are given; as `Statistics.merge`.
-    """
+    """All of them, as if of one run, whatever their order."""
     merging = Merging()
     for each in statistics:
         merging.add(each)

@@ -51,9 +51,6 @@ def plan_as_targeted(
         statistics: of its observed tensors.
         samples: what calibration ran, to be run again; None: there are none.
         objective: of the nodes that the qconfig wants quantized dynamically.
-    Raises:
-        CalibrationError: unusable statistics or samples, or none where the target wants them.
-        QConfigError, UnsupportedError: as `plan_observed`.
     """
     if prepared.target.reduce_range is not ReduceRange.OBSERVED or samples is None:
         return plan(prepared, statistics, objective)
@@ -73,10 +70,6 @@ def plan_observed(
         statistics: of its observed tensors.
         samples: to look for saturation on, as `calibrate` takes them; run several times.
         objective: of the nodes that the qconfig wants quantized dynamically.
-    Raises:
-        CalibrationError: unusable statistics or samples.
-        QConfigError: a weight observer gives integers that the target cannot run exactly.
-        UnsupportedError: as `plan`, or operators that the reference cannot run.
     """
     saturated: Channels = {}
     made = plan(prepared, statistics, objective, saturated)

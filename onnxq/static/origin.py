@@ -58,8 +58,6 @@ def read_again(
         wanted_hash: of the canonical model.
         quantized_input: inputs that are pixels or integers.
         op_types: that the qconfig names.
-    Raises:
-        ModelError: it cannot be read, or is another model now.
     """
     model = canonicalize(load(path), types_by_run).model
     take_pixels(model, quantized_pixels(model, quantized_input))

@@ -121,8 +121,6 @@ def prepared_with(begun: Prepared, mapping: QConfigMapping) -> Prepared:
     Args:
         begun: with `mapping.all_open()`.
         mapping: names precisions.
-    Raises:
-        QConfigError, UnsupportedError: as of `prepare`.
     """
     _check_names(begun.model, mapping)
     notes = begun.notes[: begun.model_notes]

@@ -149,11 +149,7 @@ class Prepared:
         return {**means, **probed(self.model)}
 
     def run(self, batch: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Observes one batch ({input name: array}), after those that came before it.
-
-        Raises:
-            CalibrationError: an input is missing, misnamed, of another shape or dtype, NaN or Inf.
-        """
+        """Observes one batch ({input name: array}), after those that came before it."""
         if not self._calibration:
             self._calibration.append(Calibration(self))
             self._excerpt.append(self.new_excerpt())
@@ -200,9 +196,6 @@ class Prepared:
         """Pickles as the path of its model's file, read again where it is unpickled.
 
         With the bytes of the model where it was given in memory, or edited since it was read.
-
-        Raises:
-            ModelError: such a model is too large for protobuf. Save it, and prepare the file.
         """
         apart = ("model", "aim")
         others = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
@@ -218,11 +211,7 @@ class Prepared:
 
     @property
     def statistics(self) -> Statistics:
-        """Statistics of what `run` has observed so far.
-
-        Raises:
-            CalibrationError: `run` was never called.
-        """
+        """Statistics of what `run` has observed so far."""
         if not self._calibration:
             raise CalibrationError("no batch was observed; call run(batch) first, or calibrate().")
         return self._calibration[0].statistics()
@@ -238,11 +227,7 @@ def _restored(
 
 
 def _read_again(path: Path, others: dict[str, Any], begun: list[Statistics]) -> Prepared:
-    """Prepared of a model in a file.
-
-    Raises:
-        ModelError: the file is not there, or holds another model by now.
-    """
+    """Prepared of a model in a file."""
     op_types = others["qconfig"].op_types
     model = read_again(path, others["model_hash"], others["quantized_input"], op_types)
     return _with_begun(Prepared(model, origin=Origin.of(path, model), **others), begun)

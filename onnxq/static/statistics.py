@@ -278,11 +278,7 @@ def _from_bytes(data: bytes) -> Statistics:
 
 
 def _read(arrays_of: Callable[[], Arrays], where: str) -> Statistics:
-    """Statistics of what `_arrays` gave.
-
-    Raises:
-        CalibrationError: it is damaged, no .stats file, or of a newer onnxq.
-    """
+    """Statistics of what `_arrays` gave."""
     try:
         arrays = arrays_of()
         return _restored(json.loads(arrays["header"].tobytes()), arrays, where)

@@ -54,8 +54,6 @@ def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
     Args:
         prepared: with precisions that were decided with or without data.
         name: of the node.
-    Raises:
-        QConfigError: the model has no such node; the message suggests the nearest.
     """
     context = prepared.context
     found = {node_name(node): (node, loop) for node, loop in context.order}

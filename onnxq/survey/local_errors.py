@@ -101,9 +101,6 @@ def errors_of(
         sides: the models; their sums stay as they are.
         batches: few.
         feedback: output name -> input name, of state.
-    Raises:
-        ModelError: ONNX Runtime does not open a model.
-        CalibrationError: it does not run on a batch.
     """
     found = {pair.name: TensorErrors() for pair in sides.pairs}
     with ExitStack() as stack:

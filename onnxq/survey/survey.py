@@ -284,11 +284,7 @@ KNOWN_AT_RUN_TIME = "may differ: its weights are known at run time"
 
 
 def layers_on_machines(target: ir.Model) -> MachineTable:
-    """Layers whose integers can differ from exact ones, by machine.
-
-    Raises:
-        UnsupportedError: operators that are not known.
-    """
+    """Layers whose integers can differ from exact ones, by machine."""
     found = predict(target)
     risky = [layer.name for machine in found.machines for layer in machine.risky_layers]
     order = [layer.name for machine in found.machines[:1] for layer in machine.layers]

@@ -53,8 +53,6 @@ class Compared:
             path: of the file.
             beside: plan, search, bounds.
             command: that writes it again; empty: none does.
-        Raises:
-            OutputError: the path cannot be written; nothing is left behind.
         """
         sides = self.sides
         subject = ReportSubject(
@@ -86,9 +84,6 @@ def compared(
         feedback: output name -> input name, of state.
         progress: called after each batch.
         executor: whose workers run the models; None: this process.
-    Raises:
-        CalibrationError: no batch came.
-        WorkerError: workers died, more often than it was tried.
     """
     excerpt = Excerpt(input_specs(sides.source, feedback.values()), feedback.values())
     found = findings_of(sides, excerpt.watching(batches), feedback, progress, executor)

@@ -40,11 +40,7 @@ class ReduceRange(enum.Enum):
 
 
 def as_reduce_range(value: ReduceRange | str) -> ReduceRange:
-    """The ReduceRange that a ReduceRange or its name stands for.
-
-    Raises:
-        QConfigError: it is neither.
-    """
+    """The ReduceRange that a ReduceRange or its name stands for."""
     return member(ReduceRange, value, "reduced range")
 
 

@@ -76,11 +76,7 @@ class DynamicSpeedup:
 
 
 def measured_speedups(table: str) -> Iterator[DynamicSpeedup]:
-    """The speedups of one table, in its order.
-
-    Raises:
-        ValueError: the table has other columns, a row of another length, or no number.
-    """
+    """The speedups of one table, in its order."""
     head, *lines = csv.reader(
         (resources.files("onnxq.targets") / table).read_text("utf-8").splitlines()
     )

@@ -286,9 +286,6 @@ def paired_node_times(
         target: the quantized one.
         precisions: that it gives the nodes.
         batch: to run.
-    Raises:
-        ModelError: ONNX Runtime does not open a model.
-        CalibrationError: it does not run on the batch.
     """
     runs = profiled([source, target], one_row(source, input_specs(source), batch))
     sums = [times_by_owner(source, run, of) for run, of in zip(runs, ({}, precisions), strict=True)]

@@ -164,11 +164,7 @@ class TimeModel:
         self._inner = {name: each for name, each in times.nodes.items() if name not in named}
 
     def __reduce__(self) -> tuple[Callable[..., TimeModel], tuple[object, ...]]:
-        """Pickles with the bytes of its model, whose nodes may hold tensors that are computed.
-
-        Raises:
-            ModelError: the model is too large for protobuf; tune it in one process.
-        """
+        """Pickles with the bytes of its model, whose nodes may hold tensors that are computed."""
         return _restored, (self.times, PortableModel.of(self._model, self._model))
 
     def ratio(self, precisions: Precisions) -> float | None:
@@ -251,8 +247,6 @@ def known_shapes(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Sizes
     Args:
         model: canonical.
         feeds: one sample.
-    Raises:
-        ModelError, CalibrationError: ONNX Runtime does not run the model on them.
     """
     inputs = {name: tuple(map(int, x.shape)) for name, x in feeds.items()}
     known = sizes_of(model, inputs)

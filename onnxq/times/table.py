@@ -388,8 +388,6 @@ def fits_in(lines: Sequence[str], notes: Iterable[tuple[str, str]]) -> dict[Key,
     Args:
         lines: of the table.
         notes: (name, value) of its lines "# name: value".
-    Raises:
-        ValueError: a line is no fit.
     """
     found = list(notes)
     if (ROWS, _crc(lines)) not in found:

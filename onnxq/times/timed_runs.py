@@ -49,8 +49,6 @@ def one_row(model: ir.Model, inputs: Sequence[InputSpec], batch: Batch) -> Batch
         model: float.
         inputs: that samples have; zeros stand for state that the batch leaves out.
         batch: to take it of.
-    Raises:
-        ModelError: ONNX Runtime does not open the model.
     """
     state = State(tuple(inputs), {})
     whole = state.feeds(batch)
@@ -119,11 +117,7 @@ class Profiled:
 
 
 def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
-    """Runs a model once.
-
-    Raises:
-        ModelError: ONNX Runtime does not open it, or it does not run on these inputs.
-    """
+    """Runs a model once."""
     with open_session(model, threads=1) as session:
         try:
             session.run(as_taken(feeds, input_specs(model)))
@@ -132,12 +126,7 @@ def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
 
 
 def whole_times(models: Sequence[ir.Model], feeds: Mapping[str, Array]) -> list[list[float]]:
-    """CPU seconds of a run of each model, in each round.
-
-    Raises:
-        ModelError: ONNX Runtime does not open one.
-        CalibrationError: one does not run on these inputs.
-    """
+    """CPU seconds of a run of each model, in each round."""
     with ExitStack() as stack:
         opened = [stack.enter_context(open_session(model, threads=1)) for model in models]
         runs = [_run(*each, feeds) for each in zip(opened, models, strict=True)]
@@ -153,8 +142,6 @@ def profiled(
         models: to run, on one thread.
         feeds: for all of them.
         seconds: CPU seconds that go into all runs; None: MEASURED_S.
-    Raises:
-        ModelError, CalibrationError: as of `whole_times`.
     """
     with ExitStack() as stack:
         plain = [stack.enter_context(open_session(model, threads=1)) for model in models]
@@ -226,8 +213,6 @@ def node_times(profile: Path) -> dict[str, NodeTime]:
 
     Args:
         profile: what `Session.end_profile` gives.
-    Raises:
-        ModelError: the profile is none, or has no run.
     """
     try:
         events = json.loads(profile.read_text("utf-8"))

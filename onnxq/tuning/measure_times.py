@@ -78,9 +78,6 @@ def measure_times(
         mappings: words for people -> mapping; a node's time in a precision is that in the first
             model in which it has it. None: those of `telling`. One that gives no model that
             runs is left out, with a note.
-    Raises:
-        CalibrationError: unusable samples.
-        ModelError: ONNX Runtime does not run the float model.
     """
     source, feeds = _source(evaluator), evaluator.one_row()
     timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator), feeds)
@@ -205,12 +202,7 @@ def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
 
 
 def times_of(evaluator: Evaluator, costs: Costs) -> Times:
-    """Times of the same kind from a table of costs, for a machine that is not this one.
-
-    Raises:
-        CalibrationError: unusable samples.
-        ModelError: ONNX Runtime does not run the float model, where only a run tells sizes.
-    """
+    """Times of the same kind from a table of costs, for a machine that is not this one."""
     model = _source(evaluator)
     shapes = known_shapes(model, evaluator.one_row())
     sizes = every_size(model, shapes)

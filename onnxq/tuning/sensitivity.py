@@ -121,9 +121,6 @@ def sensitivity_of(
         executor: runs the groups; None: this process.
         most_runs: that it may take; groups that these do not go for, the last ones, are among the
             refused.
-    Raises:
-        CalibrationError: unusable samples.
-        MetricError: the user's metric fails.
     """
     evaluator = evaluations.evaluator
     samples, few = evaluator.samples, few_of(evaluator.samples)

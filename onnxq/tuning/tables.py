@@ -156,8 +156,6 @@ def save_milestones(folder: str | Path, points: Sequence[Milestone]) -> list[Pat
 
     Returns:
         the YAML files; `quantize --qconfig` makes the model of each.
-    Raises:
-        OutputError: the folder cannot be made or written to; the one that it is in has to be there.
     """
     folder = Path(folder)
     files = [folder / f"point-{number}.yaml" for number in range(1, len(points) + 1)]

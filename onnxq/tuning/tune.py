@@ -168,11 +168,7 @@ def _warn(tuned: Tuned) -> None:
 
 
 def _check_of_goal(check: object, samples: Samples) -> Check:
-    """The check of the goal, on samples that choose nothing.
-
-    Raises:
-        QConfigError: nothing, or a bound beside those of the goal.
-    """
+    """The check of the goal, on samples that choose nothing."""
     checked = Check.of(check, samples)
     if checked.unseen is None and checked.hold_apart is None:
         raise QConfigError(

@@ -176,8 +176,6 @@ class Tuned:
 
         Returns:
             the YAML files; `quantize --qconfig` makes the model of each.
-        Raises:
-            OutputError: the folder cannot be made or written to.
         """
         return save_milestones(folder, self.front)
 

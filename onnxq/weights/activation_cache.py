@@ -94,11 +94,7 @@ def _close(file: IO[bytes]) -> None:
 
 
 def _appended(file: IO[bytes], array: Array) -> int:
-    """Offset at which the array is now in the file.
-
-    Raises:
-        OutputError: the disk is full.
-    """
+    """Offset at which the array is now in the file."""
     try:
         offset = file.seek(0, 2)
         file.write(np.ascontiguousarray(array).data)
@@ -133,12 +129,7 @@ class ActivationCache:
         return self._feeds.get(tensor, batch)
 
     def advance(self, part: ir.Model) -> None:
-        """Runs a subgraph on all batches, and keeps its outputs.
-
-        Raises:
-            CalibrationError: it does not run on the samples.
-            OutputError: what it gives does not fit on the disk.
-        """
+        """Runs a subgraph on all batches, and keeps its outputs."""
         with opened(part) as session:
             self.run(session)
 

@@ -77,8 +77,6 @@ def bit_noise(
         batches: of samples, for the Hessians.
         few: some of them, that the caches run: each product costs as many runs of what is behind
             it.
-    Raises:
-        CalibrationError: samples that the model does not run on.
     """
     own = own_noise(model, plan, batches)
     alone = [{name: plan.quantized[name].spec} for name in plan.quantized]

@@ -57,12 +57,7 @@ def _turn(improvement: Improvement) -> int:
 
 
 def check_samples(names: Sequence[str], samples: object | None) -> None:
-    """Passes where improvements have samples to work on.
-
-    Raises:
-        QConfigError: a name is not known.
-        CalibrationError: there are none.
-    """
+    """Passes where improvements have samples to work on."""
     wanted(names)
     if names and samples is None:
         raise CalibrationError(
@@ -97,12 +92,7 @@ def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improve
 
 
 def _result(improvement: Improvement, work: Callable[[], object], kind: type[Made]) -> Made:
-    """Result of the improvement; one of a user's own may fail, or give something else.
-
-    Raises:
-        UnsupportedError: it fails, with an error that is none of ours.
-        QConfigError: it gives something else than that kind.
-    """
+    """Result of the improvement; one of a user's own may fail, or give something else."""
     module = type(improvement).__module__
     where = f"improvement '{improvement.name}' (module {module})"
     try:

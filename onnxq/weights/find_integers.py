@@ -102,10 +102,6 @@ def find_integers(
         batches: of samples; read where a method needs to see inputs, and nowhere else.
         integers: holds those that were found before; the others are added.
         executor: whose workers solve; None: this process. The integers are the same.
-    Raises:
-        CalibrationError: a method needs samples and there are none; or they do not suit.
-        OutputError: the disk is full.
-        WorkerError: workers died, more often than it was tried.
     """
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     keys = {name: decision.stored_as for name, decision in plan.quantized.items()}

@@ -118,8 +118,6 @@ def inverse_factor(hessian: Reals, damping: float = 0.0) -> InverseFactor:
     Args:
         hessian: float64 (..., columns, columns); left as it is.
         damping: what is added to the diagonal.
-    Raises:
-        LinAlgError: it is not positive definite.
     """
     diagonal = np.diagonal(hessian, axis1=-2, axis2=-1)
     act_order = np.argsort(-diagonal, axis=-1, kind="stable")  # equal ones as they stand

@@ -127,11 +127,7 @@ class InputSums:
                 self._cross[stripe] += wanted[:, stripe].T @ seen
 
     def hessian(self) -> Hessian:
-        """The means; the sums are theirs then, and take no more rows.
-
-        Raises:
-            CalibrationError: there was no row.
-        """
+        """The means; the sums are theirs then, and take no more rows."""
         if not self._sum.count:
             raise CalibrationError(
                 f"tensor '{self.name}', which products read, has no rows in any sample. Give "

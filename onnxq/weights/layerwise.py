@@ -98,8 +98,6 @@ def layerwise(
         samples: of the float model.
         name: of the improvement.
         begin: is asked for every layer, in the order in which they run.
-    Raises:
-        CalibrationError: unusable samples.
     """
     batches = enough(samples, prepared)
     if why := too_few(batches):

@@ -179,9 +179,6 @@ def mixed_bits(
         plan: of it; blocks, symmetry and methods stay.
         batches: of samples, one at least; they are gone through twice.
         budget: of bits or bytes.
-    Raises:
-        QConfigError: products take more than the budget even in 2 bits.
-        CalibrationError: samples that the model does not run on.
     """
     _check(plan, budget)
     few = list(itertools.islice(batches, MEASURED_BATCHES))

@@ -181,12 +181,7 @@ class WeightPlan:
 
 
 def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
-    """A decision for every node of a canonical model, which is not changed.
-
-    Raises:
-        ModelError: no node has a weight that can be stored in groups.
-        QConfigError: a node to be excluded that is not there.
-    """
+    """A decision for every node of a canonical model, which is not changed."""
     nodes = [node for node, _ in walk(model.graph)]
     excluded = _excluded(request.exclude, [node_name(node) for node in nodes])
     ties = find_ties(nodes)

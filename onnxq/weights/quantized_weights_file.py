@@ -121,10 +121,6 @@ class QuantizedWeightsFile(AppendOnlyFile):
         Args:
             path: of the file; None: in memory alone.
             head: of the job at hand.
-        Raises:
-            CalibrationError: the file is no such journal, or is of another model, samples, plan or
-                version.
-            OutputError: the file cannot be written, or another process writes to it.
         """
         if path is None:
             return cls()
@@ -153,8 +149,6 @@ class QuantizedWeightsFile(AppendOnlyFile):
             arrays: by name.
         Returns:
             The arrays as tensors, which a file is mapped for when they are read.
-        Raises:
-            OutputError: the disk is full.
         """
         if self._file is None:
             made: Tensors = {name: ir.tensor(array, name=name) for name, array in arrays.items()}

@@ -160,9 +160,6 @@ class SequentialPipeline:
 
         Args:
             seen: products whose Hessians are wanted; behind the last one, nothing runs.
-        Raises:
-            CalibrationError: samples that the model does not run on, or that make NaN or Inf.
-            OutputError: what is between the layers does not fit on the disk.
         """
         stages = stages_of(self.model, self.plan)
         wanted = [i for i, stage in enumerate(stages) if _wants(stage, seen)]

@@ -67,8 +67,6 @@ def prepared(
         method: how integers are found.
         inputs: Hessians that samples show; None: nothing was seen of them.
         known: of the input, without samples.
-    Raises:
-        CalibrationError: the method needs samples, and there are none.
     """
     if method.needs_samples and inputs is None:
         raise CalibrationError(

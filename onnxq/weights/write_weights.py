@@ -156,8 +156,6 @@ def write_weights(
         integers: product -> arrays of `PackedGroups` by name, in memory or on disk.
         accuracy: accuracy_level of MatMulNBits.
         format: how products are written.
-    Raises:
-        UnsupportedError: the opset cannot be raised as far as the types of integers need.
     """
     written = model.clone()
     writer: GroupwiseWriter | DequantizeWriter

@@ -15,12 +15,7 @@ class InlineFunctions(ir.passes.InPlacePass):
     """f(x) := body of f at x, in all graphs; then no function is left."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Inlines all calls.
-
-        Raises:
-            ModelError: functions were written for another opset, or a call leaves out an input that
-                a node of the body needs.
-        """
+        """Inlines all calls."""
         if not model.functions:
             return ir.passes.PassResult(model, modified=False)
         try:

@@ -34,11 +34,7 @@ class UpgradeOpset(ir.passes.InPlacePass):
         self.minimum = minimum
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Converts where the opset is lower.
-
-        Raises:
-            UnsupportedError: the converter cannot translate a node.
-        """
+        """Converts where the opset is lower."""
         before = (_opset(model), model.ir_version)
         if before[0] < self.minimum:
             self._convert(model)
@@ -175,8 +171,6 @@ def keep_coordinates(nodes: Iterable[ir.Node], original: ir.Model) -> None:
     Args:
         nodes: of a model that was converted from below opset 11, changed in place.
         original: the model as it was; tensors have the same names.
-    Raises:
-        UnsupportedError: nearest elements by scales that no one rounding mode fits.
     """
     producers = {
         value.name: value.producer() for graph in original.graphs() for value in all_values(graph)

@@ -96,9 +96,6 @@ def resolved(axes: DynamicAxes, bound: BoundInputs) -> Axes:
     Args:
         axes: in one of the forms above; the arguments may be a sequence, in forward's order.
         bound: example inputs.
-    Raises:
-        QConfigError: an input, axis or structure that forward does not have.
-        UnsupportedError: a size that is computed from another one.
     """
     reading = _Reading(bound)
     if not isinstance(axes, Mapping):

@@ -44,9 +44,6 @@ def batch_axes(module: nn.Module, bound: BoundInputs) -> Axes:
     Args:
         module: in eval mode.
         bound: example inputs, which forward takes.
-    Raises:
-        QConfigError: an input is empty.
-        ModelError: none was found.
     """
     for name, x in bound.tensors.items():
         if x.ndim and not x.numel():

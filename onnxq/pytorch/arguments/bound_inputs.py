@@ -153,9 +153,6 @@ def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) 
         module: whose forward is called.
         inputs: as `onnxq.export` takes them.
         names: of the tensors, in order; None: made of the parameters' names, as above.
-    Raises:
-        QConfigError: forward does not take these inputs; another number of names, or one twice.
-        UnsupportedError: something in them that is neither a tensor nor a constant.
     """
     owner = f"{type(module).__name__}.forward"
     bound = _arguments(inspect.signature(module.forward), owner, inputs)

@@ -25,11 +25,7 @@ FORWARD_RAISES = (
 
 
 def flatten(outputs: object) -> list[torch.Tensor]:
-    """The tensors of a module's result, however nested, in order; None is left out.
-
-    Raises:
-        UnsupportedError: something else in it.
-    """
+    """The tensors of a module's result, however nested, in order; None is left out."""
     found = []
     for path, leaf in leaves(outputs):
         if isinstance(leaf, torch.Tensor):
@@ -53,11 +49,7 @@ def compute(module: nn.Module, inputs: BoundInputs) -> object:
 
 
 def first_run(module: nn.Module, inputs: BoundInputs) -> object:
-    """The module's result for the example inputs; an exception of forward names them.
-
-    Raises:
-        ModelError: forward fails on the inputs.
-    """
+    """The module's result for the example inputs; an exception of forward names them."""
     try:
         return compute(module, inputs)
     except FORWARD_RAISES as error:

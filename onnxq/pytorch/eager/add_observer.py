@@ -120,11 +120,7 @@ def _has_weights(module: nn.Module) -> bool:
 
 
 def attach_observer(module: nn.Module, device: torch.device | str | None) -> None:
-    """Lets the module's result go through a FakeQuantize of its qconfig's activation.
-
-    Raises:
-        UnsupportedError: it has one.
-    """
+    """Lets the module's result go through a FakeQuantize of its qconfig's activation."""
     qconfig: Any = module.qconfig
     if isinstance(getattr(module, "activation_post_process", None), FakeQuantize):
         raise UnsupportedError(

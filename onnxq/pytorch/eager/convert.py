@@ -97,11 +97,7 @@ def _mappings(
     mapping: Mapping[type[nn.Module], type[nn.Module]] | None,
     custom: Mapping[type[nn.Module], Any] | None,
 ) -> ModuleMappings:
-    """The usual ones with the user's in their place.
-
-    Raises:
-        QConfigError: a mapping of other things.
-    """
+    """The usual ones with the user's in their place."""
     if mapping is None:
         return replace(DEFAULT_MAPPINGS, custom=custom or {})
     check_mapping(mapping)
@@ -110,11 +106,7 @@ def _mappings(
 
 
 def check_mapping(mapping: object) -> None:
-    """Passes {module type: module type with from_float}.
-
-    Raises:
-        QConfigError: it is something else; the message names the nearest quantized module.
-    """
+    """Passes {module type: module type with from_float}."""
     if not hasattr(mapping, "items"):
         raise QConfigError(
             f"mapping is {kind_of(mapping)}; wanted a dict {{module type: quantized type}}."

@@ -28,8 +28,6 @@ def entries_of(
         config: None: nothing.
         argument: its name, for messages.
         known: keys that mean something.
-    Raises:
-        QConfigError: another key, which would have no effect.
     """
     given = dict(config or {})
     given.pop(_OF_GRAPH_MODE, None)

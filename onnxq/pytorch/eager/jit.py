@@ -121,12 +121,7 @@ class ObservedScript(nn.Module):
         self.prepared: Prepared | None = None
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        """The float model's result.
-
-        Raises:
-            QConfigError: inputs that forward does not take.
-            CalibrationError: NaN or Inf in them.
-        """
+        """The float model's result."""
         bound = bind_script(self.model, inputs)
         if self.prepared is None:
             exported = export_script(self.model, bound)

@@ -97,11 +97,7 @@ def observed(
     observer_non_leaf_module_list: Collection[type[nn.Module]] | None,
     prepare_custom_config_dict: Mapping[str, Any] | None,
 ) -> nn.Module:
-    """The model with observers where its qconfigs ask for them, in whatever mode it is.
-
-    Raises:
-        OnnxqError: as prepare, but for the mode.
-    """
+    """The model with observers where its qconfigs ask for them, in whatever mode it is."""
     root = _own(model, inplace)
     custom = entries_of(prepare_custom_config_dict, "prepare_custom_config_dict", PREPARING)
     propagate_qconfig_(root, None, custom)
@@ -178,11 +174,7 @@ def _without_stubs(
     target: str | Target | None,
     others: tuple[object, ...],
 ) -> TypeGuard[Inputs]:
-    """Whether quantizers are inserted into a traced graph.
-
-    Raises:
-        QConfigError: arguments of the one way with those of the other.
-    """
+    """Whether quantizers are inserted into a traced graph."""
     if inputs is None and (qconfig is not None or target is not None):
         raise QConfigError(
             "qconfig and target go with inputs: prepare_qat(model, inputs=example, qconfig=...). A "
@@ -197,12 +189,7 @@ def _without_stubs(
 
 
 def _traceable(model: Model, wanted_by: str) -> nn.Module:
-    """The plain module, in float32, of any form that `onnxq.export` takes but scripts.
-
-    Raises:
-        UnsupportedError: a ScriptModule.
-        ModelError: no module, a path that holds no program; one made under inference_mode.
-    """
+    """The plain module, in float32, of any form that `onnxq.export` takes but scripts."""
     module = as_module(model)
     check_traceable(module, wanted_by)
     tensors = itertools.chain(module.named_parameters(), module.named_buffers())

@@ -98,11 +98,7 @@ class Layers(NamedTuple):
 def layer_by_layer(
     module: fx.GraphModule, model: ir.Model, engine: Engine, bound: BoundInputs
 ) -> Layers:
-    """How a batch compares, each layer given the integers that the engine computed ahead of it.
-
-    Raises:
-        UnsupportedError: a tensor that the module rounds is not in the model.
-    """
+    """How a batch compares, each layer given the integers that the engine computed ahead of it."""
     with beside(module, model, Feeding.LAYER_BY_LAYER, engine) as both:
         return both.run(bound)
 
@@ -150,11 +146,7 @@ class ModulePair:
         self._outputs = [str(value.name) for value in model.graph.outputs]
 
     def run(self, bound: BoundInputs) -> Layers:
-        """Runs both on a batch and compares their integers.
-
-        Raises:
-            UnsupportedError: a tensor that the module rounds is not in the model.
-        """
+        """Runs both on a batch and compares their integers."""
         feeds = {name: x.numpy() for name, x in bound.tensors.items()}
         names = [*self._outputs, *self._qparams]
         asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]

@@ -47,11 +47,7 @@ def relative_tolerance(module: nn.Module) -> float:
 
 
 def check_dtypes(module: nn.Module) -> None:
-    """Refuses a module in number types that onnxq does not quantize.
-
-    Raises:
-        ModelError: a parameter or buffer is float64 or bfloat16.
-    """
+    """Refuses a module in number types that onnxq does not quantize."""
     for name, x in (*module.named_parameters(), *module.named_buffers()):
         if x.dtype in (torch.float64, torch.bfloat16):
             dtype = str(x.dtype).removeprefix("torch.")
@@ -62,11 +58,7 @@ def check_dtypes(module: nn.Module) -> None:
 
 
 def check_projections(module: nn.Module) -> None:
-    """Refuses LSTM with a projection of its state, which the exporter writes as one without.
-
-    Raises:
-        UnsupportedError: proj_size > 0.
-    """
+    """Refuses LSTM with a projection of its state, which the exporter writes as one without."""
     for name, part in module.named_modules():
         if isinstance(part, nn.LSTM) and part.proj_size:
             raise UnsupportedError(
@@ -87,9 +79,6 @@ def check_against(
         names: of these outputs.
         inputs: one batch.
         tolerance: share of the largest absolute value of an output.
-    Raises:
-        VerificationError: an output differs in count, shape or value.
-        ModelError: forward fails, which took the example inputs as they were given.
     """
     where, pairs = run_both(module, run, inputs)
     for name, (actual, expected) in zip(names, pairs, strict=True):
@@ -103,9 +92,6 @@ def run_both(module: nn.Module, run: Run, inputs: BoundInputs) -> tuple[str, lis
         module: in eval mode.
         run: arrays by input name -> the exported model's outputs.
         inputs: one batch.
-    Raises:
-        VerificationError: another number of outputs.
-        ModelError: forward fails, which took the example inputs as they were given.
     """
     try:
         outputs = compute(module, inputs)

@@ -88,9 +88,6 @@ def check_in_lsb(
         roundings: number of tensors that are rounded.
         tolerance: largest accepted difference in LSB; None: derived from `roundings`.
         by_layer: compares layer by layer; None where the module's graph is not known.
-    Raises:
-        VerificationError: an output differs in count, shape or value, and layers do, if asked.
-        ModelError: forward fails, which took the example inputs as they were given.
     """
     where, pairs = run_both(module, run, inputs)
     sigma = math.sqrt(roundings / 6)
@@ -116,11 +113,7 @@ def check_in_lsb(
 
 
 def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
-    """Number of tensors that agree within one LSB, each computed from integers of ONNX Runtime.
-
-    Raises:
-        VerificationError: one does not, or an output in float32; the message continues.
-    """
+    """Number of tensors that agree within one LSB, each computed from integers of ONNX Runtime."""
     try:
         layers = by_layer(inputs)
     except UnsupportedError as error:
@@ -180,8 +173,6 @@ def difference(
         actual: of the model.
         expected: of the module, in the same shape and type.
         scale: of the output; None: it is in float32.
-    Raises:
-        VerificationError: another shape or type.
     """
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise VerificationError(

@@ -197,8 +197,6 @@ def entries_of_nodes(model: nn.Module, canonical: ir.Model, entries: Entries) ->
         model: that was exported.
         canonical: its ONNX model.
         entries: {module type or path: entry}.
-    Raises:
-        ModelError: one of them, or all together, fit no node that can be quantized.
     """
     modules = dict(model.named_modules(remove_duplicate=False))
     nodes: dict[str, QConfigDynamic | None] = {}

@@ -32,11 +32,7 @@ Engine = Callable[["ir.Model"], AbstractContextManager[Runs]]
 
 
 def onnx_runtime(model: ir.Model) -> AbstractContextManager[Runs]:
-    """The model on ONNX Runtime, whose kernels add as this machine does.
-
-    Raises:
-        ModelError: ONNX Runtime does not load it.
-    """
+    """The model on ONNX Runtime, whose kernels add as this machine does."""
     return runtime.open_session(model, threads=1 if computes_in_threads(model) else None)
 
 
@@ -48,8 +44,6 @@ def reference_kernels(
     Args:
         model: quantized.
         saturation_mode: how products are added.
-    Raises:
-        UnsupportedError: operators that the reference cannot run.
     """
     integer = integer_form(model, saturation_mode)
     nodes = FloatNodes(integer)

@@ -43,9 +43,6 @@ def check_here_or_exactly(
         check: holds the model, as an engine runs it, against its module on the batches.
         model: that was exported.
         batches: inputs.
-    Raises:
-        VerificationError: ONNX Runtime's results are wrong, and this machine adds exactly, or those
-            of exact sums are wrong too.
     Warns:
         UserWarning: the results are right in exact sums, and others on this machine.
     """

@@ -236,9 +236,6 @@ def check_sizes(
         bound: example inputs.
         axes: those that are dynamic.
         limits: how far apart results may be.
-    Raises:
-        VerificationError: the model computes something else.
-        ModelError: forward fails on the example inputs.
     """
     trials = [bound, *_other_sizes(module, bound, axes)]
     check = functools.partial(_check_trials, module, model, trials, limits)

@@ -31,8 +31,6 @@ def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
     Args:
         module: in eval mode.
         inputs: one batch.
-    Raises:
-        ModelError: forward fails on the inputs; NaN comes to a layer that has integers of it.
     """
     with contextlib.ExitStack() as stack:
         for name, part in module.named_modules():

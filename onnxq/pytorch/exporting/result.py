@@ -30,8 +30,6 @@ def check_request(
         axes: input name -> {axis: name} of the axes that are to be dynamic.
         opset: of ai.onnx.
         output_names: in order; None: any.
-    Raises:
-        UnsupportedError: something is not as asked.
     """
     got = model.opset_imports.get("")
     if got != opset:

@@ -26,8 +26,6 @@ def check_script_request(usual_opset: object, *others: object) -> None:
     Args:
         usual_opset: whether the opset was left open.
         others: names and axes; None where they were left open.
-    Raises:
-        UnsupportedError: it asks for more.
     """
     if not usual_opset or any(other is not None for other in others):
         raise UnsupportedError(
@@ -43,9 +41,6 @@ def bind_script(model: torch.jit.ScriptModule, inputs: Inputs) -> BoundInputs:
     Args:
         model: scripted or traced.
         inputs: a tensor, a sequence of them, or by name those of the first parameters.
-    Raises:
-        QConfigError: another number of them, or other names.
-        UnsupportedError: one that is no tensor.
     """
     forward: Any = model.forward
     names = [argument.name for argument in forward.schema.arguments[1:]]
@@ -76,9 +71,6 @@ def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Mode
     Args:
         model: scripted or traced, in eval mode.
         inputs: one batch.
-    Raises:
-        UnsupportedError: the exporter does not have one of its operators.
-        VerificationError: the model computes something else.
     """
     file: Any = io.BytesIO()  # which the older exporter takes too
     names = list(inputs.tensors)

@@ -124,8 +124,6 @@ def trace(
         axes: those that are dynamic.
         opset: what is asked for; the exporter may write another.
         output_names: in order; None: the exporter's.
-    Raises:
-        UnsupportedError: it cannot be traced, or an operator has no ONNX form.
     """
     try:
         return _written(module, bound, axes, opset, output_names)

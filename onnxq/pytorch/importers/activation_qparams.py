@@ -42,11 +42,7 @@ class TracedQParams:
 
 
 def stored_type(dtype: torch.dtype, where: str) -> torch.dtype:
-    """The type of the integers of an activation.
-
-    Raises:
-        UnsupportedError: it has more or fewer than 8 bits.
-    """
+    """The type of the integers of an activation."""
     if dtype not in STORED:
         raise UnsupportedError(
             f"{where}: activations of {str(dtype).removeprefix('torch.')}; ONNX Runtime has "

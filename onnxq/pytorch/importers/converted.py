@@ -44,9 +44,6 @@ def traceable(model: nn.Module, inputs: BoundInputs) -> nn.Module:
     Args:
         model: a copy of a converted model, with its weights unpacked; it is changed.
         inputs: example inputs.
-    Raises:
-        UnsupportedError: a module, function or type that has no form here; the message names it.
-        ModelError: forward fails on the inputs.
     """
     made = _plain(model).eval()
     make_printable(made)

@@ -65,9 +65,6 @@ def dequantized_modules(model: nn.Module) -> tuple[Dequantized, dict[int, nn.Mod
     """The float module of every dynamically quantized module of the model, by its id.
 
     `copying.copy_structure` puts them in their places.
-
-    Raises:
-        UnsupportedError: a module that has no float form.
     """
     dequantized, made = Dequantized({}, {}), dict[int, nn.Module]()
     for path, module in model.named_modules():

@@ -52,8 +52,6 @@ def quantize_again(
         exported: the ONNX model.
         dequantized: which modules they are, and their scales.
         limit: integers are brought into [-limit, limit]; None: as torch has them.
-    Raises:
-        ModelError: no node of a dequantized module can be quantized.
     """
     entries: dict[type[nn.Module] | str, QConfigDynamic | None] = {
         path: _INTEGER if integers else float16_dynamic_qconfig

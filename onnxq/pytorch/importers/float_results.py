@@ -109,11 +109,7 @@ def _clamped(node: ir.Node) -> ir.Value:
 
 
 def _as_conv_integer(node: ir.Node, names: FreeNames) -> None:
-    """Y = ConvInteger(x_integers, w_integers) * (x_scale * w_scale) + bias.
-
-    Raises:
-        UnsupportedError: zero points of the weight differ.
-    """
+    """Y = ConvInteger(x_integers, w_integers) * (x_scale * w_scale) + bias."""
     x, w = dequantizer(node.inputs[0]), dequantizer(node.inputs[WEIGHT])
     assert x is not None, "_has_float_result looked"
     assert w is not None

@@ -199,11 +199,7 @@ _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
 def _choice(kind: type[_Choice], value: _Choice | str) -> _Choice:
-    """The member that a name stands for.
-
-    Raises:
-        QConfigError: none has that name.
-    """
+    """The member that a name stands for."""
     if isinstance(value, kind):
         return value
     known = [str(member.value) for member in kind]
@@ -257,11 +253,7 @@ def _imported(
 
 
 def _converted(model: nn.Module) -> nn.Module:
-    """The model itself, or converted where torch.ao has only prepared it.
-
-    Raises:
-        UnsupportedError: this torch has no torch.ao.quantization any more.
-    """
+    """The model itself, or converted where torch.ao has only prepared it."""
     if not any(type(part).__module__.startswith("torch.ao.") for part in model.modules()):
         return model
     try:  # not at the top: torch has announced its removal, and other models do not need it
@@ -328,11 +320,7 @@ def _written_out(
 
 
 def _inputs_of(program: ExportedProgram, inputs: Inputs | None) -> Inputs:
-    """The inputs that were given, or that the program was exported with.
-
-    Raises:
-        QConfigError: there are none.
-    """
+    """The inputs that were given, or that the program was exported with."""
     if inputs is not None:
         return inputs
     if not program.example_inputs:

@@ -61,11 +61,7 @@ class TorchIntegers:
 
 
 def read_quantized(x: Tensor, where: str) -> TorchIntegers:
-    """Integers and qparams of a weight that torch has quantized.
-
-    Raises:
-        UnsupportedError: integers that are not int8; zero points that are no integers.
-    """
+    """Integers and qparams of a weight that torch has quantized."""
     if x.dtype != torch.qint8:
         raise UnsupportedError(
             f"{where}: its weight is {str(x.dtype).removeprefix('torch.')}; wanted qint8. Quantize "
@@ -169,8 +165,6 @@ def packed_weights(model: nn.Module, skipped: Collection[str]) -> dict[int, Pack
     Args:
         model: converted.
         skipped: paths of modules that are read otherwise, with all that is in them.
-    Raises:
-        UnsupportedError: a TorchScript object that is none of linear or convolution.
     """
     made: dict[int, PackedWeight] = {}
     for path, module in model.named_modules():

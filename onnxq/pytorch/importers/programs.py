@@ -62,11 +62,7 @@ def is_prepared_program(model: nn.Module) -> bool:
 
 
 def convert_program(model: fx.GraphModule) -> fx.GraphModule:
-    """convert_pt2e of a copy of a prepared program.
-
-    Raises:
-        UnsupportedError: torchao is not installed.
-    """
+    """convert_pt2e of a copy of a prepared program."""
     try:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
     except ImportError as error:
@@ -85,11 +81,7 @@ def has_dynamic_shapes(model: fx.GraphModule) -> bool:
 
 
 def traceable_program(program: fx.GraphModule | ExportedProgram) -> fx.GraphModule:
-    """A copy of the program with onnxq's operators.
-
-    Raises:
-        UnsupportedError: an operator that has no form here; the message names node and type.
-    """
+    """A copy of the program with onnxq's operators."""
     made = copy.deepcopy(program) if isinstance(program, fx.GraphModule) else program.module()
     assert isinstance(made, fx.GraphModule)
     for mode in ("train", "eval"):  # of a program they raise; its operators have one mode only
@@ -180,11 +172,7 @@ def _arguments(node: fx.Node) -> dict[str, Any]:
 
 
 def _number(module: fx.GraphModule, node: fx.Node, value: object) -> Tensor:
-    """A scale or zero point as a tensor.
-
-    Raises:
-        UnsupportedError: it is computed when the program runs.
-    """
+    """A scale or zero point as a tensor."""
     if isinstance(value, int | float):
         return torch.tensor(value)
     found = _value(module, value)

@@ -164,11 +164,7 @@ class Region(TorchFunctionMode):
         return None if found is None else found[1]
 
     def need_qparams(self, x: object, what: str) -> TracedQParams:
-        """The qparams of an input that must be quantized.
-
-        Raises:
-            UnsupportedError: it is not.
-        """
+        """The qparams of an input that must be quantized."""
         qparams = self.qparams_of(x)
         if qparams is None:
             raise UnsupportedError(

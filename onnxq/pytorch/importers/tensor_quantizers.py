@@ -50,10 +50,6 @@ def with_own_quantizers(model: nn.Module) -> nn.Module:
 
     Args:
         model: calibrated or trained; it stays as it is.
-    Raises:
-        ModelError: no TensorQuantizer in it.
-        UnsupportedError: a quantizer without amax (its range would be that of each tensor), or one
-            that onnxq has no form for; the message names it.
     """
     if not has_tensor_quantizers(model):
         raise ModelError(

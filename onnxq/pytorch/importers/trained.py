@@ -40,12 +40,7 @@ def is_prepared(model: nn.Module) -> bool:
 
 
 def convert_as_trained(model: nn.Module) -> nn.Module:
-    """A converted copy of a prepared model, eager or FX, with the qparams of its buffers.
-
-    Raises:
-        CalibrationError: none of its observers has seen data.
-        UnsupportedError: torch.ao cannot convert it.
-    """
+    """A converted copy of a prepared model, eager or FX, with the qparams of its buffers."""
     _check_observed(model)
     made = copy.deepcopy(model).eval()
     for path, module in made.named_modules():

@@ -71,8 +71,6 @@ def weights_in_blocks(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[
 
     Args:
         view: of the program; nodes with a QConfigDynamic are in float there.
-    Raises:
-        QConfigError: a weight that blocks are asked for has another type or one scale.
     """
     annotated: dict[str, AnnotatedWeight] = {}  # path -> weight; a layer may be called twice
     reasons: dict[str, str] = {}
@@ -188,11 +186,7 @@ def annotate(
 
 
 def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None) -> QConfigMapping:
-    """The qconfig that is given, or the default for training on that target.
-
-    Raises:
-        QConfigError: it is no QConfigMapping.
-    """
+    """The qconfig that is given, or the default for training on that target."""
     check_mapping(qconfig, "QConfigMapping(get_default_qat_qconfig({}))")
     if qconfig is not None:
         return qconfig

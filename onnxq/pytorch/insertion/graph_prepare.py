@@ -55,10 +55,6 @@ def prepare_graph_qat(
         target: as for onnxq.prepare: decides which integers weights may use.
     Returns:
         A GraphModule in train mode; its meta[ANNOTATIONS] says what is quantized where.
-    Raises:
-        UnsupportedError: torch.export does not take the module.
-        QConfigError: the qconfig has observers where training wants fake quantization, or asks for
-            improvements that are not of weights.
     """
     check_not_sharded(model, "prepare_qat")
     mapping = training_mapping(qconfig, target)
@@ -97,9 +93,6 @@ def prepare_graph(
         target: as for onnxq.prepare.
     Returns:
         A GraphModule in eval mode, batch norm folded; run it on data, then convert it.
-    Raises:
-        UnsupportedError: as prepare_graph_qat.
-        QConfigError: the qconfig asks for improvements.
     """
     check_mapping(qconfig)
     mapping = default_qconfig_mapping(backend_of(target)) if qconfig is None else qconfig

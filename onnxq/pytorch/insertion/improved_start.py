@@ -61,11 +61,7 @@ OTHER_INTEGERS = "its integers are beyond those that the module trains"
 
 
 def check_improve(names: Sequence[str]) -> None:
-    """Passes improvements that training can start from.
-
-    Raises:
-        QConfigError: one is not known, or makes another model.
-    """
+    """Passes improvements that training can start from."""
     others = [one.name for one in wanted(names) if not isinstance(one, WeightImprovement)]
     if others:
         raise QConfigError(

@@ -46,8 +46,6 @@ def as_module(model: Model) -> nn.Module:
 
     Args:
         model: in any of the forms above.
-    Raises:
-        ModelError: it is something else; a path that holds no program.
     """
     if isinstance(model, str | Path):
         return _of_program(read_program(Path(model)))
@@ -73,11 +71,7 @@ def is_scripted(model: object) -> TypeGuard[torch.jit.ScriptModule]:
 
 
 def check_traceable(model: nn.Module, wanted_by: str) -> None:
-    """Passes a module whose forward is Python code or a graph.
-
-    Raises:
-        UnsupportedError: a ScriptModule.
-    """
+    """Passes a module whose forward is Python code or a graph."""
     if is_scripted(model):
         raise UnsupportedError(
             f"{wanted_by}: got a ScriptModule, of torch.jit.script or trace, which has no Python "

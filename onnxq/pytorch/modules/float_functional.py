@@ -85,11 +85,7 @@ class NeverCalled(nn.Module):
         self.name = name
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: ARG002  # a module's signature
-        """Nothing goes through.
-
-        Raises:
-            CalibrationError: always.
-        """
+        """Nothing goes through."""
         raise CalibrationError(
             f"'{self.name}' (FloatFunctional) was not called while the prepared model saw data, so "
             "that its result has no scale. Run the prepared model on data that gets there, then "

@@ -14,11 +14,7 @@ from onnxq.pytorch.modules.transposed import TRANSPOSED, per_weight
 
 
 def folded(layer: Any, bn: Any) -> nn.Module:
-    """The layer with batch norm's running statistics, weight and bias in its own.
-
-    Raises:
-        ModelError: batch norm without running statistics.
-    """
+    """The layer with batch norm's running statistics, weight and bias in its own."""
     if bn.running_mean is None or bn.running_var is None:
         raise ModelError(
             f"fuse_modules: {bn} has no running statistics to fold into the weights; it was made "

@@ -91,8 +91,6 @@ def read_program(path: Path) -> ExportedProgram:
 
     Args:
         path: of a file that torch.export.save wrote.
-    Raises:
-        ModelError: the path holds no program; or a part of the file could run code.
     """
     if why := why_no_file(path):
         raise ModelError(f"'{path}' cannot be read: {why}; wanted a .pt2 file. {_ADVICE}")

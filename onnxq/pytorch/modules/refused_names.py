@@ -29,11 +29,7 @@ class RefusedName:
     remedy: str
 
     def refuse(self) -> NoReturn:
-        """Says what to use.
-
-        Raises:
-            UnsupportedError: always.
-        """
+        """Says what to use."""
         raise UnsupportedError(f"{self.name} is not there. {self.remedy}")
 
     def __call__(self, *_: object, **__: object) -> NoReturn:

@@ -34,8 +34,6 @@ def own_entry(value: object, where: str) -> Entry:
     Args:
         value: onnxq's own, None, or torch.ao's QConfig.
         where: names the module, for messages.
-    Raises:
-        QConfigError: another value; an observer that onnxq does not have.
     """
     if value is None or isinstance(value, QConfig | QConfigDynamic):
         return value
@@ -72,8 +70,6 @@ def own_part(value: object, where: str) -> Part:
     Args:
         value: onnxq's own; or torch's class, or what its with_args gave.
         where: names the part, for messages.
-    Raises:
-        QConfigError: an observer that onnxq does not have.
     """
     if isinstance(value, ObserverSpec | FakeQuantSpec):
         return value

@@ -88,8 +88,6 @@ def output_padding(conv: Any, x: Tensor, output_size: Sequence[int] | None) -> t
         conv: with stride, padding, dilation, kernel_size and output_padding, tuples.
         x: its input, (batch, channels, *spatial).
         output_size: spatial sizes, or all sizes, of the result; None: the module's output_padding.
-    Raises:
-        ShapeError: a size that no padding gives.
     """
     if output_size is None:
         given: tuple[int, ...] = tuple(conv.output_padding)

@@ -23,11 +23,7 @@ _TORCH = {
 
 
 def torch_dtype(dtype: QDType) -> torch.dtype:
-    """The torch dtype that holds the integers of a type, one element per integer.
-
-    Raises:
-        UnsupportedError: torch has none.
-    """
+    """The torch dtype that holds the integers of a type, one element per integer."""
     try:
         return _TORCH[np.dtype(dtype.storage)]
     except KeyError:
@@ -38,9 +34,5 @@ def torch_dtype(dtype: QDType) -> torch.dtype:
 
 
 def qdtype_of(dtype: torch.dtype | QDType | str) -> QDType:
-    """The type that torch.uint8, torch.quint8, "quint8" or the type itself names.
-
-    Raises:
-        QConfigError: none has that name.
-    """
+    """The type that torch.uint8, torch.quint8, "quint8" or the type itself names."""
     return dtypes.find(str(dtype) if isinstance(dtype, torch.dtype) else dtype)

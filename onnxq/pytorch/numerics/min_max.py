@@ -147,8 +147,6 @@ def min_max_of(x: Tensor, axis: int | None) -> Tensor:
     Args:
         x: floating point; bfloat16 and float16 are exact in float32. Empty: UNSEEN.
         axis: of the channels; None: none.
-    Raises:
-        CalibrationError: x has no such axis, or no values (meta device).
     """
     check_values(x)
     low, high = _least_and_largest(x, axis)
@@ -156,11 +154,7 @@ def min_max_of(x: Tensor, axis: int | None) -> Tensor:
 
 
 def check_values(x: Tensor) -> None:
-    """Guards what is observed.
-
-    Raises:
-        CalibrationError: x is on the meta device.
-    """
+    """Guards what is observed."""
     if x.is_meta:
         raise CalibrationError(
             "the tensor is on the meta device, which holds no values to observe; run the model on "

@@ -54,8 +54,6 @@ def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
     Returns:
         float32, shape (2,); or the rank of x, with the channels along axis and 2 elements beside
         them. NaN stays NaN.
-    Raises:
-        CalibrationError: x has no such axis, or no values (meta device); NaN or Inf in x.
     """
     min_max = min_max_of(x, axis).to("cpu").numpy()
     if not np.isfinite(min_max).all():
@@ -195,22 +193,12 @@ class Observing(ExactBuffers):
         return self.min_max[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The tensor as it is; watched while observer_enabled.
-
-        Raises:
-            ShapeError: x holds integers.
-            CalibrationError: another number of channels; NaN or Inf, for a NumPy observer.
-        """
+        """The tensor as it is; watched while observer_enabled."""
         self.watch(x)
         return x
 
     def watch(self, x: Tensor) -> None:
-        """Observes x while observer_enabled; under torch.export, nothing.
-
-        Raises:
-            ShapeError: x holds integers.
-            CalibrationError: as `forward`.
-        """
+        """Observes x while observer_enabled; under torch.export, nothing."""
         check_floats(x)
         if self.observer_enabled and not torch.compiler.is_exporting():
             self._observe(x.detach())
@@ -294,11 +282,7 @@ class Observing(ExactBuffers):
         self.set_tensor("zero_point", torch.from_numpy(qparams.zero_point.astype(np.int32)))
 
     def check_left_out(self) -> None:
-        """Asks the device whether batches were left out.
-
-        Raises:
-            CalibrationError: some held NaN or infinite values.
-        """
+        """Asks the device whether batches were left out."""
         if self._rule is None or self.left_out.is_meta:
             return
         count = int(self.left_out)
@@ -312,11 +296,7 @@ class Observing(ExactBuffers):
             )
 
     def qparams(self) -> QParams:
-        """Scale and zero point as onnxq's value; 1, 0 and a warning before any data.
-
-        Raises:
-            CalibrationError: NaN or infinite values were watched.
-        """
+        """Scale and zero point as onnxq's value; 1, 0 and a warning before any data."""
         self.check_left_out()
         self._refresh()
         if not self.has_observed:

@@ -27,9 +27,6 @@ def from_torch(tensor: torch.Tensor) -> QTensor:
 
     Args:
         tensor: quint8, qint8 or qint32, with one scale or one per channel.
-    Raises:
-        ShapeError: it is a float tensor.
-        UnsupportedError: float zero points, as those of torch's 4-bit embeddings.
     """
     if not tensor.is_quantized:
         raise ShapeError(
@@ -57,8 +54,6 @@ def to_torch(tensor: QTensor) -> torch.Tensor:
 
     Args:
         tensor: of one of these types, with one scale or one per channel.
-    Raises:
-        UnsupportedError: another type, or a scale per block, which torch does not have.
     """
     qparams = tensor.qparams
     granularity = qparams.granularity

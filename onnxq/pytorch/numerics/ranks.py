@@ -37,9 +37,6 @@ def widest_of_ranks(min_max: Tensor) -> Tensor:
 
     A collective operation: each rank has to come here, as with SyncBatchNorm. NaN becomes infinite,
     since the larger one of NaN and a number depends on their order.
-
-    Raises:
-        UnsupportedError: in DistributedDataParallel's `join`.
     """
     _check_not_joined()
     widest = torch.nan_to_num(min_max, nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
@@ -77,11 +74,7 @@ def merged_of_ranks(observer: Observer) -> Observer:
 
 
 def check_not_sharded(module: nn.Module, where: str) -> None:
-    """Passes a module that holds its parameters whole.
-
-    Raises:
-        UnsupportedError: fully_shard or FullyShardedDataParallel has cut them into shards.
-    """
+    """Passes a module that holds its parameters whole."""
     for name, parameter in module.named_parameters():
         kinds = {kind.__name__ for kind in type(parameter).__mro__}
         kinds.add(type(parameter.data).__name__)

@@ -45,11 +45,7 @@ def spread(values: Tensor, rank: int, axis: int) -> Tensor:
 
 
 def check(x: Tensor, scale: Tensor) -> None:
-    """Guards what is quantized.
-
-    Raises:
-        ShapeError: x is not floating point, or on another device than scale.
-    """
+    """Guards what is quantized."""
     if x.device != scale.device:
         # torch would take a scale of rank 0 on the CPU, and multiply by its reciprocal
         raise ShapeError(
@@ -60,11 +56,7 @@ def check(x: Tensor, scale: Tensor) -> None:
 
 
 def check_floats(x: Tensor) -> None:
-    """Passes what can be quantized.
-
-    Raises:
-        ShapeError: x is not floating point.
-    """
+    """Passes what can be quantized."""
     if not x.dtype.is_floating_point:
         raise ShapeError(
             f"got a tensor of {x.dtype}, shape {list(x.shape)}; wanted floating-point values. "

@@ -117,8 +117,6 @@ def fake_quantize(
         axis: axis of the channels in x; without meaning for a scale of rank 0.
     Returns:
         dtype and shape of x.
-    Raises:
-        ShapeError: x is not floating point, or on another device than scale; it has no such axis.
     """
     numbers = numbers_of(scale, zero_point)
     return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)

@@ -38,8 +38,6 @@ def adopt(
         prefix: of the entries.
         spec: the observer that takes them.
         flags: of the module, which torch's observer does not have.
-    Raises:
-        CalibrationError: a histogram with negative counts; a range wider than float32.
     """
     is_alone = prefix + "eps" in state_dict and prefix + "scale" not in state_dict
     where = prefix if is_alone else prefix + _INSIDE
@@ -78,8 +76,6 @@ def histogram_state(
     Returns:
         What its `restore` takes, as tensors; None: there is no histogram, or the observer has
         another state than counts.
-    Raises:
-        CalibrationError: as `adopt`.
     """
     made = spec()
     if prefix + HISTOGRAM not in state_dict or not isinstance(made, HistogramObserver):

@@ -43,8 +43,6 @@ def onnx_form(program: Program) -> ir.Model:
 
     Args:
         program: without operators that work in place.
-    Raises:
-        UnsupportedError: an operator of the program has no ONNX form.
     """
     try:
         with quiet_exporter():

@@ -69,11 +69,7 @@ _DTYPE_CHECK = aten._assert_tensor_metadata.default  # noqa: SLF001  # an operat
 
 
 def inline_regions(program: ExportedProgram) -> None:
-    """Puts the operators of all regions into the program's graph, in place.
-
-    Raises:
-        UnsupportedError: a region of torch.vmap, whose operators are of one part of the batch.
-    """
+    """Puts the operators of all regions into the program's graph, in place."""
     module = program.graph_module
     if any(getattr(node.target, "__module__", "") == _BATCHED for node in module.graph.nodes):
         raise UnsupportedError(
@@ -240,9 +236,6 @@ def program_of(
         inputs: example inputs of forward.
         dynamic_axes: as for `onnxq.export`; None finds those of `left_open`.
         left_open: what to find.
-    Raises:
-        UnsupportedError: torch.export does not take the module.
-        ModelError: forward fails on the example inputs, or in every other batch size.
     """
     given = without_cache(model, bind(model, inputs))
     with eval_mode(model), same_buffers(model):

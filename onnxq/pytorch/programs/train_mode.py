@@ -66,8 +66,6 @@ def check_same_form(model: nn.Module, program: Program) -> None:
     Args:
         model: as it was given.
         program: of it.
-    Raises:
-        UnsupportedError: its forward returns something else in train mode.
     """
     run = program.dropouts
     if run.failure or not model.training or run.paths == tensor_paths(program.outputs):

@@ -63,8 +63,6 @@ def training_graph(model: nn.Module, program: Program) -> TrainingGraph:
         model: the one that was exported, or a copy of it; its layers become part of the result, and
             their hooks, which the program has, are taken away. Its mode is the result's.
         program: of `program_of`.
-    Raises:
-        UnsupportedError: control flow of the program has no nodes of its own (torch.cond).
     """
     return _Building(model, program).run()
 

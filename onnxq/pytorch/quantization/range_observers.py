@@ -45,11 +45,7 @@ class RangeObserver(UniformObserver):
             limit.data = torch.full((0,) if self.has_channels else (), unseen, device=limit.device)
 
     def observe(self, x: Tensor) -> None:
-        """Folds the batch's min and max into min_val and max_val; an empty one changes nothing.
-
-        Raises:
-            ShapeError: another number of channels than before.
-        """
+        """Folds the batch's min and max into min_val and max_val; an empty one changes nothing."""
         if x.numel() == 0:
             return
         low, high = self._min_max(x.detach().to(self.min_val.device, self.min_val.dtype))

@@ -101,11 +101,7 @@ class UniformObserver(ObserverBase):
         raise NotImplementedError
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """(scale float32, zero_point int32): shape (1,) or (channels,); 1 and 0 before any data.
-
-        Raises:
-            CalibrationError: NaN or Inf was seen; a range overflows float32.
-        """
+        """(scale float32, zero_point int32): shape (1,) or (channels,); 1 and 0 before any data."""
         found = self.decided()
         device = next((b.device for b in self.buffers()), torch.device("cpu"))
         scale = torch.from_numpy(np.atleast_1d(found.scale).copy())

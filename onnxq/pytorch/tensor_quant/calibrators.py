@@ -173,11 +173,7 @@ Calibrator = MaxCalibrator | HistogramCalibrator
 
 
 def amax_of(x: Tensor, axis: Axis) -> Tensor:
-    """Largest absolute value: shape (), or that of x with size 1 on all axes but `axis`.
-
-    Raises:
-        QuantValueError: x has no such axis.
-    """
+    """Largest absolute value: shape (), or that of x with size 1 on all axes but `axis`."""
     if axis is None:
         return x.abs().amax()
     kept = {a % x.dim() for a in kept_axes(axis, x.dim())}
@@ -186,11 +182,7 @@ def amax_of(x: Tensor, axis: Axis) -> Tensor:
 
 
 def kept_axes(axis: Axis, rank: int) -> tuple[int, ...]:
-    """The axes as a tuple of what lies in [0, rank).
-
-    Raises:
-        QuantValueError: an axis out of [-rank, rank).
-    """
+    """The axes as a tuple of what lies in [0, rank)."""
     axes = axis if isinstance(axis, tuple) else (cast("int", axis),)
     for a in axes:
         if not -rank <= a < rank:
@@ -199,11 +191,7 @@ def kept_axes(axis: Axis, rank: int) -> tuple[int, ...]:
 
 
 def check_finite(amax: Tensor) -> None:
-    """Guards a calibrator's data.
-
-    Raises:
-        QuantValueError: NaN or Inf.
-    """
+    """Guards a calibrator's data."""
     if not bool(amax.isfinite().all()):
         raise QuantValueError(
             "calibration: the tensor holds NaN or Inf; correct the sample, or the model that "

@@ -18,12 +18,7 @@ _METHODS = ("max", "histogram")
 
 
 def as_num_bits(value: object) -> int:
-    """The number of bits.
-
-    Raises:
-        QuantTypeError: no int.
-        QuantValueError: out of 2..16.
-    """
+    """The number of bits."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         if value == (4, 3):
             raise QuantTypeError(
@@ -42,23 +37,14 @@ def said(value: object) -> str:
 
 
 def as_bool(name: str, value: object) -> bool:
-    """The value of a switch.
-
-    Raises:
-        QuantTypeError: no bool.
-    """
+    """The value of a switch."""
     if not isinstance(value, bool | np.bool_):
         raise QuantTypeError(f"{name}: got {said(value)}; wanted True or False.")
     return bool(value)
 
 
 def as_axis(value: object) -> Axis:
-    """The axis or axes.
-
-    Raises:
-        QuantTypeError: neither None nor an int nor a tuple of them.
-        QuantValueError: an axis is named twice.
-    """
+    """The axis or axes."""
     axes = value if isinstance(value, tuple | list) else [] if value is None else [value]
     if any(isinstance(a, bool) or not isinstance(a, int | np.integer) for a in axes):
         raise QuantTypeError(f"axis: got {said(value)}; wanted None, an int or a tuple of int.")
@@ -71,12 +57,7 @@ def as_axis(value: object) -> Axis:
 
 
 def as_amax(value: object) -> Singles | None:
-    """The fixed range, float32, which cannot be written to; None: it is calibrated.
-
-    Raises:
-        QuantTypeError: neither float, list nor ndarray of numbers.
-        QuantValueError: empty, negative, NaN or infinite.
-    """
+    """The fixed range, float32, which cannot be written to; None: it is calibrated."""
     if value is None:
         return None
     if not isinstance(value, float | list | np.ndarray):
@@ -92,12 +73,7 @@ def as_amax(value: object) -> Singles | None:
 
 
 def as_scale_amax(value: object) -> float | None:
-    """The factor on amax; None: there is none.
-
-    Raises:
-        QuantTypeError: no number.
-        QuantValueError: not positive, or infinite.
-    """
+    """The factor on amax; None: there is none."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | np.floating):
@@ -108,12 +84,7 @@ def as_scale_amax(value: object) -> float | None:
 
 
 def as_method(value: object) -> str:
-    """The name of a calibrator.
-
-    Raises:
-        QuantTypeError: no string.
-        QuantValueError: there is no such calibrator.
-    """
+    """The name of a calibrator."""
     if not isinstance(value, str):
         raise QuantTypeError(f"calib_method: got {said(value)}; wanted a string.")
     if value not in _METHODS:

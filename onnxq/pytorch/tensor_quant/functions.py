@@ -126,12 +126,7 @@ legacy_fake_tensor_quant = fake_tensor_quant
 
 
 def integer_range(num_bits: int, unsigned: object, narrow_range: object) -> tuple[int, int]:
-    """(lowest, largest) integer.
-
-    Raises:
-        QuantTypeError: num_bits is no int.
-        QuantValueError: num_bits out of 2..16.
-    """
+    """(lowest, largest) integer."""
     bound = max_bound(as_num_bits(num_bits), unsigned)
     if unsigned:
         return 0, bound
@@ -139,11 +134,7 @@ def integer_range(num_bits: int, unsigned: object, narrow_range: object) -> tupl
 
 
 def check_inputs(inputs: Tensor, unsigned: object) -> None:
-    """Guards what is to be quantized.
-
-    Raises:
-        QuantTypeError: no float tensor; negative values, if unsigned.
-    """
+    """Guards what is to be quantized."""
     if not isinstance(inputs, torch.Tensor) or inputs.dtype not in _FLOATS:
         got = inputs.dtype if isinstance(inputs, torch.Tensor) else type(inputs).__name__
         raise QuantTypeError(
@@ -161,12 +152,7 @@ def check_inputs(inputs: Tensor, unsigned: object) -> None:
 
 
 def check_amax(amax: Tensor, inputs: Tensor) -> None:
-    """Guards the range of the integers.
-
-    Raises:
-        QuantTypeError: no float tensor.
-        QuantValueError: negative or not finite; a shape that does not broadcast to inputs'.
-    """
+    """Guards the range of the integers."""
     if not isinstance(amax, torch.Tensor) or amax.dtype not in _FLOATS:
         got = amax.dtype if isinstance(amax, torch.Tensor) else type(amax).__name__
         raise QuantTypeError(f"amax: got {got}; wanted a tensor of floats: torch.tensor(6.0).")

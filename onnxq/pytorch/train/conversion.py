@@ -58,9 +58,6 @@ def check_parameters(module: nn.Module) -> None:
     """Passes a module whose parameters and statistics are numbers.
 
     An infinite buffer, or one that is not trained, may be a mask; running statistics may not.
-
-    Raises:
-        ModelError: one holds NaN, or is trained and infinite; the message names it.
     """
     found = [f"'{name}' ({_share(~is_number)})" for name, is_number in _wrong(module)]
     if found:
@@ -122,12 +119,7 @@ DEFAULT_MAPPINGS = ModuleMappings(STATIC_MAPPING, DYNAMIC_MAPPING)
 
 
 def check_prepared(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPINGS) -> None:
-    """Passes a module in which something was prepared; warns where nothing of it is quantized.
-
-    Raises:
-        ModelError: it would come back in float, as it is.
-        UnsupportedError: modules with weights and a qconfig that have no quantized form.
-    """
+    """Passes a module in which something was prepared; warns where nothing of it is quantized."""
     if not mappings.leaves_float:
         _refuse_unsupported(module, mappings)
     if any(_is_convertible(part, mappings) for part in module.modules()):
@@ -155,11 +147,6 @@ def convert_in_place(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPI
     Args:
         module: of `prepare` or `prepare_qat`, after it has seen data; passed by `check_prepared`.
         mappings: quantized types by module type.
-    Raises:
-        CalibrationError: no data was seen, or values that are NaN or infinite; the message names
-            the module.
-        ModelError: parameters that are NaN or infinite.
-        UnsupportedError: its parameters are sharded.
     """
     check_not_sharded(module, "convert")
     check_observed_values(module)
@@ -192,11 +179,7 @@ def _are_nested(one: str, other: str) -> bool:
 
 
 def swapped(mod: nn.Module, mappings: ModuleMappings) -> nn.Module:
-    """The module's quantized module, if it has one and was prepared; else the module.
-
-    Raises:
-        CalibrationError: it was prepared, but has seen no data.
-    """
+    """The module's quantized module, if it has one and was prepared; else the module."""
     own = mappings.custom.get(type_before_parametrizations(mod))
     if own is not None:
         return _with_hooks(mod, own.from_observed(mod))

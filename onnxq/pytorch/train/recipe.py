@@ -116,9 +116,6 @@ def finetune(
         recipe: None: the default.
     Returns:
         The loss of each step.
-    Raises:
-        ModelError: the model was not prepared.
-        CalibrationError: there are no batches; NaN or infinite values were watched.
     """
     chosen = recipe or Recipe()
     if not any(isinstance(part, FakeQuantize) for part in model.modules()):
@@ -141,11 +138,7 @@ def finetune(
 
 
 def _again(batches: Iterable[Any]) -> Iterable[Any]:
-    """The batches over and over.
-
-    Raises:
-        CalibrationError: there are none.
-    """
+    """The batches over and over."""
     while True:
         count = 0
         for batch in batches:
@@ -167,9 +160,6 @@ def distilling(teacher: nn.Module, temperature: float = 1.0) -> Loss:
     Args:
         teacher: the float model; it is run in eval mode, without gradients.
         temperature: above 1 the small probabilities count for more.
-    Raises:
-        QConfigError: a temperature that is not positive. The loss raises ModelError where a result
-            is neither.
     """
     if not temperature > 0:
         raise QConfigError(f"distilling: got temperature {temperature}; wanted a positive number.")

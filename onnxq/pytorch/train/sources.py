@@ -250,11 +250,7 @@ class Watch:
 
     @never_compiled
     def start(self, root: nn.Module, args: object) -> None:  # noqa: ARG002  # a hook's arguments
-        """Before a pass, which may be of a compiled model.
-
-        Raises:
-            UnsupportedError: the model is exported or traced.
-        """
+        """Before a pass, which may be of a compiled model."""
         if torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export():
             raise UnsupportedError(
                 "this prepared model has seen no data yet, so that the scale of its biases is not "
@@ -291,11 +287,7 @@ def is_watching(hook: object) -> bool:
 
 
 def bind(tracker: Tracker) -> None:
-    """Gives each layer what made its input.
-
-    Raises:
-        ModelError: the input of one is not fake-quantized.
-    """
+    """Gives each layer what made its input."""
     for module, source in tracker.found.items():
         if isinstance(source, Lost):
             raise ModelError(_lost(tracker, module, source))

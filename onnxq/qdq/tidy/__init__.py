@@ -89,8 +89,6 @@ def tidy_quantized(model: ir.Model) -> None:
 
     Args:
         model: of the exporter, names unique.
-    Raises:
-        ModelError: an integer bias is stored at another scale than x_scale * w_scale.
     """
     for node in model.graph:
         if is_quantize(node) or is_dequantize(node):
@@ -304,11 +302,7 @@ SAME = 1e-6  # relative: float32 products may have been rounded in another order
 
 
 def check_bias(node: ir.Node) -> None:
-    """Passes a node whose bias is at x_scale * w_scale: ONNX Runtime adds its integers as they are.
-
-    Raises:
-        ModelError: it is at another scale: the module was filled with another input_scale.
-    """
+    """Passes a node whose bias is at x_scale * w_scale: ONNX Runtime adds its integers as is."""
     if node.op_type not in WITH_BIAS or len(node.inputs) <= BIAS:
         return
     sources = [dequantizer(value) for value in node.inputs[: BIAS + 1]]

@@ -137,11 +137,7 @@ class Request:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
-        """The value that `to_dict` wrote.
-
-        Raises:
-            QConfigError: it is no qconfig.
-        """
+        """The value that `to_dict` wrote."""
         if not isinstance(text := data.get("yaml"), str):
             raise QConfigError(f"the plan's qconfig is a {type(text).__name__}; wanted YAML text.")
         return cls(QConfigMapping.from_yaml(text))

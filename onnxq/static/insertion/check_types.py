@@ -47,8 +47,6 @@ def check_types(
         groups: activation tensors with common qparams, and their observer.
         clamps: tensor -> bounds of what was folded into its Q.
         qconfig: names the weights' observers.
-    Raises:
-        UnsupportedError: ONNX Runtime would not load the result; names the tensor or node.
     """
     in_float: dict[str, list[str]] = {}
     dtypes: dict[str, QDType] = {}

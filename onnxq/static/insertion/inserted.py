@@ -88,9 +88,6 @@ def inserted(context: Context, qconfig: QConfigMapping, insertion: QuantizerInse
         context: of the model.
         qconfig: names what was decided.
         insertion: made with it.
-    Raises:
-        QConfigError: the qconfig names an observer for a tensor where it cannot take effect.
-        UnsupportedError: it asks for number types that ONNX Runtime lacks.
     """
     model = context.model
     decisions, clamps = insertion.decisions, insertion.clamps

@@ -31,9 +31,6 @@ def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverS
     """The observer that the qconfig names for tensors with common qparams; None: it names none.
 
     An exact name counts more than a glob.
-
-    Raises:
-        QConfigError: two members have different ones.
     """
     named = {t: spec for t in members if isinstance(spec := qconfig.for_tensor(t), ObserverSpec)}
     exact = {t: spec for t, spec in named.items() if t in qconfig.tensors}
@@ -65,8 +62,6 @@ def check_overrides(
         decisions: node name -> decision.
         quantized: names of the activation tensors that get qparams.
         qconfig: its entries of exact names are looked at; a glob may match more than it is for.
-    Raises:
-        QConfigError: an observer for a bias, or for a tensor inside a fused node.
     """
     asked = {t for t, spec in qconfig.tensors.items() if isinstance(spec, ObserverSpec)}
     if not asked:

@@ -57,9 +57,6 @@ def tensor_qparams(
     Args:
         prepared: its groups are read.
         statistics: of its model.
-    Raises:
-        CalibrationError: the statistics lack a tensor that is observed.
-        ModelError: a constant holds NaN or Inf.
     """
     tensors: dict[str, QParams] = {}
     unseen: dict[str, Reason] = {}

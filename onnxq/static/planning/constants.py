@@ -124,9 +124,6 @@ def check_weights_left(prepared: Prepared, decisions: Mapping[str, Decision]) ->
     """Passes finite weights and biases of the nodes that their activations alone left in float.
 
     A NaN in a weight makes its results NaN, which must not pass for a habit of the model.
-
-    Raises:
-        ModelError: one holds NaN or Inf.
     """
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     for name, wanted in prepared.decisions.items():
@@ -160,8 +157,6 @@ def plan_bias(
         x: of the input.
         weight: with its channel scales, if it has any.
         made: float32 (channels,), channel scales of the node's result; None: none.
-    Raises:
-        ModelError: the bias holds NaN or Inf.
     """
     assert rule.bias is not None
     value = input_at(node, rule.bias)

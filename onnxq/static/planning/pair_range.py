@@ -50,11 +50,7 @@ CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larg
 
 
 def check_saturated(target: Target, saturated: Saturated | None) -> None:
-    """Refuses to guess which channels saturated on samples that are not here.
-
-    Raises:
-        CalibrationError: nobody says it, and the target's reduced range asks.
-    """
+    """Refuses to guess which channels saturated on samples that are not here."""
     observed = target.reduce_range is ReduceRange.OBSERVED
     if observed and target.reduces_range and saturated is None:
         raise CalibrationError(

@@ -72,9 +72,6 @@ def plan_constants(
         tensors: activation tensor -> its qparams.
         channel_scales: tensor -> factors per channel that its integers carry.
         saturated: channels whose products left int16 on samples; None where the target asks none.
-    Raises:
-        ModelError: a weight or a bias holds NaN or Inf.
-        QConfigError: a weight observer gives integers that the target cannot run exactly.
     """
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     observed: dict[WeightKey, QParams] = {}

@@ -104,8 +104,6 @@ def write_part(model: ir.Model, plan: Plan) -> None:
         model: some nodes of the canonical model; what they read of the others are its inputs. A
             node stands with those that are folded into it.
         plan: of the whole.
-    Raises:
-        UnsupportedError: the opset cannot be raised as far as the plan's types need.
     """
     write_qdq(model, plan)
     write_dynamic(model, plan.dynamic)
@@ -134,8 +132,6 @@ def check_plan(model: ir.Model, plan: Plan) -> None:
     Args:
         model: the canonical float model; its hash is the plan's.
         plan: to carry out.
-    Raises:
-        CalibrationError: with the node.
     """
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     tensors = set(tensor_names(model))

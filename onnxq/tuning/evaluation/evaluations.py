@@ -76,12 +76,7 @@ class Evaluations:
         return len(self._asked)
 
     def __call__(self, mapping: QConfigMapping) -> Score:
-        """Score of a mapping.
-
-        Raises:
-            UnsupportedError: the mapping gives no model that runs.
-            CalibrationError: unusable samples.
-        """
+        """Score of a mapping."""
         (outcome,) = self.all([mapping])
         if isinstance(outcome, Refusal):
             raise UnsupportedError(outcome.reason)
@@ -95,8 +90,6 @@ class Evaluations:
         Args:
             mappings: independent of each other.
             executor: runs those that the journal lacks; None: this process.
-        Raises:
-            OnnxqError: the samples, the metric or the journal is at fault, not a mapping.
         """
         keys = [f"{self._samples} {key_of(mapping)}" for mapping in mappings]
         self._asked.update(keys)
@@ -127,11 +120,7 @@ class Evaluations:
 
 
 def outcome_of(evaluator: Evaluator, mapping: QConfigMapping) -> Score | Refusal:
-    """Score of a mapping, or why there is none.
-
-    Raises:
-        OnnxqError: the samples or the metric are at fault.
-    """
+    """Score of a mapping, or why there is none."""
     try:
         return evaluator(mapping)
     except MetricError:

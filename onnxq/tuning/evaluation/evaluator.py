@@ -113,12 +113,7 @@ class Evaluator:
         return made
 
     def __call__(self, mapping: QConfigMapping) -> Score:
-        """Score of the model that `quantize` makes with that mapping.
-
-        Raises:
-            QConfigError, UnsupportedError, CalibrationError: it makes none; or the metric fails.
-            ModelError: ONNX Runtime does not run it.
-        """
+        """Score of the model that `quantize` makes with that mapping."""
         made = self.quantized(mapping)
         try:
             return self._score(made)
@@ -198,11 +193,7 @@ class Evaluator:
         return Batches(samples.where, 1, lambda: iter([taken]))
 
     def _score(self, made: Made[Plan]) -> Score:
-        """Runs a model.
-
-        Raises:
-            ModelError: ONNX Runtime does not run it.
-        """
+        """Runs a model."""
         model, samples = made.model, self.baseline.samples
         outputs = PairedOutputs(read_quantized_io(model, OUTPUTS_KEY))
         with open_session(model, threads=1) as session:
@@ -282,11 +273,7 @@ class Observations:
         return made
 
     def of(self, prepared: Prepared) -> Statistics:
-        """Statistics of the observers that the Prepared asks for; as `calibrate` finds them.
-
-        Raises:
-            CalibrationError: unusable samples.
-        """
+        """Statistics of the observers that the Prepared asks for; as `calibrate` finds them."""
         cover = self._cover
         is_covered = cover is not None and _covers(cover, prepared)
         found = self._calibrated(cover if cover is not None and is_covered else prepared)

@@ -75,10 +75,6 @@ class Journal(AppendOnlyFile):
         Args:
             path: of the file; None: in memory alone.
             head: of the search at hand.
-        Raises:
-            CalibrationError: the file is no journal, is damaged before its last line, or is of
-                another model, other samples, another metric, setup or version.
-            OutputError: the file cannot be written, or another search writes to it.
         """
         if path is None:
             return cls()
@@ -109,11 +105,7 @@ class Journal(AppendOnlyFile):
         return None if found is None else wanted.from_dict(found)
 
     def append(self, kind: str, key: str, value: Saved) -> None:
-        """Adds a measurement; it is on the disk when this returns.
-
-        Raises:
-            OutputError: the disk is full.
-        """
+        """Adds a measurement; it is on the disk when this returns."""
         record = value.to_dict()
         self._records[kind, key] = record
         self.write(_line({"kind": kind, "key": key, "value": record}))
@@ -127,11 +119,7 @@ def _line(data: Mapping[str, object]) -> bytes:
 
 
 def _records(lines: list[bytes], path: str | Path) -> Records:
-    """Records of the lines behind the first.
-
-    Raises:
-        CalibrationError: one of them is none of a journal's.
-    """
+    """Records of the lines behind the first."""
     found: Records = {}
     for number, line in enumerate(lines, 2):
         try:

@@ -47,13 +47,7 @@ class Baseline:
 
 
 def baseline_of(subject: Subject, samples: TuningSamples, metric: Metric) -> Baseline:
-    """The Baseline of a model on samples.
-
-    Raises:
-        CalibrationError: the model does not run on the samples.
-        MetricError: the user's metric fails on the float model.
-        ModelError: ONNX Runtime does not run the model.
-    """
+    """The Baseline of a model on samples."""
     most = bytes_to_keep()
     kept: list[dict[str, Array]] | None = []
     taken = 0

@@ -94,9 +94,6 @@ class Metric:
             outputs: its outputs beside the float model's; None: it is the float model.
             run: the model.
             samples: to run it on.
-        Raises:
-            MetricError: the user's function fails, or gives no number.
-            CalibrationError: no output can be compared in that way.
         """
         if self.function is not None:
             return _called(self.name, self.function, run, samples)
@@ -113,11 +110,7 @@ BUILT_IN = {metric.name: metric for metric in (SQNR, TOP1, BITS)}
 
 
 def as_metric(value: object) -> Metric:
-    """The Metric that a Metric, a name, "FILE.py:function" or a function stands for; None: SQNR.
-
-    Raises:
-        QConfigError: it is none of these, or the file cannot be run.
-    """
+    """The Metric that a Metric, a name, "FILE.py:function" or a function stands for; None: SQNR."""
     if value is None:
         return SQNR
     if isinstance(value, Metric):
@@ -215,9 +208,6 @@ class MetricFile:
         Args:
             text: as the user wrote it.
             known: names of metrics that are no files, for the message.
-        Raises:
-            QConfigError: it has another precision; the file cannot be read or run, or lacks the
-                function.
         """
         file, colon, name = text.rpartition(":")
         if not colon or not file.endswith(".py") or not name.isidentifier():

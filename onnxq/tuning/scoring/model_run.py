@@ -68,8 +68,6 @@ class ModelRun:
 
         Args:
             inputs: input name -> array of samples; further arrays are left aside.
-        Raises:
-            CalibrationError: an input is missing, or the model does not run on them.
         """
         feeds = self._fed(inputs)
         if inputs and not feeds:

@@ -68,11 +68,7 @@ class PairedOutputs:
 
     @property
     def worst_db(self) -> float:
-        """Least dB of all outputs of floats; -inf where one cannot be compared.
-
-        Raises:
-            CalibrationError: no output holds floats.
-        """
+        """Least dB of all outputs of floats; -inf where one cannot be compared."""
         found = self.sqnr_db.values()
         if not found:
             raise CalibrationError(
@@ -87,9 +83,6 @@ class PairedOutputs:
 
         Of outputs of integers, the share of equal ones. Where shapes differ, none of a batch are,
         and floats have no share at all: they count as 0.
-
-        Raises:
-            CalibrationError: no output is of shape (samples, classes), and none of integers.
         """
         shares = [pair.sums.top1.share for pair in self._floats.values()]
         found = [share for share in shares if share is not None]

@@ -94,11 +94,7 @@ class Subject:
 
     @classmethod
     def of(cls, model: ModelSource, wishes: Wishes = NO_WISHES) -> Subject:
-        """The subject of a model in any form that `prepare` takes.
-
-        Raises:
-            ModelError: the model is unreadable, quantized already, or of a refused type or opset.
-        """
+        """The subject of a model in any form that `prepare` takes."""
         canonical = canonicalize(load(model), types_by_run)
         found = canonical.model
         return cls(canonical, wishes, model_hash(found), saved_bytes(found))
@@ -109,11 +105,7 @@ class Subject:
         return default_qconfig_mapping(backend_of(self.wishes.target))
 
     def prepared(self, mapping: QConfigMapping) -> Prepared:
-        """Prepared with that mapping, as `prepare` gives it.
-
-        Raises:
-            QConfigError, UnsupportedError: the mapping names what is not there, or cannot run.
-        """
+        """Prepared with that mapping, as `prepare` gives it."""
         open_forms = mapping.all_open()
         begun = self._begun.get(open_forms)
         if begun is None:
@@ -154,11 +146,7 @@ class Subject:
         return tuple(str(value.name) for value in self.canonical.model.graph.outputs)
 
     def open_float(self) -> Session:
-        """A session of the float model, on one thread.
-
-        Raises:
-            ModelError: ONNX Runtime does not run it.
-        """
+        """A session of the float model, on one thread."""
         return open_session(self.canonical.model, threads=1)
 
     def float_run(self, session: Session) -> ModelRun:
@@ -166,11 +154,7 @@ class Subject:
         return ModelRun(session, self.inputs, self.inputs, self.outputs, self.wishes.feedback)
 
     def __reduce__(self) -> tuple[Callable[..., Subject], tuple[object, ...]]:
-        """Pickles with the bytes of its model.
-
-        Raises:
-            ModelError: the model is too large for protobuf; tune it in one process.
-        """
+        """Pickles with the bytes of its model."""
         model = PortableModel.of(self.canonical.model, self.canonical.model)
         others = (self.canonical.notes, self.wishes, self.model_hash, self.float_bytes)
         return _restored, (model, *others)

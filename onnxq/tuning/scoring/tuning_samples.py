@@ -51,11 +51,7 @@ class TuningSamples:
     @overload
     def __getitem__(self, key: int) -> Batch: ...
     def __getitem__(self, key: str | int) -> Array | Batch:
-        """An array of all samples by its name, or a batch by its number.
-
-        Raises:
-            CalibrationError: the samples have no array of that name.
-        """
+        """An array of all samples by its name, or a batch by its number."""
         if isinstance(key, int):
             return _read_only(self.batches[key])
         parts = [batch[key] for batch in self.batches if key in batch]
@@ -119,8 +115,6 @@ def open_tuning_samples(
         samples: with labels; arrays that they ignore are neither inputs nor labels.
         check: has others to check on, or says how many batches of `samples` are held apart.
         inputs: of the model.
-    Raises:
-        CalibrationError: unusable samples, too few to hold some apart, or more than fit in memory.
     """
     check_ignored(samples, check.unseen)
     opened = open_labelled(samples, inputs)

@@ -117,8 +117,6 @@ class LocalSearch:
         Args:
             starts: candidates, of which the first has to give a model.
             free: changes that cost neither time nor bytes, and are tried ahead of all others.
-        Raises:
-            QConfigError: the first start is refused.
         """
         first, *others = self._measure(starts)
         if first is None:

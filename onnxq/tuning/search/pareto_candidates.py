@@ -48,11 +48,7 @@ class Clock:
     journal: Journal
 
     def times(self, mappings: Sequence[QConfigMapping]) -> list[WholeTime]:
-        """Times of the models of mappings, those that the journal lacks in turns with float.
-
-        Raises:
-            ModelError, CalibrationError: one of them does not run.
-        """
+        """Times of the models of mappings, those that the journal lacks in turns with float."""
         asked = {key_of(mapping): mapping for mapping in mappings}
         lacking = [key for key in asked if self.journal.find(TIMED, key, WholeTime) is None]
         if lacking:

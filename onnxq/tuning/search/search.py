@@ -71,12 +71,7 @@ BY_DEFAULT = "precisions as onnxq chooses them"
 def open_journal(
     path: str | Path | None, subject: Subject, samples: TuningSamples, metric: Metric
 ) -> Journal:
-    """The journal of a search; None: in memory alone.
-
-    Raises:
-        CalibrationError: the file is no journal, or of something else.
-        OutputError: it cannot be written.
-    """
+    """The journal of a search; None: in memory alone."""
     runtime = ".".join(map(str, installed()))
     head = JournalHead(
         subject.model_hash,
@@ -162,9 +157,6 @@ class Search:
         """Where the search may begin: as asked for; from all in integers, as onnxq chooses, too.
 
         Where onnxq's own choice gives no model beside what is asked for, it is none of them.
-
-        Raises:
-            QConfigError, UnsupportedError, CalibrationError: what is asked for cannot be made.
         """
         quantized = self._evaluations.evaluator.quantized
         plans = {"": quantized(asked).plan}
@@ -228,8 +220,6 @@ class Search:
         Args:
             asked: what the user wants.
             changes: of the whole model, which `run` tries near the goal.
-        Raises:
-            QConfigError, UnsupportedError, CalibrationError: what is asked for cannot be made.
         """
         starts = self.beginnings(asked)
         evaluator = self._evaluations.evaluator

@@ -74,11 +74,7 @@ class TransposedConvolution(QatModule):
         )
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """The layer with fq(weight) and fq32(bias), batch norm and ReLU where they are fused.
-
-        Raises:
-            ShapeError: an output_size that no padding gives.
-        """
+        """The layer with fq(weight) and fq32(bias), batch norm and ReLU where they are fused."""
         return self.activated(self.pre_activation(x, output_size))
 
 

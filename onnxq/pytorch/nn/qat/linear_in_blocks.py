@@ -39,11 +39,7 @@ class LinearInBlocks(Linear):
     block_size: int
 
     def set_qconfig(self, qconfig: object) -> None:
-        """Keeps the qconfig and makes the weight's FakeQuantize of it; part of the constructor.
-
-        Raises:
-            QConfigError: as the class says.
-        """
+        """Keeps the qconfig and makes the weight's FakeQuantize of it; part of the constructor."""
         where = type(self).__name__
         found = own_entry(qconfig, where)
         self.weight_fake_quant = fake_quantize_module(rounding_part(found, where))
@@ -74,8 +70,6 @@ def rounding_part(entry: object, where: str) -> FakeQuantSpec:
     Args:
         entry: a QConfigDynamic with a block size.
         where: names the layer in messages.
-    Raises:
-        QConfigError: no such entry; a weight that does not round, has other types or one scale.
     """
     if not isinstance(entry, QConfigDynamic) or entry.block_size not in GROUP_SIZES:
         raise QConfigError(

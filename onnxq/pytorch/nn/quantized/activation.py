@@ -94,12 +94,7 @@ class _Activation(QuantizedOutput):
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
-        """The module with the arguments of a float one and the observed qparams.
-
-        Raises:
-            UnsupportedError: another type, or no FakeQuantize for its output.
-            CalibrationError: no data was seen.
-        """
+        """The module with the arguments of a float one and the observed qparams."""
         check_type(mod, cls.float_type, cls.__name__)
         output = Requantize.from_float(mod)
         made = cls._like(mod, output)

@@ -26,12 +26,7 @@ class _ConvNd(Weighted, ConvolutionBase):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a prepared one: of nn.qat or nn.intrinsic.qat, or torch.nn's, observed.
-
-        Raises:
-            UnsupportedError: another type of module.
-            CalibrationError: no data was seen.
-        """
+        """The module of a prepared one: of nn.qat or nn.intrinsic.qat, or torch.nn's, observed."""
         check_layer(mod, cls.float_type, cls.__name__)
         source = float_weights(mod, cls.__name__)
         made = cls(**arguments_of(core_of(mod)) | {"bias": source.bias is not None})
@@ -67,11 +62,7 @@ class _ConvTranspose(TransposedConvolution, _ConvNd):
         return self.out_channels
 
     def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """Fake-quantized float32, (batch, in_channels, *spatial) -> (batch, out_channels, *).
-
-        Raises:
-            ShapeError: an output_size that no padding gives.
-        """
+        """Fake-quantized float32, (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
         return self.requantized(self.computed(x, output_size))
 
     def computed(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:

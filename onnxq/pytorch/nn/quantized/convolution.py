@@ -180,11 +180,7 @@ class TransposedConvolution(ConvolutionBase):
         self.to(device)
 
     def convolved(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """The sums in float32.
-
-        Raises:
-            ShapeError: an output_size that no padding gives.
-        """
+        """The sums in float32."""
         y: torch.Tensor = CONV_TRANSPOSE[self.dims - 1](
             x,
             self.real_weight(),

@@ -38,11 +38,7 @@ class _Embedding(OptionalOutput, MappedModule):
             self.set_weight(weight)
 
     def set_weight(self, w: QTensor | torch.Tensor) -> None:
-        """Stores a quantized embedding.
-
-        Raises:
-            ShapeError: another shape than the constructor was given.
-        """
+        """Stores a quantized embedding."""
         self.store_weight(self.fitting(w))
         self.refresh()
 

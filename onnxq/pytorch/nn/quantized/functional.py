@@ -49,11 +49,7 @@ def _on_tensors(function: Callable[..., QTensor]) -> Function:
 
 
 def _own(op: str, name: str, value: Any) -> Any:
-    """An argument as onnxq.functional takes it.
-
-    Raises:
-        ShapeError: a float tensor, or no tensor, where a quantized one is wanted.
-    """
+    """An argument as onnxq.functional takes it."""
     if isinstance(value, torch.dtype):
         return qdtype_of(value)
     if name in _QUANTIZED and not isinstance(value, QTensor):

@@ -35,12 +35,7 @@ class Normalization(QuantizedOutput):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module with the parameters of a float one and the observed qparams.
-
-        Raises:
-            UnsupportedError: another type, or no FakeQuantize for its output.
-            CalibrationError: no data was seen.
-        """
+        """The module with the parameters of a float one and the observed qparams."""
         check_type(mod, cls.float_type, cls.__name__)
         norm: Any = mod[0] if isinstance(mod, nn.Sequential) else mod
         made = cls._like(norm)

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def fake_quantize_of(mod: nn.Module, wanted_by: str) -> FakeQuantize:
-    """The module itself if it is a FakeQuantize, else the one of its output.
-
-    Raises:
-        UnsupportedError: it has none.
-    """
+    """The module itself if it is a FakeQuantize, else the one of its output."""
     found = output_fake_quantize(mod)
     if found is None:
         raise UnsupportedError(
@@ -35,11 +31,7 @@ def output_fake_quantize(mod: nn.Module) -> FakeQuantize | None:
 
 
 def input_fake_quantize(mod: nn.Module) -> FakeQuantize:
-    """The one that made the module's input: its scale is in that of the bias.
-
-    Raises:
-        CalibrationError: no data went through the model yet, or the input is not quantized.
-    """
+    """The one that made the module's input: its scale is in that of the bias."""
     found = getattr(mod, "input_fake_quant", None)
     if isinstance(found, FakeQuantize):
         return found
@@ -56,11 +48,7 @@ def bind_input(mod: nn.Module, fake: FakeQuantize | None) -> None:
 
 
 def check_observed(fake: FakeQuantize, owner: str) -> None:
-    """Passes a FakeQuantize that has seen data.
-
-    Raises:
-        CalibrationError: it has not.
-    """
+    """Passes a FakeQuantize that has seen data."""
     if not fake.has_observed:
         raise CalibrationError(
             f"{owner}: no data was seen. Run the prepared model on representative data (or train "

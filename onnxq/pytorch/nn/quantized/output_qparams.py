@@ -23,11 +23,7 @@ class OutputQParams:
     output: Requantize | None
 
     def output_requantize(self) -> Requantize:
-        """The qparams of the result.
-
-        Raises:
-            QConfigError: there is none.
-        """
+        """The qparams of the result."""
         if self.output is None:
             raise QConfigError(
                 f"Quantized{type(self).__name__}: its result stays in float32; there is no output "

@@ -36,8 +36,6 @@ def float_weights(mod: nn.Module, wanted_by: str) -> FloatWeights:
         mod: the prepared module; its qconfig says how weights are quantized where it has no
             FakeQuantize for them.
         wanted_by: class whose from_float asks, for messages.
-    Raises:
-        QConfigError: it is neither: there is no qconfig.
     """
     if isinstance(mod, Trained):
         folded = mod.folded()
@@ -69,11 +67,7 @@ def having_seen(fake: FakeQuantize, weight: torch.Tensor) -> FakeQuantize:
 
 
 def check_type(mod: object, float_type: type[nn.Module], wanted_by: str) -> None:
-    """Passes a module of exactly that type: a subclass may compute something else.
-
-    Raises:
-        UnsupportedError: it is something else.
-    """
+    """Passes a module of exactly that type: a subclass may compute something else."""
     got = _type_of(mod)
     if got is not float_type:
         raise UnsupportedError(
@@ -82,11 +76,7 @@ def check_type(mod: object, float_type: type[nn.Module], wanted_by: str) -> None
 
 
 def check_layer(mod: object, float_type: type[nn.Module], wanted_by: str) -> None:
-    """Passes a module of exactly that type, or a trained one that is deployed as it.
-
-    Raises:
-        UnsupportedError: it is something else; a subclass, which may compute something else.
-    """
+    """Passes a module of exactly that type, or a trained one that is deployed as it."""
     got = _type_of(mod)
     kind = got
     if isinstance(mod, Trained) and "float_type" in vars(got):

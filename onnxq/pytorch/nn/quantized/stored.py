@@ -52,11 +52,7 @@ def tensors_of(qparams: QParams) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def qparams_of(scale: torch.Tensor, zero_point: torch.Tensor, axis: int = 0) -> QParams:
-    """QParams of a scale of shape () or, along that axis, (channels,).
-
-    Raises:
-        ShapeError: another shape, a scale that is not positive and finite.
-    """
+    """QParams of a scale of shape () or, along that axis, (channels,)."""
     if scale.ndim > 1:
         raise ShapeError(f"scale has shape {tuple(scale.shape)}; wanted () or (channels,).")
     return QParams(

@@ -71,8 +71,6 @@ class WeightBuffers(Stored):
 
         Args:
             w: a QTensor, or a tensor quantized by torch (qint8, per tensor or channel).
-        Raises:
-            ShapeError: another shape than the constructor was given; a float tensor.
         """
         weight = w if isinstance(w, QTensor) else from_torch(w)
         if weight.shape != tuple(self.weight_integers.shape):

@@ -131,11 +131,7 @@ class WithBatchNorm(QatModule):
 
 
 def check_batch_norm(bn: BatchNorm) -> BatchNorm:
-    """The batch norm, if it can be folded.
-
-    Raises:
-        ModelError: it has no running statistics.
-    """
+    """The batch norm, if it can be folded."""
     if bn.running_var is None or bn.running_mean is None:
         raise ModelError(
             f"{bn}: wanted track_running_stats=True; what is deployed is the layer in front of it "

@@ -47,11 +47,9 @@ class _Cell(nn.Module):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a float one; its qconfig, a QConfigDynamic, says how weights are quantized.
+        """The module of a float one.
 
-        Raises:
-            UnsupportedError: another type of module, or weights that are to be float16.
-            QConfigError: a qconfig of another kind.
+        Its qconfig, a QConfigDynamic, says how weights are quantized.
         """
         check_type(mod, cls.float_type, cls.__name__)
         cell: Any = mod

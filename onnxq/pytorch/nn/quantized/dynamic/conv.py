@@ -34,11 +34,9 @@ class _Dynamic(DynamicWeights, ConvolutionBase):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a float one; its qconfig, a QConfigDynamic, says how weights are quantized.
+        """The module of a float one.
 
-        Raises:
-            UnsupportedError: another type of module.
-            QConfigError: a qconfig of another kind.
+        Its qconfig, a QConfigDynamic, says how weights are quantized.
         """
         check_type(mod, cls.float_type, cls.__name__)
         return cls(**arguments_of(mod)).take(mod)
@@ -63,11 +61,7 @@ class _ConvTranspose(TransposedConvolution, _Dynamic):
 
     @takes_halves
     def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """float32 (batch, in_channels, *spatial) -> (batch, out_channels, *).
-
-        Raises:
-            ShapeError: an output_size that no padding gives.
-        """
+        """float32 (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
         return self.convolved(x, output_size)
 
 

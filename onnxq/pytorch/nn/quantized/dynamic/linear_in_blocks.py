@@ -74,12 +74,7 @@ class LinearInBlocks(Stored):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a trained one, with the integers that its weight has now.
-
-        Raises:
-            UnsupportedError: another type of module.
-            CalibrationError: NaN or infinite weights were watched.
-        """
+        """The module of a trained one, with the integers that its weight has now."""
         if not isinstance(mod, Trained):
             raise UnsupportedError(
                 f"{cls.__name__}.from_float: got {type(mod).__name__}; wanted what prepare_qat "
@@ -100,11 +95,7 @@ class LinearInBlocks(Stored):
 
 
 def block_integers(trained: Trained) -> GroupIntegers:
-    """The integers that a trained layer's weight has now.
-
-    Raises:
-        CalibrationError: NaN or infinite weights were watched.
-    """
+    """The integers that a trained layer's weight has now."""
     fake = trained.weight_fake_quant
     if not fake.has_observed:
         fake = having_seen(fake, trained.rows())

@@ -79,12 +79,9 @@ class _Recurrent(Stored):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a float one; its qconfig, a QConfigDynamic, says how weights are quantized.
+        """The module of a float one.
 
-        Raises:
-            UnsupportedError: another type of module, projections, float16 weights, or weights with
-                zero points.
-            QConfigError: a qconfig of another kind.
+        Its qconfig, a QConfigDynamic, says how weights are quantized.
         """
         check_type(mod, cls.float_type, cls.__name__)
         source: Any = mod
@@ -161,11 +158,7 @@ class _Recurrent(Stored):
     def run_all(
         self, x: torch.Tensor, states: list[torch.Tensor] | None
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """(output, final states (layers * D, N, H)) of all layers.
-
-        Raises:
-            UnsupportedError: x has no batch axis, or is packed.
-        """
+        """(output, final states (layers * D, N, H)) of all layers."""
         if not isinstance(x, torch.Tensor):
             raise UnsupportedError(
                 f"{type(self).__name__}: got {kind_of(x)}; wanted a padded tensor. Quantize the "

@@ -24,12 +24,7 @@ def is_float16(mod: nn.Module) -> bool:
 
 
 def weight_part(mod: nn.Module, wanted_by: str) -> Part:
-    """How the module's weights are quantized: by its QConfigDynamic, else onnxq's default.
-
-    Raises:
-        QConfigError: its qconfig is of another kind.
-        UnsupportedError: the weights are to be float16.
-    """
+    """How the module's weights are quantized: by its QConfigDynamic, else onnxq's default."""
     qconfig = getattr(mod, "qconfig", None) or onnxq_default_dynamic_qconfig
     if not isinstance(qconfig, QConfigDynamic):
         raise QConfigError(

@@ -55,11 +55,7 @@ class DynamicWeights(WeightBuffers):
         return self.weight_integers.float() if self.is_half else super().real_weight()
 
     def set_weight_bias(self, w: QTensor | torch.Tensor, b: torch.Tensor | None) -> None:
-        """Stores a quantized weight and a float bias.
-
-        Raises:
-            ShapeError: another shape than the constructor was given.
-        """
+        """Stores a quantized weight and a float bias."""
         self.store_weight(self.fitting(w))
         self._store_bias(b)
         self.refresh()
@@ -69,11 +65,7 @@ class DynamicWeights(WeightBuffers):
         self.bias_values = None if b is None else b.detach().to(device, torch.float32).clone()
 
     def take(self, mod: nn.Module) -> Self:
-        """Stores the weight of a float module as its QConfigDynamic says, and its bias.
-
-        Raises:
-            QConfigError: a qconfig of another kind.
-        """
+        """Stores the weight of a float module as its QConfigDynamic says, and its bias."""
         source: Any = mod
         self.to(source.weight.device)
         if is_float16(mod):
