@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Precision
     from onnxq.times import Costs
-    from onnxq.times.time_model import TensorState, Walked
+    from onnxq.times.time_model import TensorState, TimeSource, Walked
 
     Needs = Counter[TensorState]
     "State -> how many readers want a tensor in it."
@@ -37,10 +38,10 @@ class ChangedTime:
     Args:
         model: float, canonical.
         found: the model with its precisions.
-        costs: table of the machine.
+        costs: times of the machine.
     """
 
-    def __init__(self, model: ir.Model, found: Walked, costs: Costs) -> None:
+    def __init__(self, model: ir.Model, found: Walked, costs: TimeSource) -> None:
         self._found, self._costs = found, costs
         self._place = {node: i for i, node in enumerate(model.graph)}
         self._nodes = list(model.graph)
@@ -206,6 +207,7 @@ SECONDS = 0.2
 """CPU seconds that go into each."""
 
 
+@functools.cache  # of the machine, not of a model
 def change_times() -> dict[str, ChangeTime]:
     """Value of a Change -> its time; a part of a second."""
     few, many = (_timed(shape) for shape in SHAPES)

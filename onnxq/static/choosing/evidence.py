@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnxq.static.choosing.proposals import Proposals
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
-    from onnxq.times import Costs
+    from onnxq.times.time_model import TimeSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Evidence:
 
     begun: Prepared
     statistics: Statistics
-    times: tuple[Mapping[str, Sizes], Costs] | None
+    times: tuple[Mapping[str, Sizes], TimeSource] | None
     objective: Objective
     after: Callable[[Prepared, str, Proposals], Prepared]
 
