@@ -139,11 +139,16 @@ class Verdict(Saved):
         samples_in_all: that it was calibrated on, or that were given to check on; 0: none.
         outputs: beside the float model's; empty where there is nothing to compare.
         collapse: where it leaves the float model; None where no output is low, or no place found.
-        speedup: CPU time of the float model over its own, on one thread; None: not measured.
+        speedup: CPU time of the float model over its own, on one thread, for one sample where the
+            batch is open; None: not measured.
         float_bytes, quantized_bytes: sizes of the models; None: there is no float model.
         integer_nodes, float_nodes: that ONNX Runtime runs of it; conversions count as neither.
         left_in_float: nodes with which ONNX Runtime did not run it.
         notes: what was not looked at, and why; those of the plan, where the caller sees no plan.
+        speedup_range: interval of 95% for the speedup, which holds what float differs by from
+            itself; None: the speedup leaves no doubt, or was not measured.
+        taken_back: nodes that are in float since their integers gained nothing, as runs showed.
+        float_is_better: nothing is quantized any more, since no integers gained anything.
     """
 
     FORMAT: ClassVar[str] = "onnxq verdict 1"
@@ -162,6 +167,14 @@ class Verdict(Saved):
     float_nodes: int
     left_in_float: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    speedup_range: tuple[float, float] | None = None
+    taken_back: tuple[str, ...] = ()
+    float_is_better: bool = False
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the model is slower than float, its interval included."""
+        return self.speedup_range is not None and self.speedup_range[1] < 1
 
     @property
     def low(self) -> tuple[OutputVerdict, ...]:
@@ -227,6 +240,8 @@ class Verdict(Saved):
             yield str(self.collapse)
         if self.integer_nodes and self.speedup is not None and self.speedup < LEAST_SPEEDUP:
             is_slower = self.speedup < 1 / LEAST_SPEEDUP
+            if self.speedup_range is not None:
+                is_slower = self.is_slower
             gain = "it is slower than float" if is_slower else "it gains little or no time"
             yield f"{gain} on this machine: onnxq report shows what loses time"
         if self.left_in_float:

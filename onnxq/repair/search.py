@@ -1,5 +1,7 @@
 """Repair of what `quantize` made, where its verdict is low: a short search, as `tune` has.
 
+    slower than float          integers go back (onnxq.repair.slower)
+
     verdict below the floor, on any output or part of one
         PTQ algorithms that cost nothing at run time    tune's first stage
         groups back to float, cheapest first            tune's others
@@ -21,9 +23,10 @@ from onnxq.checking.static_job import carry_out
 from onnxq.errors import OnnxqError, first_line
 from onnxq.ort.target_here import target_here
 from onnxq.qconfig import Choice
+from onnxq.repair.slower import static_worth_it
 from onnxq.static.prepare import prepare
 from onnxq.targets.accumulation import SaturationMode
-from onnxq.times import costs_of
+from onnxq.times import Costs, costs_of
 
 if TYPE_CHECKING:
     from onnxq.checking.check import Repair
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from onnxq.checking.static_job import Observe, StaticJob
     from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.verdict import Verdict
+    from onnxq.samples.excerpt import Excerpt
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.static.statistics import Statistics
@@ -49,6 +53,27 @@ BETTER_DB = 0.5
 """Less is no repair."""
 
 
+class ObservedOnce:
+    """Calibration that is run once for all that observe the same tensors with the same observers.
+
+    Args:
+        observe: runs it.
+    """
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+        self._seen: list[tuple[Prepared, tuple[Statistics, Excerpt]]] = []
+
+    def __call__(self, prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        """The statistics and the excerpt, of now or of then."""
+        for other, found in self._seen:
+            is_alike = other.observed == prepared.observed and other.probed == prepared.probed
+            if is_alike and other.model_hash == prepared.model_hash:
+                return found
+        self._seen.append((prepared, self._observe(prepared, excerpt)))
+        return self._seen[-1][1]
+
+
 def carry_out_and_repair(
     wanted: Repair | None, model: ModelSource, job: StaticJob, observe: Observe
 ) -> tuple[Made[Plan], Statistics]:
@@ -62,10 +87,11 @@ def carry_out_and_repair(
     """
     if wanted is None or not job.check.runs:
         return carry_out(job, observe)
-    bound = job.check.min_sqnr_db
+    bound, observe = job.check.min_sqnr_db, ObservedOnce(observe)
     if job.samples is not None:
         job = replace(job, check=replace(job.check, min_sqnr_db=None))
     made, statistics = carry_out(job, observe)
+    made = static_worth_it(job, made, observe)
     verdict = made.model.verdict
     if verdict is not None and verdict.worst_db < wanted.floor_db:
         found = _repaired(wanted, model, job, observe, verdict)
@@ -73,7 +99,8 @@ def carry_out_and_repair(
             note = f"not repaired: {found}"
             made.model.attach(replace(verdict, notes=(*verdict.notes, note)))
         else:
-            made, statistics = found
+            repaired, statistics = found
+            made = static_worth_it(job, repaired, observe)
     if bound is not None and made.model.verdict is not None:
         made.model.verdict.check(bound)
     return made, statistics
@@ -154,8 +181,13 @@ def _searched(wanted: Repair, model: ModelSource, job: StaticJob, seconds: float
             check=HELD_APART if job.check.unseen is None else job.check,
             quantized_input=prepared.quantized_input,
             quantized_output=prepared.quantized_output,
-            costs=prepared.costs or costs_of(prepared.target.name),
+            costs=_costs_given(prepared) or costs_of(prepared.target.name),
         )
+
+
+def _costs_given(prepared: Prepared) -> Costs | None:
+    """The table of times that the user gave; None: none."""
+    return prepared.costs if isinstance(prepared.costs, Costs) else None
 
 
 def _prepared(model: ModelSource, prepared: Prepared, mapping: QConfigMapping) -> Prepared:
@@ -167,5 +199,5 @@ def _prepared(model: ModelSource, prepared: Prepared, mapping: QConfigMapping) -
         prepared.feedback,
         quantized_input=prepared.quantized_input,
         quantized_output=prepared.quantized_output,
-        costs=prepared.costs,
+        costs=_costs_given(prepared),
     )

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import onnxq
-from onnxq import repair
 from onnxq.errors import QConfigError, VerificationError
+from onnxq.repair import search as repair
 from tests.dynamic_models import parsed
 
 if TYPE_CHECKING:
