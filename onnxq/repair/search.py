@@ -93,7 +93,7 @@ def carry_out_and_repair(
     made, statistics = carry_out(job, observe)
     made = static_worth_it(job, made, observe)
     verdict = made.model.verdict
-    if verdict is not None and verdict.worst_db < wanted.floor_db:
+    if verdict is not None and verdict.likeness_db < wanted.floor_db:
         found = _repaired(wanted, model, job, observe, verdict)
         if isinstance(found, str):
             note = f"not repaired: {found}"
@@ -128,7 +128,7 @@ def _repaired(
     elif seconds < spent_s * LEAST_SHARE:
         return f"one more model takes about {spent_s:.0f} s, more than is allowed"
     try:
-        found = _searched(wanted, model, job, seconds)
+        found = _searched(wanted, model, job, seconds, verdict)
         step = _best_step(found)
         if step is None:
             return "no model with integers is better; onnxq report shows the layers that cost most"
@@ -137,7 +137,7 @@ def _repaired(
     except OnnxqError as error:
         return first_line(error)
     then = made.model.verdict
-    before, after = verdict.worst_db, -math.inf if then is None else then.worst_db
+    before, after = verdict.likeness_db, -math.inf if then is None else then.likeness_db
     if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
         return f"of {found.spent.runs:.0f} models that were tried none is better"
     note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {'; '.join(step.changes)}"
@@ -162,12 +162,24 @@ def _best_step(found: Tuned) -> Milestone | None:
     return max(with_integers, key=lambda step: step.score.worst_db, default=None)
 
 
-def _searched(wanted: Repair, model: ModelSource, job: StaticJob, seconds: float) -> Tuned:
-    """Result of a search by `tune` within the bounds."""
+def _searched(
+    wanted: Repair, model: ModelSource, job: StaticJob, seconds: float, verdict: Verdict
+) -> Tuned:
+    """Result of a search by `tune` within the bounds.
+
+    Where integers of outputs changed, their share is bounded as the floor says (`likeness_db`).
+    """
     from onnxq.tuning.scoring.goal import Goal  # few runs need the search
     from onnxq.tuning.tune import HELD_APART, tune
 
-    goal = Goal(min_sqnr_db=wanted.floor_db, max_runs=MOST_RUNS, max_seconds=seconds)
+    goal = Goal(
+        min_sqnr_db=wanted.floor_db if verdict.worst_db < math.inf else None,
+        max_runs=MOST_RUNS,
+        max_seconds=seconds,
+    )
+    if any(o.agreement is not None and o.likeness_db < wanted.floor_db for o in verdict.outputs):
+        most_changed = 10 ** (-wanted.floor_db / 10) / 2
+        goal = replace(goal, metric="top1", max_drop=most_changed)
     prepared = job.prepared
     with warnings.catch_warnings():  # the verdict says what became of it
         warnings.simplefilter("ignore")

@@ -33,7 +33,7 @@ from onnxq.times.timed_runs import time_beside_float
 from onnxq.times.work import moving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     import onnx_ir as ir
 
@@ -237,15 +237,21 @@ def _slower_alone(source: ir.Model, made: Made[DynamicPlan]) -> list[str]:
     """Nodes that take longer in integers; those that read one tensor share its rounding."""
     precisions = {name: each.precision for name, each in made.plan.quantized.items()}
     times = paired_node_times(source, made.model, precisions, dict(made.timed_on)).nodes
-    reading: dict[str, list[str]] = defaultdict(list)
-    for node, _ in walk(source.graph):
-        if node_name(node) in precisions:
-            reading[next(map(value_name, moving(node)), "")].append(node_name(node))
 
     def longer_us(names: list[str]) -> float:
         return sum(times[name][1] - times[name][0] for name in names)
 
-    return [name for names in reading.values() if longer_us(names) > 0 for name in names]
+    groups = reading_alike(source, precisions)
+    return [name for names in groups if longer_us(names) > 0 for name in names]
+
+
+def reading_alike(source: ir.Model, names: Container[str]) -> list[list[str]]:
+    """The nodes of these names in groups that read one tensor, and share its rounding."""
+    reading: dict[str, list[str]] = defaultdict(list)
+    for node, _ in walk(source.graph):
+        if node_name(node) in names:
+            reading[next(map(value_name, moving(node)), "")].append(node_name(node))
+    return list(reading.values())
 
 
 def _left(plan: DynamicPlan, names: Iterable[str], reason: Reason) -> DynamicPlan:
