@@ -49,6 +49,8 @@ TIMES_SO_FAR = 2.0
 """Wall time of the search over the CPU time of all that came before it."""
 LEAST_SHARE = 0.5
 """Least time of a search, as a share of what the first model took."""
+FREE = ("bias", "smooth", "round")
+"""PTQ algorithms that cost nothing at run time, those first that take least time to try."""
 BETTER_DB = 0.5
 """Less is no repair."""
 
@@ -176,6 +178,7 @@ def _searched(
         min_sqnr_db=wanted.floor_db if verdict.worst_db < math.inf else None,
         max_runs=MOST_RUNS,
         max_seconds=seconds,
+        improve=FREE,
     )
     if any(o.agreement is not None and o.likeness_db < wanted.floor_db for o in verdict.outputs):
         most_changed = 10 ** (-wanted.floor_db / 10) / 2
