@@ -66,9 +66,6 @@ class PlainOnIntegers(IntegerOperator):
     An integer is then its own real value: Clip's bounds and Pad's value are integers, as ONNX
     Runtime's kernels take them. All integer types are allowed; those below 8 bits are arrays of
     ml_dtypes.
-
-    Args:
-        operator: that moves or bounds numbers, and has a kernel.
     """
 
     def __init__(self, operator: Operator) -> None:

@@ -60,13 +60,7 @@ def cache_verdict(
     made: ir.Model,
     samples: str | Path | Samples | Batch | Iterable[Batch],
 ) -> CacheVerdict:
-    """Both decoders' logits on the first samples.
-
-    Args:
-        source: with a float cache.
-        made: what `quantize_cache` made of it.
-        samples: as `quantize_cache` takes them; batches that are read once are read here.
-    """
+    """Both decoders' logits on the first samples."""
     given = Samples.of(samples)
     opened = open_samples(given, input_specs(source))
     check_ignored(given)

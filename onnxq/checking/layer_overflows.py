@@ -119,12 +119,7 @@ class Layer:
 
 
 def find_layers(integer: ir.Model, saturation_mode: SaturationMode) -> dict[str, Layer]:
-    """Name of the first output -> Layer, in graph order, bodies included.
-
-    Args:
-        integer: a model on integers (onnxq.reference.integer_form).
-        saturation_mode: of the machine.
-    """
+    """Name of the first output -> Layer, in graph order, bodies included."""
     types = value_types(integer)
     layers = {}
     for node in integer.graph.all_nodes():

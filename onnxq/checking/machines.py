@@ -268,12 +268,7 @@ class _Machine:
             layer.compare(got, wanted)
 
     def compare(self, got: Mapping[str, object], exact: Mapping[str, object]) -> None:
-        """Counts the outputs of one batch that differ.
-
-        Args:
-            got: its own.
-            exact: what exact integers give, of the usual form of the model.
-        """
+        """Counts the outputs of one batch that differ."""
         for name, sums in self._outputs.items():
             theirs = exact[name]
             if got[name] is theirs and isinstance(theirs, np.ndarray):
@@ -342,10 +337,6 @@ def behind_floats(integer: ir.Model, feedback: Mapping[str, str] | None = None) 
 
     A body counts as a whole: where anything in it rounds, or reads what was rounded, all of it is
     behind floats.
-
-    Args:
-        integer: a model on integers (onnxq.reference.integer_form).
-        feedback: {output name: input name} of state.
     """
     uses = dict(zip(integer.graph.all_nodes(), kernels.integer_nodes(integer), strict=True))
     counts: dict[str, int] = {}

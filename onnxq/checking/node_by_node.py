@@ -184,12 +184,7 @@ class NodeByNode:
         }
 
     def compare(self, feeds: Mapping[str, Array], inner: dict[str, Inner]) -> None:
-        """Runs each integer node's kernel on one batch.
-
-        Args:
-            feeds: of the model.
-            inner: what ONNX Runtime computed; emptied on the way.
-        """
+        """Runs each integer node's kernel on one batch."""
         for i, entry in enumerate(self._nodes):
             if not entry.counts.problem:
                 self._compare_one(entry, feeds, inner)

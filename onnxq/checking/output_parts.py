@@ -121,11 +121,7 @@ class PartSums:
             self._axes = {axis: self._axes[axis] + later._axes[axis] for axis in sorted(shared)}
 
     def worst(self, whole_db: float) -> OutputPart | None:
-        """The part of least SQNR; None where the output has no parts, or none is below the whole.
-
-        Args:
-            whole_db: SQNR of the whole output.
-        """
+        """The part of least SQNR; None: the output has no parts, or none is below the whole."""
         looked = [_parts(axis, sums) for axis, sums in self._axes.items()]
         found = [parts for parts in looked if parts is not None]
         if not found:

@@ -82,13 +82,7 @@ class Replayed:
 
 
 def replay(evaluator: Evaluator, feeds: Mapping[str, Array], theirs: Theirs) -> Replayed:
-    """Runs the reference and its replicas side by side.
-
-    Args:
-        evaluator: of the model file.
-        feeds: its inputs.
-        theirs: integers that ONNX Runtime computed, as far as they have names.
-    """
+    """Runs the reference and its replicas side by side."""
     return _Replay(evaluator, theirs).run(feeds)
 
 

@@ -53,14 +53,7 @@ def runnable(
     validation: Validation,
     min_sqnr_db: float | None = None,
 ) -> Made[P]:
-    """A model that runs, with its verdict.
-
-    Args:
-        make: gives plan and model.
-        quantized: names of a plan's quantized nodes, those first that gain most by it.
-        validation: what to run it on.
-        min_sqnr_db: bound on every float output; None: none.
-    """
+    """A model that runs, with its verdict."""
     floats: dict[str, Float] = {}
     while True:
         plan, model = make(floats)

@@ -72,13 +72,7 @@ class Sides:
 
 
 def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = EVERYTHING) -> Sides:
-    """The two models, matched by the names of their tensors.
-
-    Args:
-        model: the float model; path, ModelProto or onnx_ir.Model.
-        quantized: what was made of it.
-        only: globs; tensors and outputs to compare.
-    """
+    """The two models, matched by the names of their tensors."""
     if isinstance(only, str) or not isinstance(only, Sequence):
         raise QConfigError(f"only: got {only!r}; wanted a list of globs, such as ['logits'].")
     loaded = load(quantized)

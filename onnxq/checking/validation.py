@@ -61,14 +61,7 @@ REFUSALS = (ModelError, CalibrationError, LimitError)
 def on_excerpt(
     source: ir.Model, excerpt: Excerpt, feedback: Mapping[str, str], work: Stopwatch
 ) -> Validation:
-    """A Validation on some of the samples that were seen; on made-up inputs where none was.
-
-    Args:
-        source: canonical float model.
-        excerpt: of the samples.
-        feedback: output name -> input name.
-        work: as of a Validation.
-    """
+    """A Validation on some of the samples that were seen; on made-up inputs where none was."""
     chosen = excerpt.chosen()
     if not chosen:
         return on_made_up_inputs(source, work)
@@ -98,12 +91,7 @@ def reason_of(error: Exception) -> str:
 
 
 def on_made_up_inputs(source: ir.Model, work: Stopwatch | None = None) -> Validation:
-    """A Trial on random numbers, or on opening alone where inputs cannot be made up.
-
-    Args:
-        source: canonical float model.
-        work: as of a Trial; None: it begins now.
-    """
+    """A Trial on random numbers, or on opening alone where inputs cannot be made up."""
     begun = work or Stopwatch()
     try:
         batch = random_batch(input_specs(source))

@@ -54,9 +54,6 @@ class Visible:
     """A session in which every exposed tensor can be read.
 
     One thread, and no optimization: the graph is an optimized one.
-
-    Args:
-        exposed: which tensors, and the outputs that carry them.
     """
 
     def __init__(self, exposed: Exposed) -> None:

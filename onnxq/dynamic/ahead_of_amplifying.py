@@ -59,9 +59,6 @@ def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
 
     One sweep against the graph's order, by the way with the fewest products; ways to divisors apart
     from others, as they may end on the way. Nodes of loops are not looked at.
-
-    Args:
-        model: canonical.
     """
     found: dict[ir.Node, str] = {}
     read: dict[tuple[ir.Value, bool], _Way] = {}

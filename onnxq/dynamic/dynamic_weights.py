@@ -69,14 +69,7 @@ class StoredScales:
 def plan_stored(
     weight: DynamicWeight, key: StorageKey, limit: int, scales: StoredScales
 ) -> DynamicWeightPlan:
-    """Plan of one weight of a node, stored as integers.
-
-    Args:
-        weight: what the operator's rule says of it.
-        key: names the tensor.
-        limit: int8 integers stay within [-limit, limit], for all nodes that agree in the key.
-        scales: what `stored_scales` found for the key.
-    """
+    """Plan of one weight of a node, stored as integers."""
     rounded_in = permuted(scales.rounded_in, weight.perm)
     raised = scales.raised
     return DynamicWeightPlan(
@@ -92,12 +85,7 @@ def plan_stored(
 def plan_half(
     value: ir.Value, weight: DynamicWeight
 ) -> tuple[DynamicWeightPlan | Float, list[str]]:
-    """One weight stored as float16, or why float16 does not hold it; notes.
-
-    Args:
-        value: the float initializer.
-        weight: what the operator's rule says of it.
-    """
+    """One weight stored as float16, or why float16 does not hold it; notes."""
     array = constant_array(value)
     if not np.isfinite(array).all():
         raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
@@ -160,13 +148,7 @@ def _raised(array: npt.NDArray[np.float32], spec: GroupSpec, qparams: QParams) -
 def observe_stored(
     array: npt.NDArray[np.float32], key: StorageKey, limit: int
 ) -> tuple[QParams, list[str]]:
-    """QParams of the key's weight, in the float model's layout; notes.
-
-    Args:
-        array: the float weight.
-        key: how it is observed.
-        limit: int8 integers stay within [-limit, limit].
-    """
+    """QParams of the key's weight, in the float model's layout; notes."""
     if key.block_size is not None:
         return _observe_blocks(array, key, key.block_size, limit)
     axis = 0 if key.axis is None else key.axis % array.ndim

@@ -38,12 +38,7 @@ class Outermost:
     def constant_nodes(
         self, nodes: Sequence[ir.Node], results: Iterable[ir.Value]
     ) -> dict[ir.Node, None]:
-        """Nodes that compute on constants alone, in order.
-
-        Args:
-            nodes: that a lowering wrote, in order.
-            results: its outputs, whose nodes belong to the graph of the float node.
-        """
+        """Nodes that compute on constants alone, in order."""
         belong = {value.producer() for value in results}
         found: dict[ir.Node, None] = {}
         for node in nodes:

@@ -200,13 +200,7 @@ class _DynamicWriter:
         return result
 
     def _register(self, tape: Tape, graph: ir.Graph, moved: Container[ir.Node]) -> None:
-        """Constants of the lowering; equal ones that ask for one name are one initializer.
-
-        Args:
-            tape: of the lowering.
-            graph: that the lowering belongs to.
-            moved: its nodes that go to the main graph, as what they read has to.
-        """
+        """Constants of the lowering; equal ones that ask for one name are one initializer."""
         for value in tape.initializers:
             if not value.uses():
                 continue

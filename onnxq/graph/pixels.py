@@ -46,12 +46,7 @@ RAW = QuantizedIO(Meaning.PIXELS, "uint8", (1.0,), (0.0,))
 def quantized_pixels(
     model: ir.Model, asked: Mapping[str, QuantizedInput | Pixels]
 ) -> dict[str, QuantizedIO]:
-    """{input name: the numbers that its pixels stand for}, of the inputs that are to be pixels.
-
-    Args:
-        model: canonical float model.
-        asked: every wish.
-    """
+    """{input name: the numbers that its pixels stand for}, of the inputs that are to be pixels."""
     inputs = {str(v.name): v for v in model.graph.inputs}
     for name in asked:
         check_end("input", name, inputs)

@@ -106,12 +106,7 @@ def save(model: ir.Model, path: str | Path, annotations: Annotations = Annotatio
 
 @without_collector()
 def to_bytes(model: ir.Model, annotations: Annotations = Annotations.DROPPED) -> bytes:
-    """The file that `save` writes, in memory.
-
-    Args:
-        model: any.
-        annotations: whether inferred types and exporters' notes are in it, too.
-    """
+    """The file that `save` writes, in memory."""
     if weight_bytes(model) > EXTERNAL_BYTES:
         raise ModelError(
             f"the model has {weight_bytes(model)} bytes of weights, more than fit into one "
@@ -323,12 +318,7 @@ def _invalidate(model: ir.Model, removed: set[Path]) -> None:
 
 
 def data_name(part: Path, target: Path) -> str:
-    """Name for a complete data file beside its graph: one that is free, or has the same bytes.
-
-    Args:
-        part: the data, under a temporary name in the target's folder.
-        target: of the graph.
-    """
+    """Name for a complete data file beside its graph: one that is free, or has the same bytes."""
     crc = 0
     with part.open("rb") as file:
         while piece := file.read(_PIECE):

@@ -28,13 +28,7 @@ _AT_ONCE = 32  # ranges whose errors are computed together; more than are mostly
 def documented_range(
     histogram: ZeroAnchoredHistogram, moments: Moments, cells: int
 ) -> tuple[np.float32, np.float32]:
-    """(low, high) of that search; it differs from torch's by what torch's upsampling blurs.
-
-    Args:
-        histogram: not empty.
-        moments: the histogram's.
-        cells: number of integers.
-    """
+    """(low, high) of that search; it differs from torch's by what torch's upsampling blurs."""
     low, high = float(histogram.minimum), float(histogram.maximum)
     width = (high - low) / _BINS
     edges: Reals = (low + width * np.arange(_BINS + 1.0)) / histogram.width
@@ -59,11 +53,7 @@ def _stop(cumulative: Reals, cells: int) -> tuple[int, int]:
 
 
 def _narrowing(cumulative: list[float]) -> Iterator[tuple[int, int]]:
-    """The ranges (first edge, last edge) in the order in which the search comes to them.
-
-    Args:
-        cumulative: mass up to the end of each bin.
-    """
+    """The ranges (first edge, last edge) in the order in which the search comes to them."""
     share = _SHARE * cumulative[-1]
     start, end = 0, len(cumulative) - 1  # bins
     below, above = 0, 0  # steps taken at each end

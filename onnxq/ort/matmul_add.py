@@ -75,11 +75,7 @@ class MatMulAdd:
 
 
 def matmul_add(node: ir.Node) -> MatMulAdd | None:
-    """The MatMulAdd of a MatMul; None: the node is none, or nobody or others read its result.
-
-    Args:
-        node: of a graph.
-    """
+    """The MatMulAdd of a MatMul; None: the node is none, or nobody or others read its result."""
     if node.op_type != "MatMul" or node.domain:
         return None
     result = node.outputs[0]

@@ -146,13 +146,7 @@ class Bar:
 
 
 def difference_bar(value: float, most: float, wide: float = 100.0) -> Bar:
-    """The bar of a difference, where `most` reaches the end.
-
-    Args:
-        value: above 0: a loss.
-        most: largest of all, above 0.
-        wide: the whole column.
-    """
+    """The bar of a difference, where `most` reaches the end."""
     length = min(abs(value) / most, 1.0) * wide / 2
     return Bar(round(wide / 2 - (length if value < 0 else 0.0), 1), round(length, 1), value > 0)
 
@@ -189,12 +183,7 @@ class FrontChart:
 
 
 def front_chart(points: Sequence[FrontPoint], goal_db: float | None = None) -> FrontChart | None:
-    """The chart of a search; None where fewer than two of its models have a time.
-
-    Args:
-        points: models that were measured.
-        goal_db: least SQNR that was asked for; None: none was.
-    """
+    """The chart of a search; None where fewer than two of its models have a time."""
     timed = [p for p in points if p.time_ratio is not None and p.metric > -math.inf]
     if len(timed) < 2:
         return None

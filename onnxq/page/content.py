@@ -25,8 +25,6 @@ class Figure:
     """A number that stands out.
 
     Attributes:
-        name: of it.
-        value: with its unit.
         beside: what to compare it with; empty: nothing.
     """
 
@@ -37,12 +35,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBound:
-    """A bound that was asked for.
-
-    Attributes:
-        words: the bound, and what was got.
-        is_kept: whether it holds.
-    """
+    """A bound that was asked for."""
 
     words: str
     is_kept: bool
@@ -53,14 +46,8 @@ class Head:
     """Head of a report.
 
     Attributes:
-        title: names of the two models.
-        verdict: one sentence.
         warning: about outputs that are far from float; empty: there are none.
-        bounds: that were asked for.
-        figures: the few that matter most.
-        origin: hashes, versions, machine.
         command: that repeats the report; empty: it was written from Python.
-        notes: what a reader should know.
     """
 
     title: str
@@ -165,8 +152,6 @@ class NodePart:
     """A node of the float model.
 
     Attributes:
-        name: of it.
-        op_type: of it.
         precision: that it has in the quantized model: a Precision's value, or "inside" of another
             node.
         reason: why it has that precision.
@@ -193,7 +178,6 @@ class MachineColumn:
     """Machines whose integers are alike.
 
     Attributes:
-        names: of the targets.
         cells: of each layer of `MachineTable.layers`: what it does there, in words; empty: exact.
     """
 
@@ -203,13 +187,7 @@ class MachineColumn:
 
 @dataclass(frozen=True, slots=True)
 class MachineTable:
-    """Layers whose integers depend on the machine.
-
-    Attributes:
-        layers: names of nodes.
-        columns: kinds of machines.
-        said: what was found, in a sentence.
-    """
+    """Layers whose integers depend on the machine."""
 
     layers: tuple[str, ...]
     columns: tuple[MachineColumn, ...]
@@ -221,8 +199,6 @@ class FrontPoint:
     """A model that a search measured.
 
     Attributes:
-        name: of the point.
-        metric: higher is better.
         db: worst SQNR of an output.
         time_ratio: of float's time.
         size: of its file, in words.
@@ -246,11 +222,9 @@ class Page:
     """Everything that a report shows.
 
     Attributes:
-        head: verdict and origin.
         nodes: of the float model, in the order in which they run.
         tensors: that were compared, in graph order; outputs among them.
         weights: stored as integers.
-        edges: between nodes.
         unmatched: tensors that could not be compared, and why.
         unassigned: microseconds of both models that belong to no node, by operator: (name, float,
             quantized).

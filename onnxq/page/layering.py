@@ -58,13 +58,7 @@ class GraphLayout:
 
 
 def layout_of(widths: Sequence[float], edges: Sequence[Edge], shape: float = 1.6) -> GraphLayout:
-    """Places of a graph's nodes.
-
-    Args:
-        widths: of the nodes, which are in an order in which they can run.
-        edges: between their places.
-        shape: width over height that the drawing should have.
-    """
+    """Places of a graph's nodes."""
     if not widths:
         return GraphLayout((), (), (), 0.0, 0.0)
     graph = _Layered(widths, edges)
@@ -94,9 +88,6 @@ def _gutters(graph: _Layered, columns: Columns, edge: Edge) -> dict[int, float]:
 class _Layered:
     """Nodes and lanes in layers.
 
-    Args:
-        widths: of the nodes.
-        edges: between them.
     Attributes:
         layer: of each item: nodes, then lanes.
         layers: items of each layer, from left to right.
@@ -235,11 +226,7 @@ def _median(ordered: Sequence[float]) -> float:
 def pooled(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
     """The numbers nearest to those wanted that do not fall: isotonic regression.
 
-        minimize sum w_i (x_i - wanted_i)^2  subject to x_i <= x_(i+1)
-
-    Args:
-        wanted: any numbers.
-        weights: above 0.
+    minimize sum w_i (x_i - wanted_i)^2  subject to x_i <= x_(i+1)
     """
     means: list[float] = []
     heavy: list[float] = []
@@ -304,14 +291,7 @@ class Columns:
 def columns_of(
     extents: Sequence[tuple[float, float]], crossing: Sequence[int], layer: float, shape: float
 ) -> Columns:
-    """Columns that give a drawing about the shape that is wanted.
-
-    Args:
-        extents: left and right end of each layer.
-        crossing: tensors that go on from each layer to the next one.
-        layer: units from a layer to the next one.
-        shape: width over height.
-    """
+    """Columns that give a drawing about the shape that is wanted."""
     starts = _starts(len(extents), _longest(extents, layer, shape), crossing)
     shifts: list[float] = []
     lefts: list[float] = []

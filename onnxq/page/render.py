@@ -216,10 +216,6 @@ _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\x7f"
 
 
 def island(data: object) -> Markup:
-    """JSON text that can stand between <script type="application/json"> and </script>.
-
-    Args:
-        data: dicts, lists, strings, finite numbers.
-    """
+    """JSON text that can stand between <script type="application/json"> and </script>."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(_ESCAPES))  # escaped above

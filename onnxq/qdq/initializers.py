@@ -41,8 +41,6 @@ _SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases a
 class Initializers:
     """New initializers and their names.
 
-    Args:
-        used: every name of the model so far.
     Attributes:
         replaced: the float initializers that have got integer twins.
     """

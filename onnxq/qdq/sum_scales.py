@@ -129,12 +129,7 @@ def raise_scales(
 
 
 class _Looked:
-    """Sums that are asked whether they agree, each once until one of its tensors changes.
-
-    Args:
-        sums: in the order in which they are computed.
-        tensors: name -> qparams; changed by `change`.
-    """
+    """Sums that are asked whether they agree, each once until one of its tensors changes."""
 
     def __init__(self, sums: Sequence[Sum], tensors: dict[str, QParams]) -> None:
         self._sums, self.tensors = sums, tensors

@@ -176,15 +176,7 @@ def clip_integers(
     stem: str,
     new: NewConstant,
 ) -> ir.Node:
-    """A Clip on integers, not in a graph yet, and without names.
-
-    Args:
-        integers: of a Q, or of another node on integers.
-        dtype: of the integers.
-        bounds: lowest and largest integer.
-        stem: of the names of the bounds.
-        new: makes them.
-    """
+    """A Clip on integers, not in a graph yet, and without names."""
     limits = [
         new(f"{stem}_{end}", np.array(code, dtype.storage))
         for end, code in zip(("min", "max"), bounds, strict=True)

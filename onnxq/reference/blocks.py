@@ -161,11 +161,7 @@ def reads_stored_matrix(node: ir.Node) -> bool:
 
 
 def groupwise_matmul(node: ir.Node) -> GroupwiseMatMul | None:
-    """The MatMulNBits that ONNX Runtime makes of a node; None: it stays as it is.
-
-    Args:
-        node: of a model with types and shapes, whose DQ -> op -> Q are fused already.
-    """
+    """The MatMulNBits that ONNX Runtime makes of a node; None: it stays as it is."""
     if not reads_stored_matrix(node):
         return None
     source = dequantizer(node.inputs[1])

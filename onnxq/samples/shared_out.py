@@ -53,13 +53,7 @@ class SamplePart:
 
 
 def parts(samples: Batches, workers: int, first: int = 0) -> Iterator[SamplePart]:
-    """Parts of the samples, in order.
-
-    Args:
-        samples: all of them.
-        workers: that work at the same time.
-        first: number of the first batch.
-    """
+    """Parts of the samples, in order."""
     size = MOST_BATCHES
     if samples.count is not None:
         size = max(1, min(size, -(-samples.count // (PARTS_EACH * workers))))

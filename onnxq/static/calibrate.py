@@ -246,15 +246,7 @@ def _observe(run: Calibration, batch: Mapping[str, Array], number: int) -> None:
 def seen_by_parts(
     executor: Executor, observing: ObservingWorker, samples: Batches, first: int, before: Statistics
 ) -> Iterator[Seen]:
-    """Statistics of each part of the samples, in their order.
-
-    Args:
-        executor: the workers.
-        observing: their work.
-        samples: all of them.
-        first: global number of the first batch.
-        before: what was seen earlier.
-    """
+    """Statistics of each part of the samples, in their order."""
     known = (
         KnownPart(part, {n: before.batches[n] for n in part.numbers if n in before.batches})
         for part in parts(samples, slots(executor), first)

@@ -50,8 +50,6 @@ def as_checkpoint(value: Checkpoint | str | Path) -> Checkpoint:
 class Keeper:
     """Writes a Checkpoint when it is time to.
 
-    Args:
-        checkpoint: what to write and how often.
     Raises:
         OutputError: its file cannot be written.
     """
@@ -64,9 +62,6 @@ class Keeper:
     def load(self, model_hash: str, shards: Collection[Shard]) -> Statistics | None:
         """Statistics that the file holds; None: there is no file.
 
-        Args:
-            model_hash: of the model that is calibrated.
-            shards: parts of the samples that they may be of.
         Raises:
             CalibrationError: it is damaged, of another model, or of another shard.
         """

@@ -117,10 +117,6 @@ def prepared_with(begun: Prepared, mapping: QConfigMapping) -> Prepared:
     """The same model with a qconfig that names precisions; equal to what `prepare` gives of it.
 
     What could be chosen, and is observed for that, is taken over: half of the work, and more.
-
-    Args:
-        begun: with `mapping.all_open()`.
-        mapping: names precisions.
     """
     _check_names(begun.model, mapping)
     notes = begun.notes[: begun.model_notes]
@@ -140,13 +136,7 @@ def _check_names(model: ir.Model, mapping: QConfigMapping) -> None:
 def prepared_again(
     prepared: Prepared, model: ir.Model, outcomes: tuple[Outcome, ...] = ()
 ) -> Prepared:
-    """The same request for another canonical model that computes the same.
-
-    Args:
-        prepared: of the model so far.
-        model: made from a clone of its model; the weights differ.
-        outcomes: what the improvement did.
-    """
+    """The same request for another canonical model that computes the same."""
     notes = prepared.notes[: prepared.model_notes]
     return replace(
         _decided(model, model_hash(model), _request_of(prepared, prepared.qconfig), notes),
@@ -186,15 +176,7 @@ def _decided(
     notes: tuple[str, ...],
     begun: Prepared | None = None,
 ) -> Prepared:
-    """The Prepared of a canonical model of that hash.
-
-    Args:
-        model: canonical.
-        name: its hash.
-        asked: what is wanted.
-        notes: on the model alone.
-        begun: with all precisions open; None: it is made where it is needed.
-    """
+    """The Prepared of a canonical model of that hash."""
     mapping = asked.mapping
     context = Context(
         model,
@@ -243,12 +225,7 @@ def _decided(
 
 
 def _observed(context: Context, every: tuple[TensorGroup, ...]) -> set[str]:
-    """Tensors that are observed where precisions are open.
-
-    Args:
-        context: with a mapping without precisions.
-        every: groups with every node in integers that can be.
-    """
+    """Tensors that are observed where precisions are open."""
     ruled = _decided_without_data(context).inserted
     return {*observers_of(every), *observers_of(ruled.groups)}
 

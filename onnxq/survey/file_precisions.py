@@ -56,12 +56,7 @@ class ShownPrecision:
 
 
 def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownPrecision]:
-    """Name of each node -> the precision that a plan gives it, with its reason.
-
-    Args:
-        plan: of the quantized model.
-        is_searched: whether a search wrote its qconfig, and no user.
-    """
+    """Name of each node -> the precision that a plan gives it, with its reason."""
     found = {}
     for name, choice in plan.choices.items():
         decision = plan.decisions[name]
@@ -80,12 +75,7 @@ def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownPrecisio
 def with_reasons(
     shown: Mapping[str, ShownPrecision], decisions: Mapping[str, DynamicDecision]
 ) -> dict[str, ShownPrecision]:
-    """The precisions that a file shows, with the reasons of decisions on weights.
-
-    Args:
-        shown: of `shown_by_file`.
-        decisions: name of a node -> what becomes of its weights.
-    """
+    """The precisions that a file shows, with the reasons of decisions on weights."""
     found = dict(shown)
     for name in shown.keys() & decisions.keys():
         decision = decisions[name]
@@ -95,12 +85,7 @@ def with_reasons(
 
 
 def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, ShownPrecision]:
-    """Name of each node of the float model -> the precision that the quantized file shows.
-
-    Args:
-        source: the float model, canonical.
-        target: the quantized one.
-    """
+    """Name of each node of the float model -> the precision that the quantized file shows."""
     names = [node_name(node) for node, _ in walk(source.graph)]
     owned = _owned(target, set(names))
     precisions = {name: _precision(owned[name]) if name in owned else None for name in names}

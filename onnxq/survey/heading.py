@@ -71,15 +71,7 @@ def heading(
     times: PairedNodeTimes | None,
     notes: tuple[str, ...] = (),
 ) -> Head:
-    """The heading of a report.
-
-    Args:
-        subject: what it is about.
-        findings: of both models.
-        bounds: that were asked for.
-        times: of both; None: not measured.
-        notes: for a reader.
-    """
+    """The heading of a report."""
     floats = [o for o in _floats(findings) if not math.isnan(o.sqnr_db)]
     worst = min(floats, key=lambda o: o.sqnr_db, default=None)
     runs = findings.execution

@@ -95,13 +95,7 @@ class TensorErrors:
 def errors_of(
     sides: Sides, batches: Sequence[Batch], feedback: Mapping[str, str]
 ) -> dict[str, TensorErrors]:
-    """Name of each tensor and output -> its errors on these batches.
-
-    Args:
-        sides: the models; their sums stay as they are.
-        batches: few.
-        feedback: output name -> input name, of state.
-    """
+    """Name of each tensor and output -> its errors on these batches."""
     found = {pair.name: TensorErrors() for pair in sides.pairs}
     with ExitStack() as stack:
         run = _Run(sides, feedback, stack)
@@ -111,13 +105,7 @@ def errors_of(
 
 
 class _Run:
-    """Four sessions: both models as they are, and both cut at their integers.
-
-    Args:
-        sides: the models.
-        feedback: of state.
-        stack: closes the sessions.
-    """
+    """Four sessions: both models as they are, and both cut at their integers."""
 
     def __init__(self, sides: Sides, feedback: Mapping[str, str], stack: ExitStack) -> None:
         self._sides, self._stack = sides, stack

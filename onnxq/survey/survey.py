@@ -85,16 +85,7 @@ def survey(
     feedback: Mapping[str, str],
     beside: BesideFiles = NOTHING_BESIDE,
 ) -> Page:
-    """The page of a report; what cannot be measured is left out, and the page says why.
-
-    Args:
-        subject: names of the models.
-        sides: both of them.
-        findings: of verify.
-        batches: a few of its samples; the first is timed.
-        feedback: output name -> input name, of state.
-        beside: plan, search, bounds.
-    """
+    """The page of a report; what cannot be measured is left out, and the page says why."""
     why = _Missing(beside)
     source, target = sides.source, sides.target
     choices = shown_by_file(source, target)
@@ -352,13 +343,7 @@ def surveyed_graph(
     choices: Mapping[str, ShownPrecision],
     times: Mapping[str, tuple[float, float]],
 ) -> SurveyedGraph:
-    """The graph with the precision and the times of every node.
-
-    Args:
-        source: the float model, canonical.
-        choices: of every node.
-        times: microseconds in float and quantized; empty: not measured.
-    """
+    """The graph with the precision and the times of every node."""
     inputs = [v for v in source.graph.inputs if not v.is_initializer()]
     nodes = [node for node, _ in walk(source.graph)]
     parts = [NodePart(value_name(v), INPUT, MODEL_IO, "") for v in inputs]

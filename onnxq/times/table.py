@@ -367,12 +367,7 @@ class KnownFit:
 
 
 def as_lines(table: str, fits: Mapping[Key, KnownFit]) -> str:
-    """Text that goes behind a table.
-
-    Args:
-        table: its text, from the first line to the last row.
-        fits: of its rows, all digits of which are kept.
-    """
+    """Text that goes behind a table."""
     out = io.StringIO()
     out.write(f"# {ROWS}: {_crc(table.splitlines())}\n")
     writer = csv.writer(out, lineterminator="\n")
@@ -383,12 +378,7 @@ def as_lines(table: str, fits: Mapping[Key, KnownFit]) -> str:
 
 
 def fits_in(lines: Sequence[str], notes: Iterable[tuple[str, str]]) -> dict[Key, KnownFit]:
-    """The fits of a table, as far as they are of its rows.
-
-    Args:
-        lines: of the table.
-        notes: (name, value) of its lines "# name: value".
-    """
+    """The fits of a table, as far as they are of its rows."""
     found = list(notes)
     if (ROWS, _crc(lines)) not in found:
         return {}

@@ -141,12 +141,7 @@ def _to_be_timed(
 
 
 class _Found:
-    """Times of nodes in the precisions met so far; the first model with a precision counts.
-
-    Args:
-        source: the float model.
-        sums: of its own run.
-    """
+    """Times of nodes in the precisions met so far; the first model with a precision counts."""
 
     def __init__(self, source: ir.Model, sums: Sums) -> None:
         self._source = source

@@ -109,10 +109,6 @@ def read_equation(text: str, ranks: Sequence[int | None]) -> Product | None:
 
     Without "->", the result has the letters that are there once, in alphabetic order (ONNX,
     operator Einsum). An ellipsis is written out, with letters that are not in use.
-
-    Args:
-        text: the equation.
-        ranks: of the operands; None: not known, so that an ellipsis cannot be written out.
     """
     given, arrow, result = text.replace(" ", "").partition("->")
     terms = given.split(",")
@@ -212,12 +208,7 @@ def _laid_out(
 
 
 class _Chain:
-    """Nodes in the place of one, ahead of it.
-
-    Args:
-        node: that goes.
-        names: free ones.
-    """
+    """Nodes in the place of one, ahead of it."""
 
     def __init__(self, node: ir.Node, names: FreeNames) -> None:
         self._node, self._names, self._stem = node, names, value_name(node.outputs[0])

@@ -166,12 +166,7 @@ SCALES = 2
 
 
 def keep_coordinates(nodes: Iterable[ir.Node], original: ir.Model) -> None:
-    """Gives each Resize among the converted nodes the attributes that mean what it meant.
-
-    Args:
-        nodes: of a model that was converted from below opset 11, changed in place.
-        original: the model as it was; tensors have the same names.
-    """
+    """Gives each Resize among the converted nodes the attributes that mean what it meant."""
     producers = {
         value.name: value.producer() for graph in original.graphs() for value in all_values(graph)
     }

@@ -85,11 +85,7 @@ _DEFAULTS = {"block_size": 0, "output_dtype": 0, "saturate": 1}
 
 
 def tidy_quantized(model: ir.Model) -> None:
-    """Rewrites the model in place, as this module says.
-
-    Args:
-        model: of the exporter, names unique.
-    """
+    """Rewrites the model in place, as this module says."""
     for node in model.graph:
         if is_quantize(node) or is_dequantize(node):
             _drop_defaults(node)
@@ -123,12 +119,7 @@ def tidy_quantized(model: ir.Model) -> None:
 
 
 def as_format(model: ir.Model, format: str) -> ir.Model:
-    """The model in that form, and with the form in its metadata.
-
-    Args:
-        model: in QDQ format.
-        format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
-    """
+    """The model in that form, and with the form in its metadata."""
     made = FORMATS[format](model, Int8Activations.SHIFTED)
     made.metadata_props[FORMAT_KEY] = format
     return made

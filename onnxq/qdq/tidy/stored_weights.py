@@ -61,14 +61,7 @@ class StoredWeight:
         node: ir.Node,
         names: FreeNames,
     ) -> StoredWeight:
-        """Makes these the integers and scales of the node's weight; returns them.
-
-        Args:
-            integers: shape as before.
-            scale: shape () or (channels,).
-            node: whose weight this is.
-            names: for the new constants.
-        """
+        """Makes these the integers and scales of the node's weight; returns them."""
         old = dequantizer(node.inputs[WEIGHT])
         assert old is not None, "weight_of looked"
         stem = f"{self.stem}_folded"

@@ -30,12 +30,7 @@ case."""
 
 
 def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
-    """Proposes float for the integer nodes that the cut has in float, where the model gains by it.
-
-    Args:
-        prepared: with the precisions so far.
-        evidence: times of nodes; without them nothing is proposed.
-    """
+    """Proposes float for the integer nodes that the cut has in float, where the model gains."""
     if (weighing := evidence.weighing(prepared)) is None:
         return {}
     naming: dict[str, Proposal] = {}

@@ -74,12 +74,7 @@ class Candidate:
 def find_candidates(
     context: Context, qconfig: QConfigMapping
 ) -> tuple[dict[ir.Node, Candidate], dict[ir.Node, Float]]:
-    """(nodes that could run in integers, the others with the reason); folded nodes are in neither.
-
-    Args:
-        context: the model, and the target, which says what is slow in integers.
-        qconfig: what to leave in float.
-    """
+    """(nodes that could run in integers, others with the reason); folded nodes are in neither."""
     candidates: dict[ir.Node, Candidate] = {}
     floats: dict[ir.Node, Float] = {}
     for node, loop in context.order:

@@ -39,15 +39,7 @@ def check_types(
     clamps: Mapping[str, tuple[float, float]],
     qconfig: QConfigMapping,
 ) -> list[str]:
-    """Notes on types that ONNX Runtime computes in float.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        groups: activation tensors with common qparams, and their observer.
-        clamps: tensor -> bounds of what was folded into its Q.
-        qconfig: names the weights' observers.
-    """
+    """Notes on types that ONNX Runtime computes in float."""
     in_float: dict[str, list[str]] = {}
     dtypes: dict[str, QDType] = {}
     for members, spec in groups:

@@ -48,13 +48,7 @@ def weight_of(node: ir.Node, rule: Rule) -> ir.Value:
 
 
 def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> ObserverSpec:
-    """The observer of the node's weight: the one named for the tensor, else the node's.
-
-    Args:
-        node: one that the qconfig quantizes.
-        rule: its operator's, with a weight.
-        qconfig: what was asked for.
-    """
+    """The observer of the node's weight: the one named for the tensor, else the node's."""
     named = qconfig.for_tensor(value_name(weight_of(node, rule)))
     entry = qconfig.for_node(node_name(node), node.op_type)
     assert entry is not None  # a node without an entry is float

@@ -99,10 +99,6 @@ def curves_behind(
 
     Only moves, bounds, and lines of two numbers stand between. A function is there once, however
     many ways lead to it.
-
-    Args:
-        context: of the model.
-        observers: of the probed tensors.
     """
     found: dict[str, dict[CurveBehind, None]] = {}
     for node, loop in reversed(context.order):

@@ -108,13 +108,7 @@ class Magnifier:
 def magnifiers(
     context: Context, observers: Mapping[str, Observer], positive: Collection[str]
 ) -> dict[str, tuple[Magnifier, ...]]:
-    """Tensor -> the nodes that magnify its errors; tensors without any are missing.
-
-    Args:
-        context: of the model.
-        observers: of the probed tensors.
-        positive: tensors without numbers below 0.
-    """
+    """Tensor -> the nodes that magnify its errors; tensors without any are missing."""
     found: dict[str, list[Magnifier]] = {}
     for node, loop in reversed(context.order):
         if loop is not None:

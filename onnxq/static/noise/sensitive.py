@@ -124,13 +124,7 @@ class SensitiveTensor:
 def sensitive(
     prepared: Prepared, statistics: Statistics, tensors: Mapping[str, QParams] | None = None
 ) -> dict[str, SensitiveTensor]:
-    """Tensor -> why it should stay in float; tensors that integers can hold are missing.
-
-    Args:
-        prepared: its groups are looked at, in the precisions that its decisions have.
-        statistics: of its model.
-        tensors: qparams of the groups' members; None: as `plan` would give them.
-    """
+    """Tensor -> why it should stay in float; tensors that integers can hold are missing."""
     found = tensor_losses(prepared, statistics, tensors)
     budget = Budget.of(found.values())
     return {

@@ -26,10 +26,6 @@ def demoted(
 ) -> dict[str, Decision]:
     """The decisions; nodes with a tensor that has no qparams, or sensitive ones, are in float.
 
-    Args:
-        prepared: a decision for every node.
-        unseen: tensor -> why it has no qparams.
-        tensors: activation tensor -> its qparams.
     Returns:
         node name -> decision; nodes that were folded into a float one are float with its reason.
     """

@@ -63,16 +63,7 @@ def plan_constants(
     channel_scales: Mapping[str, npt.NDArray[np.float32]],
     saturated: Saturated | None,
 ) -> Constants:
-    """Weights and biases of the nodes that run in integers; nodes of one key share qparams.
-
-    Args:
-        prepared: the model, its qconfig and target.
-        statistics: of the calibration; means of inputs round the weights.
-        decisions: node name -> its decision, demotions included.
-        tensors: activation tensor -> its qparams.
-        channel_scales: tensor -> factors per channel that its integers carry.
-        saturated: channels whose products left int16 on samples; None where the target asks none.
-    """
+    """Weights and biases of the nodes that run in integers; nodes of one key share qparams."""
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     observed: dict[WeightKey, QParams] = {}
     planned = Constants({}, {}, {}, [])

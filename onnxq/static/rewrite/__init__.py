@@ -127,12 +127,7 @@ def _opset_needed(plan: Plan) -> int:
 
 
 def check_plan(model: ir.Model, plan: Plan) -> None:
-    """Passes a plan whose decisions are of the model's nodes, and whose numbers are all there.
-
-    Args:
-        model: the canonical float model; its hash is the plan's.
-        plan: to carry out.
-    """
+    """Passes a plan whose decisions are of the model's nodes, and whose numbers are all there."""
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     tensors = set(tensor_names(model))
     for name in plan.decisions.keys() ^ nodes.keys():

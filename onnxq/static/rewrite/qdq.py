@@ -178,14 +178,7 @@ class _QdqWriter:
         tensors: Mapping[int, str],
         more: Iterable[ir.Value] = (),
     ) -> Sequence[ir.Value]:
-        """Results of the operator's own integer form, written ahead of the node.
-
-        Args:
-            node: that it stands for.
-            rule: its operator's.
-            tensors: output slot -> tensor whose integers it gives; the others stay float.
-            more: inputs behind the node's own.
-        """
+        """Results of the operator's own integer form, written ahead of the node."""
         name = node_name(node)
         self._float_inputs(node, rule.activations)
         operator = catalog.find(node.op_type, node.domain)

@@ -92,12 +92,6 @@ def measured(
     """Timing of a run with nothing in it, then one per work of each link, in their order.
 
     Interruptions by other programs only ever add time, so that the least of all rounds counts.
-
-    Args:
-        links: those that others name in `minus` are among them.
-        passes: over all links.
-        progress: called after each link of each pass.
-        clock: times a link on the machine whose table this is; by default this one.
     """
     least = [(float("inf"), float("inf"))] * len(links)
     more = [link.more for link in links]

@@ -85,12 +85,7 @@ class Evaluations:
     def all(
         self, mappings: Sequence[QConfigMapping], executor: Executor | None = None
     ) -> list[Score | Refusal]:
-        """Outcomes of mappings, in their order.
-
-        Args:
-            mappings: independent of each other.
-            executor: runs those that the journal lacks; None: this process.
-        """
+        """Outcomes of mappings, in their order."""
         keys = [f"{self._samples} {key_of(mapping)}" for mapping in mappings]
         self._asked.update(keys)
         lacking = {

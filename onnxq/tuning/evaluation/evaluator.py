@@ -250,9 +250,6 @@ class Observations:
 
     Where numbers are estimates, that last bit is worth no calibration: `covering` shares one.
 
-    Args:
-        samples: to calibrate on.
-        statistics: of an earlier calibration on them; None: there is none yet.
     Attributes:
         calibrations: done so far.
     """

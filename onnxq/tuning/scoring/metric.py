@@ -88,13 +88,7 @@ class Metric:
         return {Kind.SQNR: math.inf, Kind.TOP1: 1.0}.get(self.kind)
 
     def value(self, outputs: PairedOutputs | None, run: ModelRun, samples: TuningSamples) -> float:
-        """The metric of the model that `run` runs.
-
-        Args:
-            outputs: its outputs beside the float model's; None: it is the float model.
-            run: the model.
-            samples: to run it on.
-        """
+        """The metric of the model that `run` runs."""
         if self.function is not None:
             return _called(self.name, self.function, run, samples)
         if outputs is None:
@@ -203,12 +197,7 @@ class MetricFile:
 
     @classmethod
     def of(cls, text: str, known: Sequence[str]) -> Self:
-        """The function that "FILE.py:function" names.
-
-        Args:
-            text: as the user wrote it.
-            known: names of metrics that are no files, for the message.
-        """
+        """The function that "FILE.py:function" names."""
         file, colon, name = text.rpartition(":")
         if not colon or not file.endswith(".py") or not name.isidentifier():
             raise QConfigError(

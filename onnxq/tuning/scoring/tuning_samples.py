@@ -110,11 +110,6 @@ def open_tuning_samples(
     """(samples to search on, samples that choose nothing).
 
     The search calibrates on the first, and compares on them; the goal is checked on the second.
-
-    Args:
-        samples: with labels; arrays that they ignore are neither inputs nor labels.
-        check: has others to check on, or says how many batches of `samples` are held apart.
-        inputs: of the model.
     """
     check_ignored(samples, check.unseen)
     opened = open_labelled(samples, inputs)

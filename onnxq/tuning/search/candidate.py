@@ -67,11 +67,7 @@ class Candidate:
         return replace(self, whole=(*self.whole, *changes))
 
     def node_forms(self, begun: Mapping[str, Precision | None]) -> dict[str, Precision | None]:
-        """Node name -> its precision; None: it is carried out inside of another one.
-
-        Args:
-            begun: precisions that `start` gives, of every node.
-        """
+        """Node name -> its precision; None: it is carried out inside of another one."""
         found = dict(begun)
         for group in self.groups:
             precision = self.precisions.get(group.anchor.name)

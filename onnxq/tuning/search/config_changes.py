@@ -168,11 +168,7 @@ OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
 
 
 def changes_of_the_whole(asked: QConfigMapping) -> list[ConfigChange]:
-    """Changes of a whole model: other observers of activations.
-
-    Args:
-        asked: where the search begins.
-    """
+    """Changes of a whole model: other observers of activations."""
     return [*map(ActivationObserver, _other_observers(asked))]
 
 

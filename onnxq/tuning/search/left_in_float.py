@@ -51,12 +51,7 @@ class LeftInFloat:
 
 
 def left_in_float(point: MeasuredCandidate, proposals: Proposals) -> tuple[LeftInFloat, ...]:
-    """Kinds that a search for speed left in float where it keeps its bounds; most time first.
-
-    Args:
-        point: that was chosen.
-        proposals: of the search, whose estimates are those after its last measurement.
-    """
+    """Kinds that a search for speed left in float where it keeps its bounds; most time first."""
     objective = proposals.objective
     if objective.goal.objective is not Objective.SPEED or objective.violation_db(point.score) > 0:
         return ()

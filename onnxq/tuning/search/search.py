@@ -113,15 +113,7 @@ class Begun:
 
 
 class Search:
-    """Search through its stages: begin, sensitivity, run.
-
-    Args:
-        evaluations: of mappings, on the samples of the search.
-        goal: of the search.
-        executor: runs candidates beside each other; None: this process.
-        progress: is told of each run.
-        clock: times pareto_candidates; None: predicted times are all there is.
-    """
+    """Search through its stages: begin, sensitivity, run."""
 
     def __init__(
         self,
@@ -169,12 +161,7 @@ class Search:
     def groups(
         self, asked: QConfigMapping, begun: Sequence[Precisions]
     ) -> tuple[QuantizationGroup, ...]:
-        """The groups that may be moved: of nodes that `asked` does not name.
-
-        Args:
-            asked: what the user wants.
-            begun: precisions that the search begins with.
-        """
+        """The groups that may be moved: of nodes that `asked` does not name."""
         open_forms = asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
         prepared = self._evaluations.evaluator.subject.prepared(open_forms)
         return quantization_groups_of(prepared.model, prepared.decisions, asked, begun)
@@ -215,12 +202,7 @@ class Search:
         return found
 
     def begin(self, asked: QConfigMapping, changes: Sequence[ConfigChange] = ()) -> Begun:
-        """The best start, and the PTQ algorithms that help there: they cost no time at run time.
-
-        Args:
-            asked: what the user wants.
-            changes: of the whole model, which `run` tries near the goal.
-        """
+        """The best start, and the PTQ algorithms that help there: they cost no time at run time."""
         starts = self.beginnings(asked)
         evaluator = self._evaluations.evaluator
         precisions = {
@@ -250,12 +232,7 @@ class Search:
         return Begun(starts[0], local, local.begin(starts, algorithms))
 
     def run(self, begun: Begun, sensitivity: Sensitivity) -> SearchResult:
-        """The way to the goal from there.
-
-        Args:
-            begun: as `begin` gives it.
-            sensitivity: of the groups, behind the algorithms of that point.
-        """
+        """The way to the goal from there."""
         layer_sets = {layers.name: layers.groups for layers in self._measured}
         noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, layer_sets)
         local = begun.search
