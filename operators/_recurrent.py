@@ -223,12 +223,7 @@ class _Lowering:
         per_direction = len(self._plan.pieces)
         states, sequences = [], []
         for d in range(self._directions):
-            direction = Direction(
-                self._recurrent(d),
-                self._inside(d),
-                functions[d],
-                self._hidden,
-            )
+            direction = Direction(self._recurrent(d), self._inside(d), functions[d], self._hidden)
             own = parts[d * per_direction : (d + 1) * per_direction]
             state, sequence = self._scan(d, direction, own, self._start(d, x), mask)
             states.append(state)
@@ -360,10 +355,7 @@ class _Lowering:
             states = [
                 steps.op(f"state{d}", "Where", [first, h, zero]) for d, h in enumerate(states)
             ]
-        joins = (
-            ("y", sequences, 1, [2, 0, 1, 3]),
-            ("y_h", states, 0, [1, 0, 2]),
-        )
+        joins = (("y", sequences, 1, [2, 0, 1, 3]), ("y_h", states, 0, [1, 0, 2]))
         return [  # an absent output stays absent: a node that computed it would have no output
             ir.Value(name="") if old.name == "" else _like(self._joined(*join), old)
             for join, old in zip(joins, self._node.outputs, strict=False)

@@ -13,18 +13,7 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    OpCategory,
-    Operator,
-    Reals,
-    Rule,
-    Site,
-    enter,
-)
+from onnxq.operator import Array, Call, Case, Float, OpCategory, Operator, Reals, Rule, Site, enter
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.qparams import IntArray

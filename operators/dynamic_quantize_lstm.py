@@ -20,14 +20,7 @@ from onnxq.operators._gemm import centred, integer_matmul
 from onnxq.operators._pairs import matmul_correction, matmul_pairs
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import IntArray
-from onnxq.targets.accumulation import (
-    EXACT,
-    Accumulator,
-    Overflows,
-    SaturationMode,
-    joined,
-    risks,
-)
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode, joined, risks
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
 NO_CLIP = float(np.finfo(np.float32).max)

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxq.affine import dequantize
-from onnxq.operator import (
-    Array,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    Singles,
-    register_integer,
-)
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, Singles, register_integer
 from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
@@ -152,13 +145,7 @@ def _sum(x: Singles) -> Singles:
     return np.add.accumulate(x, axis=-1, dtype=np.float32)[..., -1:]
 
 
-def _case(
-    name: str,
-    dtype: str,
-    batch: int,
-    with_segments: bool,
-    with_mask: bool,
-) -> Case:
+def _case(name: str, dtype: str, batch: int, with_segments: bool, with_mask: bool) -> Case:
     tokens, width = 5, 12
     ids = (integers(batch, tokens) % 7).astype(np.int32)
     segments = ids % 2 if with_segments else None

@@ -6,13 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Case,
-    NodeCall,
-    Singles,
-    register,
-)
+from onnxq.operator import Array, Case, NodeCall, Singles, register
 from onnxq.operator.examples import ints32, normal
 from onnxq.operators._activations import Activation
 from onnxq.operators._bodies import BodyWriter

@@ -56,9 +56,7 @@ class CacheVerdict:
 
 
 def cache_verdict(
-    source: ir.Model,
-    made: ir.Model,
-    samples: str | Path | Samples | Batch | Iterable[Batch],
+    source: ir.Model, made: ir.Model, samples: str | Path | Samples | Batch | Iterable[Batch]
 ) -> CacheVerdict:
     """Both decoders' logits on the first samples."""
     given = Samples.of(samples)

@@ -178,9 +178,7 @@ class _Ties:
             return 0, 0
         if self._evaluator is None:
             self._evaluator = reference.integer_evaluator(
-                self._form.integer,
-                threads=self._threads,
-                float_nodes=FloatNodes(self._form.target),
+                self._form.integer, threads=self._threads, float_nodes=FloatNodes(self._form.target)
             )
         with workers(self._threads):
             run = replay(self._evaluator, feeds, {})

@@ -120,8 +120,7 @@ def _on_machine(
     floats = behind_floats(integer).outputs
     outputs = [
         OutputBound(
-            str(value.name),
-            None if value.name in floats or _is_behind(value, inexact) else 0.0,
+            str(value.name), None if value.name in floats or _is_behind(value, inexact) else 0.0
         )
         for value in integer.graph.outputs
     ]

@@ -121,10 +121,7 @@ class AppendOnlyFile:
 
 
 def begin(
-    path: str | Path,
-    head: RecordsHead,
-    command: str,
-    whole: Callable[[BufferedRandom], int],
+    path: str | Path, head: RecordsHead, command: str, whole: Callable[[BufferedRandom], int]
 ) -> tuple[Path, BufferedRandom]:
     """(the path, its file): locked, and open behind the last whole record; empty where it is new.
 

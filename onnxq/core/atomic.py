@@ -47,9 +47,7 @@ _in_use: dict[Path, Path | None] = {}
 
 
 def write_atomically(
-    path: str | Path,
-    write: Callable[[BinaryIO], object],
-    needed: Callable[[], int] | None = None,
+    path: str | Path, write: Callable[[BinaryIO], object], needed: Callable[[], int] | None = None
 ) -> None:
     """Lets `write` fill a new file and puts it at path; on any error the old file, if any, stays.
 

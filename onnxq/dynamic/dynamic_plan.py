@@ -51,12 +51,7 @@ from onnxq.dynamic.requests import (
     unmet_dynamic,
     without_form,
 )
-from onnxq.dynamic.tied_weights import (
-    find_twins,
-    notes_on_copies,
-    notes_on_twins,
-    shared_limits,
-)
+from onnxq.dynamic.tied_weights import find_twins, notes_on_copies, notes_on_twins, shared_limits
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array

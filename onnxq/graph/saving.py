@@ -33,14 +33,7 @@ from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, kind_of
 from onnxq.graph.annotations import Annotations, drop_annotations
 from onnxq.graph.edit import all_nodes
-from onnxq.graph.skeleton import (
-    Swap,
-    in_memory,
-    is_big,
-    placeholder,
-    proto_graphs,
-    serialize,
-)
+from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, proto_graphs, serialize
 from onnxq.graph.untrusted.check_model import refuse
 from onnxq.graph.untrusted.external_data import check_external_data
 

@@ -299,9 +299,7 @@ def _cell_errors(mass: Reals, moment: Reals, ranges: I64Array, cells: int) -> Re
     part = t - i
     spread = (mass[i + 1] - mass[i]) * part
     border = (len(t), 1)
-    m0 = np.diff(
-        np.hstack([np.zeros(border), mass[i] + spread, np.full(border, mass[-1])]),
-    )
+    m0 = np.diff(np.hstack([np.zeros(border), mass[i] + spread, np.full(border, mass[-1])]))
     m1 = np.diff(
         np.hstack(
             [np.zeros(border), moment[i] + spread * (i + 0.5 * part), np.full(border, moment[-1])]

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.observers import ObserverSpec
-from onnxq.qconfig._defaults import (
-    NAMED,
-    onnxq_default_dynamic_qconfig,
-    onnxq_default_qconfig,
-)
+from onnxq.qconfig._defaults import NAMED, onnxq_default_dynamic_qconfig, onnxq_default_qconfig
 from onnxq.qconfig._values import (
     Entry,
     FakeQuantSpec,

@@ -170,11 +170,7 @@ def quantize_behind(
 
 
 def clip_integers(
-    integers: ir.Value,
-    dtype: QDType,
-    bounds: tuple[int, int],
-    stem: str,
-    new: NewConstant,
+    integers: ir.Value, dtype: QDType, bounds: tuple[int, int], stem: str, new: NewConstant
 ) -> ir.Node:
     """A Clip on integers, not in a graph yet, and without names."""
     limits = [

@@ -9,13 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError
-from onnxq.qtensor.checked import (
-    need_per_tensor,
-    shape_errors,
-    sizes_of,
-    whole,
-    wholes,
-)
+from onnxq.qtensor.checked import need_per_tensor, shape_errors, sizes_of, whole, wholes
 from onnxq.qtensor.stored import StoredTensor
 from onnxq.qtensor.strides import expanded, offset_of, strided
 

@@ -33,12 +33,7 @@ MAX_NAMED = 3  # pairs of weights in a row of the table
 def print_prediction(console: Console, prediction: Prediction) -> None:
     """A table of machines, then for each that differs (or can) its layers."""
     rows = [
-        (
-            ", ".join(m.targets),
-            m.saturation_mode,
-            _verdict(m, prediction),
-            *_numbers(m),
-        )
+        (", ".join(m.targets), m.saturation_mode, _verdict(m, prediction), *_numbers(m))
         for m in prediction.machines
     ]
     header = ("machines", "pairs of products", "integers", "outputs differ", "largest")

@@ -13,9 +13,7 @@ from onnxq.page.card import card_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from onnxq.samples.inputs import (
-        Batch,
-    )
+    from onnxq.samples.inputs import Batch
 
 PART_BYTES = 1 << 23
 """Batches that travel together: enough that a message costs little beside them."""

@@ -114,8 +114,7 @@ def _convert(
             f"({', '.join(wanted)}), and one more entry would be a label. Use a dict by input name."
         )
     return _Item(
-        where,
-        {n: _array(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)},
+        where, {n: _array(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)}
     )
 
 

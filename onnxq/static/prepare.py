@@ -25,11 +25,7 @@ from onnxq.static.choosing.proposals import Decided, SoFar
 from onnxq.static.deciders import BY_RULES, BY_STATE, by_rules
 from onnxq.static.insertion.context import Context, Rules
 from onnxq.static.insertion.decision import Quantize
-from onnxq.static.insertion.groups import (
-    as_observed,
-    observers_of,
-    with_stand_ins,
-)
+from onnxq.static.insertion.groups import as_observed, observers_of, with_stand_ins
 from onnxq.static.origin import suit_kernels
 
 if TYPE_CHECKING:

@@ -140,10 +140,7 @@ class _Missing:
 
 
 def _tensors(
-    sides: Sides,
-    findings: Findings,
-    errors: Mapping[str, TensorErrors],
-    makers: Mapping[str, int],
+    sides: Sides, findings: Findings, errors: Mapping[str, TensorErrors], makers: Mapping[str, int]
 ) -> list[TensorPart]:
     """Tensors in graph order, then the outputs that are no tensors with integers."""
     all_qparams = {pair.name: pair.qparams for pair in sides.tensors}

@@ -262,10 +262,7 @@ class PairedNodeTimes:
 
 
 def paired_node_times(
-    source: ir.Model,
-    target: ir.Model,
-    precisions: Mapping[str, Precision | None],
-    batch: Batch,
+    source: ir.Model, target: ir.Model, precisions: Mapping[str, Precision | None], batch: Batch
 ) -> PairedNodeTimes:
     """Times on the first row of a batch, or on all of it where the model's batch is static."""
     runs = profiled([source, target], one_row(source, input_specs(source), batch))

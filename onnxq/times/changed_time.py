@@ -153,10 +153,7 @@ def _depths(left: dict[Hashable, dict[Hashable, float]], source: Hashable) -> di
     return depths
 
 
-def _fill(
-    left: dict[Hashable, dict[Hashable, float]],
-    depths: dict[Hashable, int],
-) -> None:
+def _fill(left: dict[Hashable, dict[Hashable, float]], depths: dict[Hashable, int]) -> None:
     """Fills shortest paths from ALWAYS to NEVER until there is none of that length."""
     ahead = {x: list(ys) for x, ys in left.items()}
     path: list[Hashable] = [ALWAYS]

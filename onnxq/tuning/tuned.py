@@ -291,7 +291,7 @@ def _print_verdict(console: Console, tuned: Tuned) -> None:
             console.print(f"  {verdict.collapse}")
     if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Objective.ACCURACY:
         console.print(
-            "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does.",
+            "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does."
         )
 
 

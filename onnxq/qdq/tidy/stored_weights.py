@@ -9,15 +9,7 @@ import numpy as np
 
 from onnxq.dtypes import INT8
 from onnxq.operator.nodes import input_at
-from onnxq.qdq.read import (
-    SCALE,
-    WEIGHT,
-    Unread,
-    array_of,
-    dequantizer,
-    is_constant,
-    qparams_of,
-)
+from onnxq.qdq.read import SCALE, WEIGHT, Unread, array_of, dequantizer, is_constant, qparams_of
 from onnxq.qdq.write import constants_of, feed, new_integers
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 

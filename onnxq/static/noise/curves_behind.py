@@ -110,10 +110,7 @@ def curves_behind(
 
 
 def _steps(
-    node: ir.Node,
-    rule: Rule | None,
-    behind: list[CurveBehind],
-    observers: Mapping[str, Observer],
+    node: ir.Node, rule: Rule | None, behind: list[CurveBehind], observers: Mapping[str, Observer]
 ) -> Iterator[tuple[ir.Value, CurveBehind]]:
     """(input, CurveBehind seen from it) for the node itself, and for all that lies behind it."""
     for response in responses(node):

@@ -16,14 +16,7 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.ort.matmul_add import matmul_add
-from onnxq.qparams import (
-    MIN_SCALE,
-    PerChannel,
-    PerTensor,
-    QParams,
-    scale_for_int32_bias,
-    sum_scale,
-)
+from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, scale_for_int32_bias, sum_scale
 from onnxq.static.insertion.decision import Quantize, weight_limit, weight_observer, weight_of
 from onnxq.targets.bias_preserving import BiasPreservingRounding  # noqa: TC001  # the codec reads annotations at run time
 

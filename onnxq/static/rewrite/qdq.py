@@ -172,11 +172,7 @@ class _QdqWriter:
         old.name, new.name = None, self.tensor_of[old]
 
     def _lowered(
-        self,
-        node: ir.Node,
-        rule: Rule,
-        tensors: Mapping[int, str],
-        more: Iterable[ir.Value] = (),
+        self, node: ir.Node, rule: Rule, tensors: Mapping[int, str], more: Iterable[ir.Value] = ()
     ) -> Sequence[ir.Value]:
         """Results of the operator's own integer form, written ahead of the node."""
         name = node_name(node)

@@ -69,10 +69,7 @@ whose size (2 MiB) other nodes' weights and tensors have filled since the last r
 
 def seconds_here(link: Link, more: int, runs: int) -> tuple[float, float]:
     """Least CPU seconds of one run of the shorter model and of the longer one, in turns."""
-    with (
-        _opened(link, link.few) as few,
-        _opened(link, link.few + more) as many,
-    ):
+    with _opened(link, link.few) as few, _opened(link, link.few + more) as many:
         rounds = [[_run(each, link) for each in (few, many)] for _ in range(runs + 1)][1:]
     return min(each[0] for each in rounds), min(each[1] for each in rounds)
 

@@ -218,11 +218,7 @@ class Evaluator:
             subject.canonical.model, tuple(subject.wishes.feedback.values()), quantized
         )
         return ModelRun(
-            session,
-            input_specs(made.model),
-            inputs,
-            subject.outputs,
-            subject.wishes.feedback,
+            session, input_specs(made.model), inputs, subject.outputs, subject.wishes.feedback
         )
 
 

@@ -161,11 +161,7 @@ class Subject:
 
 
 def _restored(
-    model: PortableModel,
-    notes: tuple[str, ...],
-    wishes: Wishes,
-    known_hash: str,
-    float_bytes: int,
+    model: PortableModel, notes: tuple[str, ...], wishes: Wishes, known_hash: str, float_bytes: int
 ) -> Subject:
     """The Subject whose parts `__reduce__` gave."""
     return Subject(Canonical(model.load(), notes), wishes, known_hash, float_bytes)

@@ -31,11 +31,7 @@ from onnxq.tuning.search.config_changes import (
 from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
-from onnxq.tuning.search.pareto_candidates import (
-    float_candidates,
-    judged,
-    stored_candidate,
-)
+from onnxq.tuning.search.pareto_candidates import float_candidates, judged, stored_candidate
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import quantization_groups_of
 from onnxq.tuning.sensitivity import sensitivity_of
