@@ -187,10 +187,7 @@ def _has_other_reader(node: ir.Node, linear: DynamicLinear) -> bool:
 
 
 def _is_zero(weight: ir.Value, qparams: QParams) -> bool:
-    """Whether a group-wise weight is all zeros.
-
-    Integers are read only where their scales allow that.
-    """
+    """Whether a group-wise weight is all zeros; read only where its scales allow that."""
     if not isinstance(qparams.granularity, PerBlock) or (qparams.scale > SMALLEST).any():
         return False
     assert weight.const_value is not None, "integers are constants"

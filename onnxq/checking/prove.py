@@ -180,10 +180,7 @@ def _largest(ends: tuple[int, int] | None) -> int | None:
 
 
 def integer_range(value: ir.Value | None, dtype: np.dtype[np.generic]) -> tuple[int, int]:
-    """The smallest and largest integer that a tensor of integers can hold: its type's, or a Clip's.
-
-    Nodes that move integers are looked through.
-    """
+    """Smallest and largest integer that a tensor can hold, through nodes that move integers."""
     info = np.iinfo(dtype.str)
     low, high = int(info.min), int(info.max)
     producer = None if value is None else value.producer()

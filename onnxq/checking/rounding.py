@@ -189,10 +189,7 @@ class _Replay:
     def _shared(
         self, node: OpRun, name: str, ours: Array, outputs: Sequence[Any], replicas: Sequence[Any]
     ) -> Array:
-        """The integers to go on with: ONNX Runtime's, where they have a name and are explained.
-
-        All replicas go on with them; with their own where ONNX Runtime's are not known.
-        """
+        """The integers to go on with: ONNX Runtime's, where they are named and explained."""
         min_and_max = self._min_and_max(node, ours, outputs)
         if min_and_max is not None and ours is outputs[0]:
             self.decided += ours.size
@@ -218,10 +215,7 @@ class _Replay:
     def _min_and_max(
         self, node: OpRun, ours: Array, outputs: Sequence[Any]
     ) -> tuple[Array, Array] | None:
-        """The lowest and the highest integers that a conversion gives of floats within the bound.
-
-        None: it converts no floats that rounding moves.
-        """
+        """The lowest and highest integers of floats within the bound; None: rounding moves none."""
         fact = facts.named(node.onnx_node.op_type)
         source = node.input[0] if node.input else ""
         bound = self.bounds.get(source, 0.0)

@@ -146,10 +146,7 @@ def _integers(
     place: Path | None,
     executor: Executor | None,
 ) -> Mapping[str, Mapping[str, ir.TensorProtocol]]:
-    """Product -> tensors of its integers.
-
-    All batches are gone through once more for the verdict.
-    """
+    """Product -> tensors of its integers."""
     sees = any(decision.method.needs_samples for decision in plan.quantized.values())
     if not sees:
         for _ in batches:  # seen for the verdict alone

@@ -45,10 +45,7 @@ def open_journal(path: Path, command: str) -> BufferedRandom:
 
 
 def lock(file: IO[bytes]) -> None:
-    """Locks a file for as long as it is open.
-
-    Where the system or the file system knows no locks, nothing is locked.
-    """
+    """Locks a file for as long as it is open, where the system knows locks."""
     try:
         fcntl = importlib.import_module("fcntl")
     except ImportError:  # Windows

@@ -185,10 +185,7 @@ def temporary(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A new folder for intermediate files, in the system's place for them; removed at the end.
-
-    What dead processes left there is removed too.
-    """
+    """A new folder for intermediate files, removed at the end with what dead processes left."""
     place = Path(tempfile.gettempdir())
     _remove_left(place, FOLDER, "")
     with _used(place / _named(FOLDER), None) as folder:

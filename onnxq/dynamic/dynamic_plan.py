@@ -169,10 +169,7 @@ class _Planner:
     twins: dict[str, str] = field(default_factory=dict)
 
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
-        """Node name -> decision.
-
-        Precisions first: readers of one weight share its narrowest integers.
-        """
+        """Node name -> decision; readers of a weight share its narrowest integers."""
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:

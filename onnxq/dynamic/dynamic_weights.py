@@ -117,10 +117,7 @@ def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str
 def stored_scales(
     array: npt.NDArray[np.float32], key: StorageKey, limit: int
 ) -> tuple[StoredScales, list[str]]:
-    """Scales of the key's weight; notes. Blocks have those of quantize-weights' method rtn.
-
-    Arguments and errors are those of `observe_stored`.
-    """
+    """Scales of the key's weight; notes. Blocks have those of quantize-weights' method rtn."""
     qparams, notes = observe_stored(array, key, limit)
     spec = None if key.block_size is None else searched_as(key.observer, key.block_size)
     raised = None if spec is None else _raised(array, spec, qparams)

@@ -58,10 +58,7 @@ def quantized_pixels(
 
 
 def take_pixels(model: ir.Model, quantized: Mapping[str, QuantizedIO]) -> tuple[str, ...]:
-    """Rewrites a canonical model so that these inputs are uint8; sentences for the report.
-
-    The metadata of the model say what they mean.
-    """
+    """Rewrites a canonical model so that these inputs are uint8; sentences for the report."""
     notes: list[str] = []
     for name, meaning in quantized.items():
         taken = TakePixels(name, meaning)

@@ -68,10 +68,7 @@ class QuantizedIO:
         return np.asarray(((integers.astype(np.float64) - zero) * scale).astype(np.float32))
 
     def encode(self, x: Array, where: str) -> Array:
-        """Integers of numbers that the float model takes, same shape.
-
-        Beyond the last integer: that one.
-        """
+        """Integers of numbers that the float model takes, same shape; saturated."""
         scale, zero = (self.spread(numbers, x.ndim) for numbers in self._numbers)
         exact = x.astype(np.float64) / scale + zero
         integers, limits = np.rint(exact), np.iinfo(self.dtype)

@@ -273,10 +273,7 @@ def _is_plain(node: ir.Node, columns: int) -> bool:
 
 
 def _gives_floats(node: ir.Node, columns: int) -> bool:
-    """Whether its result is neither quantized nor clipped by its only reader.
-
-    An Add of a bias is a part of the product.
-    """
+    """Whether the result, a bias added, is neither quantized nor clipped by its only reader."""
     end = node.outputs[0]
     add = _added(node, columns)
     if add is not None:

@@ -33,10 +33,7 @@ LABELS = "labels"
 
 
 def open_labelled(samples: object, inputs: Sequence[InputSpec]) -> Batches:
-    """Samples of which each batch holds the inputs and every other array; they are in memory.
-
-    A source that can be gone through once is kept.
-    """
+    """Samples of which each batch holds the inputs and every other array; they are in memory."""
     given = Samples.of(samples)
     source = given.source
     if isinstance(source, Batches | Images):

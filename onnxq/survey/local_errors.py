@@ -224,10 +224,7 @@ def _fits(pair: Pair, x: Array, y: Array) -> bool:
 
 
 def _rounded(pair: Pair, x: Array, y: Array) -> tuple[Array, Array]:
-    """(integers of float values, in the shape of y.
-
-    The reals that they stand for, in that of x).
-    """
+    """(integers of float values, in y's shape; the reals that they stand for, in x's)."""
     integers, reals = pair.rounded(x)
     assert pair.qparams is not None
     if integers.shape != y.shape:  # channels of zeros behind

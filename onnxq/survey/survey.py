@@ -208,10 +208,7 @@ def _joined(
     tensors: Sequence[TensorPart],
     weights: Sequence[WeightPart],
 ) -> list[NodePart]:
-    """The nodes with the places of what they give and read.
-
-    What a node gives behind others that it carries out, as a Conv its Relu, is its result too.
-    """
+    """The nodes with the places of what they give and read."""
     given: dict[int, list[int]] = defaultdict(list)
     read: dict[int, list[int]] = defaultdict(list)
     for place, tensor in enumerate(tensors):

@@ -276,10 +276,7 @@ def changing(
 
 
 def changes_between(state: TensorState, needs: set[TensorState]) -> list[Change]:
-    """Changes of one tensor until all readers have theirs.
-
-    Each happens once, layouts on integers.
-    """
+    """Changes of one tensor until all readers have theirs."""
     wants_integers = {need.layout for need in needs if need.has_integers}
     wants_floats = {need.layout for need in needs if not need.has_integers}
     changes = []

@@ -99,10 +99,7 @@ def measure_times(
 
 
 def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Precisions, float]]) -> Times:
-    """The times with changes at the price that runs of quantized models show, at most at their own.
-
-    Among other nodes a change finds its tensor in the cache, and no profiler takes time.
-    """
+    """The times with changes at the price that whole runs show, at most at their own."""
     with_changes, without = (TimeModel(each, source) for each in (times, _with(times, 0.0)))
     shares = []
     for precisions, ns in whole:

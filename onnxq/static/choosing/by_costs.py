@@ -44,11 +44,7 @@ def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
 
 
 def by_total_time(prepared: Prepared, evidence: Evidence) -> Proposals:
-    """Proposes float for all integers that together save less than anybody would notice.
-
-    A small model, of which that share is less than a run takes with nothing in it, keeps its
-    integers.
-    """
+    """Proposes float for all integers that together save less than anybody would notice."""
     if (weighing := evidence.weighing(prepared)) is None:
         return {}
     quantized, float_ns = weighing.quantized(), weighing.ns({})

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverSpec | None:
-    """The observer that the qconfig names for tensors with common qparams; None: it names none.
-
-    An exact name counts more than a glob.
-    """
+    """The observer named for tensors of common qparams, exact names ahead of globs; None: none."""
     named = {t: spec for t in members if isinstance(spec := qconfig.for_tensor(t), ObserverSpec)}
     exact = {t: spec for t, spec in named.items() if t in qconfig.tensors}
     chosen = exact or named
@@ -107,10 +104,7 @@ def unmet_requests(
 def unmet_precisions(
     model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
 ) -> list[str]:
-    """Notes on nodes that have integers out where the qconfig names a float result.
-
-    The reason beside.
-    """
+    """Notes on nodes with integers out where the qconfig names a float result, with the reason."""
     groups: dict[str, list[str]] = {}
     for node, _ in walk(model.graph):
         name, decision = node_name(node), decisions[node_name(node)]

@@ -155,10 +155,7 @@ def _changes(
     observers: Mapping[str, Observer],
     positive: Collection[str],
 ) -> tuple[Change, ...] | None:
-    """Error of the input -> error of the result, of as many shares; empty: the same.
-
-    None: what becomes of it is not known.
-    """
+    """Error of the input -> error of the result, by shares; empty: the same; None: not known."""
     adds = value_name(step.value) in positive
     match step.through:
         case Factored(by=by, power=power):

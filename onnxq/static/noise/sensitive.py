@@ -137,10 +137,7 @@ def sensitive(
 def tensor_losses(
     prepared: Prepared, statistics: Statistics, tensors: Mapping[str, QParams] | None = None
 ) -> dict[str, TensorLoss]:
-    """Tensor -> its loss, for each observed tensor that would be rounded.
-
-    Arguments as `sensitive`.
-    """
+    """Tensor -> its loss, for each observed tensor that would be rounded."""
     qparams = tensor_qparams(prepared, statistics)[0] if tensors is None else tensors
     paths = magnifiers(prepared.context, statistics.probed, _positive(prepared, statistics))
     reads_integers = _readers_of_codes(prepared)

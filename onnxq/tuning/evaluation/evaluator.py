@@ -257,10 +257,7 @@ class Observations:
         self.calibrations = 0
 
     def covering(self, prepared: Prepared) -> Observations:
-        """Observations in which what observes tensors of this Prepared alone has its calibration.
-
-        Numbers are those of `calibrate` but for their last bit.
-        """
+        """Observations in which what observes parts of this Prepared has its calibration."""
         made = Observations(self._samples)
         made._seen, made._cover = self._seen, prepared
         return made

@@ -107,10 +107,7 @@ def _read_only(batch: Batch) -> Batch:
 def open_tuning_samples(
     samples: Samples, check: Check, inputs: Sequence[InputSpec]
 ) -> tuple[TuningSamples, TuningSamples]:
-    """(samples to search on, samples that choose nothing).
-
-    The search calibrates on the first, and compares on them; the goal is checked on the second.
-    """
+    """(samples to search on, samples that choose nothing, on which the goal is checked)."""
     check_ignored(samples, check.unseen)
     opened = open_labelled(samples, inputs)
     if check.unseen is None:
