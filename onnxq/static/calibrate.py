@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from onnxq.static.shard import WHOLE, Shard
 from onnxq.static.statistics import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
     from concurrent.futures import Executor
 
     from onnxq.core.arrays import Array
@@ -156,9 +157,14 @@ class _Job:
         """Statistics of the batches, observed in parts."""
         merging, done = Merging(), 0
         merging.add(self.before)
-        work = ObservingWorker(self.prepared, self.shard, threads)
+        seen = self.before.batches
+        known = (
+            KnownPart(part, {n: seen[n] for n in part.numbers if n in seen})
+            for part in parts(self.samples, slots(executor), self.first)
+        )
+        work = partial(_observing, self.prepared, self.shard, threads)
         try:
-            for part in seen_by_parts(executor, work, self.samples, self.first, self.before):
+            for part in in_order(executor, work, known):
                 merging.add(part.statistics)
                 done += part.batches
                 self._note(done, merging.merged)
@@ -208,34 +214,20 @@ class Seen:
     statistics: Statistics
 
 
-@dataclass(frozen=True, slots=True)
-class ObservingWorker:
-    """Work of a worker: opens the model once, then gives the Statistics of each part.
+def _observing(prepared: Observed, shard: Shard, threads: int) -> Callable[[KnownPart], Seen]:
+    """Work of a worker: opens the model once, then gives the Statistics of each part."""
+    run = Calibration(prepared, shard=shard, threads=threads)
 
-    Attributes:
-        prepared: the model, and the observer of each tensor.
-        shard: the part of the samples that is observed.
-        threads: of one inference.
-    """
+    def observe(known: KnownPart) -> Seen:
+        run.begin_anew()
+        for number, batch in zip(known.part.numbers, known.part.samples, strict=True):
+            if number in known.seen:
+                check_same(batch, number, known.seen[number])
+            elif shard.has(number):
+                _observe(run, batch, number)
+        return Seen(len(known.part.numbers), run.statistics())
 
-    prepared: Observed
-    shard: Shard
-    threads: int
-
-    def __call__(self) -> Callable[[KnownPart], Seen]:
-        """Function of a part."""
-        run = Calibration(self.prepared, shard=self.shard, threads=self.threads)
-
-        def observe(known: KnownPart) -> Seen:
-            run.begin_anew()
-            for number, batch in zip(known.part.numbers, known.part.samples, strict=True):
-                if number in known.seen:
-                    check_same(batch, number, known.seen[number])
-                elif self.shard.has(number):
-                    _observe(run, batch, number)
-            return Seen(len(known.part.numbers), run.statistics())
-
-        return observe
+    return observe
 
 
 def _observe(run: Calibration, batch: Mapping[str, Array], number: int) -> None:
@@ -243,17 +235,6 @@ def _observe(run: Calibration, batch: Mapping[str, Array], number: int) -> None:
         run.observe(batch, number)
     except CalibrationError as error:
         raise CalibrationError(f"batch {number}: {error}") from error
-
-
-def seen_by_parts(
-    executor: Executor, observing: ObservingWorker, samples: Batches, first: int, before: Statistics
-) -> Iterator[Seen]:
-    """Statistics of each part of the samples, in their order."""
-    known = (
-        KnownPart(part, {n: before.batches[n] for n in part.numbers if n in before.batches})
-        for part in parts(samples, slots(executor), first)
-    )
-    return in_order(executor, observing, known)
 
 
 EVERY_S = 60.0
