@@ -44,8 +44,6 @@ class DynamicLinear:
     """Y = X W or, with W on the left, its transpose: Y^T = X^T W^T.
 
     Attributes:
-        x: input slot of the activation.
-        weight: input slot of the constant.
         turn_x: swap the last two axes of X before the MatMul.
         turn_y: swap the last two axes of the result.
         op_type: of the float node in WEIGHT_ONLY_GROUPWISE: "Gemm", without C, for two matrices:

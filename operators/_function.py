@@ -70,11 +70,9 @@ class Formula(Operator):
     """An operator whose result is a formula of reals.
 
     Attributes:
-        op_type: of the operator.
         formula: of float64 arrays. Its keyword-only parameters are the node's attributes, with the
             defaults of the ONNX schema; floats are rounded to float32, as they are in the model.
         examples: small ones, the nasty ones included.
-        domain: of the operator.
     """
 
     op_type: str
@@ -110,7 +108,6 @@ class Function(Formula):
     Attributes:
         ns_around: measured in an int8 network, ns per element: DequantizeLinear, the operator and
             QuantizeLinear; infinity: not measured.
-        output_range: as in Rule.
         variants: attributes of one example more each.
         written: writes 8-bit integers in an operator that has a kernel for them; None: there is
             none.

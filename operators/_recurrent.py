@@ -52,7 +52,6 @@ class Direction:
         matrices: of R as the cell asked for them (`Scan.columns`).
         bias: that is added to h R^T inside of the cell, (G H,); None where there is none.
         functions: the node's activations of this direction.
-        hidden: H.
     """
 
     matrices: Sequence[Matrix]
@@ -78,11 +77,9 @@ class Scan:
     """Parts that an operator's Scan over steps is made of.
 
     Attributes:
-        gates: G.
         pieces: columns of P that the cell reads together, in multiples of H.
         columns: columns of R that are multiplied at once, likewise.
         added: biases per direction; None where there are none.
-        cell: writes the body.
     """
 
     gates: int

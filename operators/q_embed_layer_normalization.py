@@ -81,11 +81,7 @@ class QEmbedLayerNormalization(IntegerOperator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
-    """Terms of the formula; (B, T, H), but deviation and mean_size (B, T, 1), gamma and beta (H,).
-
-    Attributes:
-        mean_size: mean of |S|.
-    """
+    """Terms of the formula, (B, T, H); deviation, mean_size: (B, T, 1); gamma, beta: (H,)."""
 
     centred: Singles
     deviation: Singles

@@ -35,7 +35,6 @@ class LayerCounts:
 
     Attributes:
         heard: sums that differed; None: none did.
-        sums: over the results.
     """
 
     heard: Overflows | None = None

@@ -69,7 +69,6 @@ class Counts:
 
     Attributes:
         machines: one for each kind.
-        decided: integers that floats decided.
         near: of these, next to a tie.
     """
 
@@ -86,12 +85,7 @@ class Counts:
 
 
 class Machines:
-    """A model on machines of several kinds of arithmetic.
-
-    Attributes:
-        inputs: what batches hold.
-        behind: nodes behind floats.
-    """
+    """A model on machines of several kinds of arithmetic."""
 
     def __init__(
         self, target: ir.Model, kinds: Kinds, feedback: Mapping[str, str], threads: int
@@ -137,12 +131,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineForm:
-    """The model as machines run it after loading.
-
-    Attributes:
-        target: the model.
-        integer: its integer form.
-    """
+    """The model as machines run it after loading."""
 
     target: ir.Model
     integer: ir.Model
@@ -161,11 +150,7 @@ def machine_forms(
 
 
 class _Ties:
-    """Integers that floats decide, counted on samples.
-
-    Attributes:
-        behind: the nodes that make them.
-    """
+    """Integers that floats decide, counted on samples."""
 
     def __init__(self, form: MachineForm, feedback: Mapping[str, str], threads: int) -> None:
         self.behind = behind_floats(form.integer, feedback)

@@ -37,7 +37,6 @@ class Made(Generic[P]):
     """A quantized model and how it came about.
 
     Attributes:
-        plan: its decisions.
         model: with its verdict, if it was tried.
         execution: nodes that ONNX Runtime runs of it; None: it was not tried.
     """

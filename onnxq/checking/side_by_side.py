@@ -202,7 +202,6 @@ class Sums:
     """Differences of one pair, of a batch or of many.
 
     Attributes:
-        compared: sums over the elements.
         parts: of an output of floats, sums over its slices.
         top1: agreement of rows.
         differing: batches in which the shapes differed, so that nothing could be compared.
@@ -248,7 +247,6 @@ class Pair:
         channels: of the float tensor, where channels of zeros were added; None: none were.
         quantized: numbers that an output's integers stand for; None: it gives numbers.
         node: of the float model, that makes it; empty: it is an input.
-        sums: of all batches.
     """
 
     name: str

@@ -32,7 +32,6 @@ class Validation:
 
     Attributes:
         source: canonical float model.
-        input_source: what the batches are.
         batches: to be run, in order.
         samples_in_all: that the batches were chosen from; None: these are all.
         whole: batches in their place, where the float model does not run on a part of one.
@@ -73,7 +72,6 @@ class RefusalError(ModelError):
     """ONNX Runtime does not run a quantized model.
 
     Attributes:
-        reason: in its words.
         feeds: the batch that it does not run on; None: it does not even open it.
     """
 

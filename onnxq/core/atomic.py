@@ -262,7 +262,6 @@ class Owner:
 
     Attributes:
         host: where it runs; on Linux with the number of its pid namespace.
-        pid: its number there.
         began: when, so that a later process of that number is told from it; 0 where that is not
             known.
     """

@@ -44,7 +44,6 @@ class _Way:
     """Way from a value to an amplifying node.
 
     Attributes:
-        products: with constants, on it.
         divides: whether the node divides by what it reads.
         amplifying: the node, in words.
     """

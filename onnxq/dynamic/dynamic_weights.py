@@ -39,10 +39,8 @@ class StorageKey:
     """Key to the qparams of a stored weight: nodes that agree in it share one tensor.
 
     Attributes:
-        tensor: name of the weight.
         axis: of its channels; None: it has none.
         block_size: numbers that share a scale; None: no blocks.
-        observer: of the weight.
         alike: how much the numbers that it multiplies are the same, as `search_ranges` has it.
     """
 
@@ -58,7 +56,6 @@ class StoredScales:
     """Scales of a weight, in the float model's layout.
 
     Attributes:
-        rounded_in: what integers are rounded in.
         raised: what they stand for then; None: the same.
     """
 

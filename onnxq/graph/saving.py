@@ -168,7 +168,6 @@ class _Message:
     """A model as one protobuf message, its big weights still to be written.
 
     Attributes:
-        start: all before the initializers.
         tensors: an initializer each: its first bytes, and the weight that follows them.
     """
 

@@ -26,7 +26,6 @@ class MatMulAdd:
     """A MatMul, and the Add that alone reads its result.
 
     Attributes:
-        matmul: the MatMul.
         add: the Add, in the same graph.
         slot: input of the Add that is not the product.
     """

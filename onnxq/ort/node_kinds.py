@@ -46,7 +46,6 @@ class NodeUse:
         name: the runtime's; fused nodes often keep the name of one of their parts.
         op_type: of the fused node ("QLinearConv").
         domain: "" for ai.onnx.
-        kind: what it works on.
     """
 
     name: str

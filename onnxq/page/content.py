@@ -79,8 +79,6 @@ class TensorQParams:
     """Quantization parameters of a tensor.
 
     Attributes:
-        dtype: of the integers.
-        scale: one step.
         zero_point: integer of 0.
         low, high: reals that the lowest and the highest integer stand for.
     """
@@ -97,7 +95,6 @@ class TensorPart:
     """A tensor of the float model beside that of the quantized one.
 
     Attributes:
-        name: of the tensor.
         node: place of the node that gives it; None: it is an input of the model.
         error_db: SQNR on all samples: local and accumulated errors together.
         local_db: SQNR of the node alone, both models given the same inputs.
@@ -105,7 +102,6 @@ class TensorPart:
         max_lsb: largest error in LSB.
         saturated_share: of its float values, beyond what its integers reach.
         qparams: of its integers; None: it has none.
-        histogram: of its float values.
         is_output: whether it is an output of the model.
         sampled_db: SQNR on the few samples that local and accumulated errors are of.
         channel_share: of the range of its integers that the median channel reaches.
@@ -130,9 +126,7 @@ class WeightPart:
     """A weight that is stored as integers.
 
     Attributes:
-        name: of the tensor.
         node: place of the node that reads it; None: not known.
-        dtype: of the integers.
         granularity: how many scales it has, in words.
         lows, highs: smallest and largest real of each channel.
         reaches: largest real that a channel's integers reach.
@@ -154,11 +148,8 @@ class NodePart:
     Attributes:
         precision: that it has in the quantized model: a Precision's value, or "inside" of another
             node.
-        reason: why it has that precision.
         float_us: microseconds of a run of it in the float model.
         quantized_us: likewise in the quantized one, with conversions that it needs.
-        tensors: places of what it gives.
-        weights: places of what it reads.
         revert: option that leaves it in float; empty: it is.
     """
 
@@ -199,10 +190,7 @@ class FrontPoint:
     """A model that a search measured.
 
     Attributes:
-        db: worst SQNR of an output.
-        time_ratio: of float's time.
         size: of its file, in words.
-        changes: from where the search began.
         is_front: whether no other is as good in everything.
         is_chosen: whether it is the result.
     """
@@ -224,7 +212,6 @@ class Page:
     Attributes:
         nodes: of the float model, in the order in which they run.
         tensors: that were compared, in graph order; outputs among them.
-        weights: stored as integers.
         unmatched: tensors that could not be compared, and why.
         unassigned: microseconds of both models that belong to no node, by operator: (name, float,
             quantized).

@@ -43,11 +43,9 @@ class GraphLayout:
     """Places of nodes and edges.
 
     Attributes:
-        centres: of the nodes.
         routes: points that each edge goes by, both ends included.
         gutters: of each route, index of a point behind which it goes to another column -> the x at
             which it goes up to that.
-        width, height: of the whole drawing.
     """
 
     centres: tuple[Point, ...]
@@ -266,7 +264,6 @@ class Columns:
         shifts: what is added to the x of a column.
         lefts: where each column begins.
         layer: units from a layer to the next one.
-        width, height: of the drawing.
     """
 
     of: tuple[int, ...]

@@ -54,14 +54,10 @@ class Sum:
     """A sum or product whose integers may depend on the machine, unless its scales are chosen.
 
     Attributes:
-        name: of the node, for messages.
         op_type: of the float node, such as Add.
-        domain: of the float node.
         inputs: per slot the name of the tensor of integers; None: not one.
         outputs: per slot likewise.
-        attributes: of the float node.
         constants: by slot, of inputs that are not quantized.
-        among: what has to agree.
     """
 
     name: str

@@ -40,11 +40,8 @@ class GraphQParams:
     """Scale and zero point as values of a graph, which a Q and the DQ behind it share.
 
     Attributes:
-        scale: its value.
         zero_point: its value; None: 0.
-        integers: type of the integers.
         attributes: axis and block_size, where there are several scales.
-        domain: of the nodes.
     """
 
     scale: ir.Value

@@ -24,7 +24,6 @@ class Batches:
     """Batches of {input name: array}; every `iter()` begins at the first one again.
 
     Attributes:
-        where: what they are, for messages.
         count: number of batches, where it is known beforehand.
         produce: called once per iteration.
         cut: gives the batches from one number up to another as Batches that can be pickled, and

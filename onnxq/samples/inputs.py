@@ -26,8 +26,6 @@ class InputSpec:
     """One input of a model.
 
     Attributes:
-        name: of the input.
-        dtype: NumPy's.
         shape: an int per static dimension, a name or None per dynamic one; None: unknown rank.
         optional: samples may leave it out (state that a model feeds back into itself).
         quantized: numbers that its integers stand for, which samples may hold in their place; of a

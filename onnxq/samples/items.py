@@ -42,12 +42,7 @@ AS_IMAGES = (
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """Contents of one file or item.
-
-    Attributes:
-        where: to begin a message with.
-        arrays: by input name.
-    """
+    """Contents of one file or item."""
 
     where: str
     arrays: Batch

@@ -122,11 +122,8 @@ class _Job:
 
     Attributes:
         prepared: the model, and the observer of each tensor.
-        samples: all batches.
         first: global number of the first one.
         shard: the part of the batches that is observed.
-        before: what was seen earlier.
-        keeper: of a checkpoint.
         progress: called after each batch, or part of them.
     """
 
@@ -190,7 +187,6 @@ class KnownPart:
     """A part of the samples, and what is known of its batches.
 
     Attributes:
-        part: the batches.
         seen: number -> CRC-32 of those that were observed before.
     """
 
@@ -203,12 +199,7 @@ class KnownPart:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Result of a part.
-
-    Attributes:
-        batches: that it has.
-        statistics: of those that were observed.
-    """
+    """Result of a part."""
 
     batches: int
     statistics: Statistics

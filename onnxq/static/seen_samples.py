@@ -29,8 +29,6 @@ class SeenInput:
     """Values that one input had, over all samples.
 
     Attributes:
-        minimum: smallest value.
-        maximum: largest value.
         are_whole: whether all are whole numbers that pixels can be.
     """
 

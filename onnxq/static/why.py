@@ -31,8 +31,6 @@ class Said:
 
     Attributes:
         decider: name of its function (see onnxq.static.deciders).
-        precision: that it proposed.
-        reason: why.
     """
 
     decider: str

@@ -49,7 +49,6 @@ class ReportSubject:
 
     Attributes:
         float_name: file of the float model, or words for it.
-        quantized_name: of the quantized one.
         sizes: bytes of both.
         command: that writes the report; empty: none does.
         target: machine that the quantized model is for; empty: not known.

@@ -49,7 +49,6 @@ class TensorErrors:
     """Errors of a tensor on a few batches.
 
     Attributes:
-        whole: of whole runs.
         local: where the node's inputs are given; None: they cannot be.
         counts: of its float values, in bins between `low` and `high`.
         maxima: largest absolute value of each channel; None: nothing tells its channels.
@@ -177,8 +176,6 @@ class _Cut:
     Attributes:
         at: pairs, with the names of both values in whole runs.
         outputs: pairs of outputs.
-        models: float, quantized.
-        sessions: of these.
     """
 
     at: list[tuple[Pair, str, str]]

@@ -175,7 +175,6 @@ class RowsInBlocks:
         integers: integers (rows, inner).
         scales: (rows, blocks), blocks = ceil(inner / size); below 0, too.
         points: (rows, blocks), whole or real.
-        size: elements of a block.
         limits: (lowest integer, highest integer).
     """
 

@@ -63,8 +63,6 @@ class BesideFiles:
         plan: that the quantized model was made with; None: the file alone says what was decided.
         weights: likewise, decisions on weights alone, of dynamic quantization or of blocks.
         tuned: search that it comes of; None: none.
-        bounds: to be shown.
-        notes: for a reader.
     """
 
     plan: Plan | None = None
@@ -321,7 +319,6 @@ class SurveyedGraph:
 
     Attributes:
         nodes: inputs, nodes in the order in which they run, outputs.
-        edges: between their places.
         places: name of a node -> its place.
         makers: name of a tensor -> place of the node or input that gives it.
     """

@@ -35,8 +35,6 @@ class Compared:
     """Two models that were run side by side, and what of it a report needs.
 
     Attributes:
-        findings: of verify.
-        sides: the models.
         excerpt: a few of the batches that were run.
         feedback: output name -> input name, of state.
     """

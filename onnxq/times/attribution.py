@@ -60,7 +60,6 @@ class TimeOwner:
 
     Attributes:
         name: of a node of the float model; of OTHER, its operator.
-        part: of that node's time.
     """
 
     name: str

@@ -100,7 +100,6 @@ class TensorState:
 
     Attributes:
         has_integers: whether it is of integers, else of floats.
-        layout: of them.
     """
 
     has_integers: bool
@@ -199,7 +198,6 @@ class Step(NamedTuple):
 
     Attributes:
         reads: state in which it reads its activations.
-        writes: state of its results.
         own: times of what it runs; None: not known.
     """
 

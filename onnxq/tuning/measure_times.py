@@ -57,12 +57,7 @@ Sums = Mapping[TimeOwner, float]
 
 @dataclass(frozen=True, eq=False)
 class _Timed:
-    """A model to be timed.
-
-    Attributes:
-        model: float or quantized.
-        precisions: of its nodes.
-    """
+    """A model to be timed."""
 
     model: ir.Model
     precisions: Precisions

@@ -42,7 +42,6 @@ class _MatMul:
 
     Attributes:
         node: reads the activation in slot 0, the weight in slot 1.
-        biased: node that reads the bias.
         slot: input of `biased` that is the bias, if it has one.
         may_clamp: ONNX Runtime looks for the Q behind Relu and Clip, too.
     """

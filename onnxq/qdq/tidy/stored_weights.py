@@ -25,7 +25,6 @@ class StoredWeight:
     """An int8 weight around 0.
 
     Attributes:
-        name: of its integers.
         integers: int8, any rank.
         scale: float32, shape () or (channels,).
         axis: of the output channels in integers.

@@ -41,13 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The precision of a node.
-
-    Attributes:
-        op_type: of the node.
-        precision: that it has.
-        reason: why.
-    """
+    """The precision of a node."""
 
     op_type: str
     precision: Precision

@@ -49,12 +49,7 @@ def precisions_of(prepared: Prepared) -> dict[str, Precision]:
 
 @dataclass(frozen=True, eq=False)
 class _Both:
-    """A model with the precisions that were chosen, and all in float.
-
-    Attributes:
-        integers: with the chosen precisions.
-        floats: all nodes in float.
-    """
+    """A model with the precisions that were chosen, and all in float."""
 
     integers: Walked
     floats: Walked

@@ -107,7 +107,6 @@ class _Node:
         loop: the loop in whose body it stands, or None.
         verdict: the rule of its operator, or why that leaves it in float; None: no operator.
         entry: of the qconfig; None: the qconfig leaves it in float.
-        qconfig: says more of its tensors.
         target: says what is slow in integers.
     """
 

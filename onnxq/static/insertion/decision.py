@@ -26,7 +26,6 @@ class Quantize:
 
     Attributes:
         rule: what its operator says of it.
-        how: what its integer form is.
         folded_into: the node whose integer kernel carries this one out (a Relu after a Conv), or
             None.
         results: tensors behind this node and what is folded into it that get a QuantizeLinear.

@@ -22,9 +22,7 @@ class TensorGroup:
     """Tensors that have one set of qparams, because nodes between them only copy.
 
     Attributes:
-        members: every tensor of the group.
         sources: the members that are not copies of others and are known at run time only.
-        constants: the members that are initializers.
         observer: how qparams come from the data.
         dtype: of the integers in the model: the observer's, or UINT8 in place of INT8.
         range: real interval that replaces observation where an operator guarantees it (Sigmoid).

@@ -68,7 +68,6 @@ class Inserted:
 
     Attributes:
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
-        groups: the quantized activation tensors.
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
         channel_scales: the tensors that may carry a factor per channel.
         notes: types and entries of the qconfig that a user should know of.

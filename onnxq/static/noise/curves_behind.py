@@ -42,10 +42,6 @@ class CurveBehind:
 
     Attributes:
         curve: the function, float64 in and out.
-        low: smallest argument that calibration met.
-        high: largest one.
-        factor: of the line.
-        offset: of the line.
     """
 
     curve: Curve

@@ -64,7 +64,6 @@ class Magnifier:
 
     Attributes:
         node: the node, in words.
-        tensor: its input.
         reader: name of the node that the error goes through first.
         products: with constant weights on the way.
         sqnr_db: of what it gives, for an error of the tensor.

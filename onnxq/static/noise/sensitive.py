@@ -50,8 +50,6 @@ class TensorLoss:
     """Loss of a tensor in integers, as the SQNR that is left of it.
 
     Attributes:
-        tensor: its name.
-        noise: of the tensor in itself.
         magnifier: the node behind which least is left; None: nothing magnifies its error.
         behind_db: what is left there; None without one.
     """
@@ -78,9 +76,7 @@ class Budget:
     """Noise of a model's roundings together, and of those that may stay.
 
     Attributes:
-        roundings: how many.
         spread: noise of all over that of as many typical ones.
-        total: noise of all.
         rest: noise of those that may stay.
         most: noise of the largest of these; infinity where all may.
     """
@@ -110,12 +106,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SensitiveTensor:
-    """A tensor that would lose too much in integers.
-
-    Attributes:
-        loss: figures.
-        reason: why, with these figures.
-    """
+    """A tensor that would lose too much in integers."""
 
     loss: TensorLoss
     reason: BelowSqnr

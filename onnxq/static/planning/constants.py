@@ -35,8 +35,6 @@ class PlannedWeight:
     """How one node's weight is stored.
 
     Attributes:
-        tensor: name of the float initializer.
-        qparams: of the integers.
         integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: the type's own
             range.
         channel_scale: one factor per row that the float weight is multiplied by first; None: none.
@@ -55,8 +53,6 @@ class PlannedBias:
     """int32 integers of a bias at x_scale * w_scale, zero point 0.
 
     Attributes:
-        tensor: name of the float initializer.
-        qparams: of the integers.
         channel_scale: one factor per channel that the float bias is multiplied by first; None:
             none.
     """

@@ -46,7 +46,6 @@ class Constants:
         weights: node name -> PlannedWeight.
         biases: node name -> PlannedBias.
         reductions: node name -> how much the range of its weight is reduced; others: not.
-        notes: what a user should know.
     """
 
     weights: dict[str, PlannedWeight]

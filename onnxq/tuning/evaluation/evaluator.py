@@ -245,9 +245,6 @@ class Observations:
     their last bit: hence these have a calibration of their own.
 
     Where numbers are estimates, that last bit is worth no calibration: `covering` shares one.
-
-    Attributes:
-        calibrations: done so far.
     """
 
     def __init__(self, samples: Batches, statistics: Statistics | None = None) -> None:

@@ -66,7 +66,6 @@ class Metric:
     """A number for a model on samples; higher is better.
 
     Attributes:
-        kind: of the metric.
         name: "sqnr", "top1", or the file and function.
         function: of the user's; None: it is built in. It pickles, for other processes.
         fingerprint: of the function's file, or of the source of a function that was given as such;
@@ -187,7 +186,6 @@ class MetricFile:
 
     Attributes:
         path: of the file, absolute.
-        name: of the function.
         source: text of the file, so that processes without that file run the same one.
     """
 

@@ -31,7 +31,6 @@ class TuningSamples:
         samples["labels"]                a copy of the whole array, all batches behind each other
 
     Attributes:
-        where: what they are, for messages.
         batches: name -> array each.
         inputs: names of those arrays that the model takes.
     """

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionChange:
-    """Another precision of one group.
-
-    Attributes:
-        group: nodes that take it together.
-        precision: that they take.
-    """
+    """Another precision of one group."""
 
     group: QuantizationGroup
     precision: Precision
@@ -116,12 +111,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class MeasuredCandidate:
-    """A candidate that was measured.
-
-    Attributes:
-        candidate: of the search.
-        score: on its samples.
-    """
+    """A candidate that was measured."""
 
     candidate: Candidate
     score: Score

@@ -38,7 +38,6 @@ class LeftInFloat:
     """A layer type that computes in float, beside the same in integers.
 
     Attributes:
-        group: name of the layers.
         time: share of float's time that integers would add, as predicted; negative: they save it.
         db: least SQNR of all outputs that is expected then.
         why: it is in float, in words.

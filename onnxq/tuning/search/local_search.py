@@ -89,10 +89,6 @@ class LocalSearch:
     """Search from one candidate.
 
     Attributes:
-        proposals: of changes.
-        evaluate: measures.
-        whole: changes of the whole model.
-        runs: that it may take.
         is_late: whether the time is up.
     """
 

@@ -37,12 +37,7 @@ FLOAT_PRECISIONS = (Precision.FLOAT, Precision.WEIGHT_ONLY)
 
 @dataclass(frozen=True, eq=False)
 class Clock:
-    """Times whole models, each once.
-
-    Attributes:
-        evaluator: makes them.
-        journal: keeps the times.
-    """
+    """Times whole models, each once."""
 
     evaluator: Evaluator
     journal: Journal

@@ -45,9 +45,7 @@ class Proposals:
     """Proposals of changes from any point.
 
     Attributes:
-        objective: what is wanted.
         estimates: of the noise of each group.
-        time_of: predicts times.
     """
 
     objective: ObjectiveFunction
@@ -140,9 +138,7 @@ class Expected:
     """Expectation of a candidate.
 
     Attributes:
-        violation_db: of the goal, in decibels.
         value: that the goal wants least: of a time or a size, the share of float's.
-        noise: at the worst output.
     """
 
     violation_db: float
@@ -160,10 +156,7 @@ class Estimator:
     """Expectations from one point on.
 
     Attributes:
-        point: that was measured.
-        objective: what is wanted.
         estimates: of the noise of each group.
-        time_of: predicts times.
     """
 
     point: MeasuredCandidate

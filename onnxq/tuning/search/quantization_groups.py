@@ -48,8 +48,6 @@ class Member:
     """A node of a group.
 
     Attributes:
-        name: of the node.
-        op_type: of it.
         inside: whether the integer kernel of the group's node carries it out.
         clamps: whether it bounds its input (Relu, Clip), which only integers do for nothing.
     """

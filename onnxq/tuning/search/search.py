@@ -93,7 +93,6 @@ class Begun:
     """A search that has begun.
 
     Attributes:
-        start: what was asked for.
         search: the local search, whose estimates of noise are those of no group yet.
         point: where it goes on from: the best start, with the PTQ algorithms that help there.
     """
