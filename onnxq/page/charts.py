@@ -38,7 +38,7 @@ class Chart:
     Attributes:
         bars: path of what is counted or measured.
         band: start and length of the range that integers reach, along the chart's wide side.
-        reach: path of the ranges that integers reach, where each bar has its own.
+        ranges: path of the ranges that integers reach, where each bar has its own.
         steps: path of the lines of the levels; empty: they would lie too close.
         words: what is seen, for those who do not see it.
     """
@@ -47,7 +47,7 @@ class Chart:
     ticks: tuple[Tick, ...]
     words: str
     band: tuple[float, float] | None = None
-    reach: str = ""
+    ranges: str = ""
     steps: str = ""
 
 
@@ -118,14 +118,14 @@ def channels_chart(weight: WeightPart) -> Chart:
         return f"M{tenth(left)} {tenth(top)}h{right}V{tenth(bottom)}h{left_again}Z"
 
     bars = "".join(bar(i, lo, hi, 0.5) for i, (lo, hi) in enumerate(zip(lows, highs, strict=True)))
-    reach = "".join(bar(i, -r, r, 0.9) for i, r in enumerate(reaches))
+    ranges = "".join(bar(i, -r, r, 0.9) for i, r in enumerate(reaches))
     narrow, wide = min(weight.reaches, default=0.0), max(weight.reaches, default=0.0)
     words = (
         f"{counting(len(weight.lows), 'channel')}; their integers reach from ±{number(narrow)} to "
         f"±{number(wide)}"
     )
     ends = (Tick(0.0, "1"), Tick(WIDE, str(len(weight.lows))))
-    return Chart(bars, ends if len(weight.lows) > 1 else (), words, reach=reach)
+    return Chart(bars, ends if len(weight.lows) > 1 else (), words, ranges=ranges)
 
 
 def _gathered(values: Sequence[float], choose: object) -> list[float]:

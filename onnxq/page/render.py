@@ -198,7 +198,7 @@ def _chart(chart: Chart) -> Json:
     return {
         "bars": chart.bars,
         "band": chart.band and [round(end, 1) for end in chart.band],
-        "reach": chart.reach,
+        "ranges": chart.ranges,
         "steps": chart.steps,
         "ticks": [[tick.at, tick.text] for tick in chart.ticks],
         "words": chart.words,

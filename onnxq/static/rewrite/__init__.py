@@ -23,9 +23,9 @@ from onnxq.ort.add_norm import write_sums
 from onnxq.ort.clipped_matmul import write_max
 from onnxq.qconfig.quantized_input import QuantizedInput
 from onnxq.qdq.compact import compact, names_in
-from onnxq.qdq.ends import cancel_round_trips, give_integers, take_integers
 from onnxq.qdq.float_products import keep_float_products
 from onnxq.qdq.fuse import Int8Activations
+from onnxq.qdq.integer_io import cancel_round_trips, give_integers, take_integers
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.write import min_opset
