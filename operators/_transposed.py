@@ -166,8 +166,7 @@ def phase_weight(
 
     Args:
         w: (channels, outputs / group, *kernel).
-        zero_point: stands where a phase has no tap; broadcasts to
-            (group, phases, outputs / group).
+        zero_point: stands where a phase has no tap; broadcasts to (group, phases, outputs / group).
         group: of the transposed convolution.
         axes: of its kernel.
     Returns:

@@ -92,9 +92,8 @@ def _cells(call: IntegerCall, directions: int) -> list[Cell]:
     w_integers = call.operand(1, "W")
     if call.qdtype(w_integers, "W") != call.qdtype(r_integers, "R"):
         raise UnsupportedError(
-            f"{call.op_type}: W is {w_integers.dtype} and R {r_integers.dtype}; ONNX Runtime "
-            "wants the "
-            "same type."
+            f"{call.op_type}: W is {w_integers.dtype} and R {r_integers.dtype}; ONNX Runtime wants "
+            "the same type."
         )
     hidden = call.integer("hidden_size", r_integers.shape[1] if r_integers.ndim == 3 else 0)
     width = GATES * hidden

@@ -299,8 +299,7 @@ def _apart(node: OpRun, inputs: Sequence[Any]) -> Array | None:
     """How far each number of a kernel's result is moved, where the kernel has a bound; else None.
 
     Integers that it makes of its inputs hide how these are moved, and what it subtracts from a sum
-    is
-    larger than the result: the bound counts both, and is CONFIDENCE times what chance makes.
+    is larger than the result: the bound counts both, and is CONFIDENCE times what chance makes.
     """
     arrays = [None if x is None else np.asarray(x) for x in inputs]
     if not (isinstance(node, reference.KernelOp) and node.uses_kernel(arrays)):

@@ -91,9 +91,8 @@ def notes_on_open_sizes(nodes: Sequence[str]) -> list[str]:
 
 def _all_slower(target: str, nodes: str) -> str:
     return (
-        "objective 'speed' leaves in float what would be slower in every "
-        f"precision on {target}, and here that is {nodes}; objective 'size' "
-        "(--objective size) quantizes them anyway."
+        f"objective 'speed' leaves in float what would be slower in every precision on {target}, "
+        f"and here that is {nodes}; objective 'size' (--objective size) quantizes them anyway."
     )
 
 

@@ -92,8 +92,7 @@ def notes_on_twins(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str])
         precisions.setdefault(plan.tensor, set()).add(_integers_of(plan))
     return [
         f"weight '{name}' is '{source}' transposed; both are stored, for their integers differ or "
-        "one "
-        "of them stays in float."
+        "one of them stays in float."
         for name, source in twins.items()
         if precisions.get(name, set()) != precisions.get(source, set())
     ]

@@ -78,8 +78,7 @@ class Sum:
         """Whether the node computes the same integers, with these qparams, among what has to agree.
 
         Integers of int8 are asked about as uint8 too: ONNX Runtime on x86 shifts them by 128 when
-            it
-        loads the model, and floats round otherwise there.
+        it loads the model, and floats round otherwise there.
         """
         operator = catalog.find(self.op_type, self.domain)
         assert operator is not None, "sums are of operators that are known"

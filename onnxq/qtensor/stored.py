@@ -203,8 +203,7 @@ def _check_integers(integers: IntArray, qparams: QParams) -> None:
     ):
         raise ShapeError(
             f"QTensor: integers are {integers.min()} to {integers.max()}; {dtype} holds "
-            f"{dtype.qmin} to "
-            f"{dtype.qmax}."
+            f"{dtype.qmin} to {dtype.qmax}."
         )
     check_shape(integers.shape, qparams)
 

@@ -42,8 +42,7 @@ class ViewedTensor(StoredTensor):
         if integers.size and not np.may_share_memory(integers, self._storage):
             raise ShapeError(
                 f"view: integers of shape {self.shape} and strides {self.stride()} cannot be seen "
-                "as "
-                f"{sizes} where they are. Call contiguous() first, which copies them."
+                f"as {sizes} where they are. Call contiguous() first, which copies them."
             )
         return self._with(integers)
 

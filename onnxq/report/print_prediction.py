@@ -54,8 +54,7 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
     if behind:
         console.print(
             "integers computed from them may differ by one LSB, which is not predicted; integers "
-            "are "
-            f"compared for equal integers. {len(behind)} node(s) have such integers: "
+            f"are compared for equal integers. {len(behind)} node(s) have such integers: "
             f"{listed(behind)}"
         )
         if prediction.batches:

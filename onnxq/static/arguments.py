@@ -51,9 +51,8 @@ def _remedy(value: object, of_backend: str) -> str:
     if isinstance(value, str) and value in BACKENDS:
         return f"Write {of_backend.format(repr(value))}."
     return (
-        "QConfigMapping.from_yaml reads a file (.yaml, .yml), "
-        f"{of_backend.format('...')} is a backend's, such as 'x86', and None is onnxq's default."
-        f"{nearest(str(value), BACKENDS)}"
+        f"QConfigMapping.from_yaml reads a file (.yaml, .yml), {of_backend.format('...')} is a "
+        f"backend's, such as 'x86', and None is onnxq's default.{nearest(str(value), BACKENDS)}"
     )
 
 

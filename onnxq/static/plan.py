@@ -286,9 +286,8 @@ def _integer_bounds(
         if p.dtype.bits > CLIPPED_BITS:
             raise UnsupportedError(
                 f"tensor '{tensor}': its Relu or Clip needs a Clip of {p.dtype} integers to {low} "
-                ".. "
-                f"{high}, which ONNX Runtime lacks. Use 8 bits for it, or leave the Relu or Clip "
-                "float in the qconfig."
+                f".. {high}, which ONNX Runtime lacks. Use 8 bits for it, or leave the Relu or "
+                "Clip float in the qconfig."
             )
         bounds[tensor] = (low, high)
     return bounds

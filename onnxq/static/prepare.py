@@ -74,9 +74,8 @@ def prepare(
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
-        QConfigError: the qconfig, target or feedback names what is not there, or
-            the qconfig names an observer for a tensor where it cannot take effect; the costs are
-            of another target.
+        QConfigError: the qconfig, target or feedback names what is not there, or the qconfig names
+            an observer for a tensor where it cannot take effect; the costs are of another target.
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
     given = mapping_from(qconfig, backend_of(target))

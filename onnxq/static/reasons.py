@@ -112,8 +112,7 @@ class ConversionsAlone(Reason):
     def words(self) -> str:
         return (
             f"no integer kernel in ONNX Runtime: integers would take {conversions(self.count)}; "
-            "name "
-            "it in the qconfig to have them anyway"
+            "name it in the qconfig to have them anyway"
         )
 
 

@@ -2,8 +2,7 @@
 
 The first lines are "# name: value": which machine, and how it was measured. Below them, one row per
 measurement: the Work of a node, the precision it took, and its nanoseconds among its like on one
-    thread.
-Behind the rows stand their fits, see `known_fits`.
+thread. Behind the rows stand their fits, see `known_fits`.
 """
 
 from __future__ import annotations

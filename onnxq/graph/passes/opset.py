@@ -146,8 +146,7 @@ def _unsupported(source: int, target: int, reason: str) -> UnsupportedError:
     line = reason.strip().splitlines()[0] if reason.strip() else "the converter gave no reason"
     return UnsupportedError(
         f"the model's opset {source} cannot be raised to {target}, which the quantized model "
-        f"needs: {line}. "
-        f"Export the model with opset_version={target}."
+        f"needs: {line}. Export the model with opset_version={target}."
     )
 
 

@@ -311,8 +311,7 @@ def check_bias(node: ir.Node) -> None:
     integers = None if source is None else source.inputs[0]
     raise ModelError(
         f"bias '{'' if integers is None else integers.name}' is stored at scale {stored:.6g}; its "
-        "input "
-        f"and weight have {wanted.flat[index]:.6g}. Give set_weight_bias the input_scale "
+        f"input and weight have {wanted.flat[index]:.6g}. Give set_weight_bias the input_scale "
         f"{float(x.scale.flat[0]):.6g} of the tensor that the layer reads."
     )
 

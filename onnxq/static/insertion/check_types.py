@@ -80,9 +80,8 @@ def _activation_dtype(
         )
     if observer.qscheme.per_channel:
         raise UnsupportedError(
-            f"tensor '{tensor}': {spec} gives a scale per channel, and ONNX Runtime's "
-            "kernels take one scale per activation tensor. Use a per-tensor observer, such as "
-            "MinMaxObserver."
+            f"tensor '{tensor}': {spec} gives a scale per channel, and ONNX Runtime's kernels take "
+            "one scale per activation tensor. Use a per-tensor observer, such as MinMaxObserver."
         )
     clamped = [t for t in members if t in clamps]
     if clamped and observer.dtype not in IN_INTEGERS and observer.qscheme.symmetric:

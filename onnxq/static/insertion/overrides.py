@@ -41,8 +41,7 @@ def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverS
             raise QConfigError(
                 f"qconfig: tensors '{first[0]}' ({first[1]}) and '{tensor}' ({spec}) have one "
                 "scale and zero point, because the nodes between them only copy integers. Give "
-                "both "
-                "the same observer, or name one of them only."
+                "both the same observer, or name one of them only."
             )
     return first[1]
 

@@ -258,7 +258,7 @@ class Search:
         weight of its products of matrices, which takes less time by no prediction, where a bound
         says what that may lose. A convolution gains no time by it. Where bytes count, all weights
         stored: integers of activations and kernels of integers have bytes that no prediction
-            counts.
+        counts.
         """
         is_speed = self._goal.objective is Objective.SPEED
         found = stored_candidate(start) if self._goal.objective is Objective.SIZE else []
