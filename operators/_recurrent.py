@@ -49,7 +49,7 @@ class Direction:
     """One direction of the network, for the body of its Scan.
 
     Attributes:
-        matrices: of R as the cell asked for them (`Scan.columns`).
+        matrices: of R as the cell asked for them (`ScanParts.columns`).
         bias: that is added to h R^T inside of the cell, (G H,); None where there is none.
         functions: the node's activations of this direction.
     """
@@ -73,7 +73,7 @@ CellWriter = Callable[[BodyWriter, Direction, Sequence[ir.Value], ir.Value], ir.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scan:
+class ScanParts:
     """Parts that an operator's Scan over steps is made of.
 
     Attributes:
@@ -97,7 +97,7 @@ class Recurrence(Operator):
         """Activations per direction."""
 
     @abstractmethod
-    def scan(self, node: ir.Node, directions: int) -> Scan:
+    def scan(self, node: ir.Node, directions: int) -> ScanParts:
         """The Scan of integer matrix products that replaces the node."""
 
     def rule(self, node: ir.Node) -> Rule | Float:
@@ -202,7 +202,7 @@ def lower_as_itself(site: DynamicSite) -> list[ir.Value]:
 class _Lowering:
     """One node being written: Y (T, D, N, H) and Y_h (D, N, H), by integer products."""
 
-    def __init__(self, site: DynamicSite, scan: Scan) -> None:
+    def __init__(self, site: DynamicSite, scan: ScanParts) -> None:
         node = site.node
         self._steps = BodyWriter(site.tape, node)
         self._node = node

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxq import reference
 from onnxq.checking.end_to_end import output_differences
-from onnxq.checking.layer_overflows import Layer, LayerCounts, find_layers
+from onnxq.checking.layer_overflows import LayerCounts, MachineLayer, find_layers
 from onnxq.checking.prediction import MachinePrediction, OutputPrediction
 from onnxq.checking.rounding import replay
 from onnxq.core.threads import workers
@@ -228,7 +228,7 @@ class _Machine:
         self, form: MachineForm, saturation_mode: SaturationMode, names: tuple[str, ...]
     ) -> None:
         self.form, self._saturation_mode, self._names = form, saturation_mode, names
-        self._layers: dict[str, Layer] = find_layers(form.integer, saturation_mode)
+        self._layers: dict[str, MachineLayer] = find_layers(form.integer, saturation_mode)
         self._of_output = {name: layer for layer in self._layers.values() for name in layer.outputs}
         self._outputs: dict[str, Differences] = {}
 

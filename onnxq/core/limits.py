@@ -1,6 +1,7 @@
 """Bounds on the time and memory that a model may take when it runs for the first time.
 
-with onnxq.limits(seconds=600, memory_bytes=8 << 30): onnxq.quantize("large.onnx", samples)
+with onnxq.limits(seconds=600, memory_bytes=8 << 30):
+    onnxq.quantize("large.onnx", samples)
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class NamedText:
     """A name and what is said of it."""
 
     name: str
@@ -55,7 +55,7 @@ class Head:
     warning: str = ""
     bounds: tuple[CheckedBound, ...] = ()
     figures: tuple[Figure, ...] = ()
-    origin: tuple[Fact, ...] = ()
+    origin: tuple[NamedText, ...] = ()
     command: str = ""
     notes: tuple[str, ...] = ()
 
@@ -227,10 +227,10 @@ class Page:
     tensors: tuple[TensorPart, ...] = ()
     weights: tuple[WeightPart, ...] = ()
     edges: tuple[Edge, ...] = ()
-    unmatched: tuple[Fact, ...] = ()
+    unmatched: tuple[NamedText, ...] = ()
     unassigned: tuple[tuple[str, float, float], ...] = ()
     whole_us: tuple[float, float] | None = None
     machines: MachineTable | None = None
     front: tuple[FrontPoint, ...] = ()
-    missing: tuple[Fact, ...] = ()
+    missing: tuple[NamedText, ...] = ()
     goal_db: float | None = None

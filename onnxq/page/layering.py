@@ -77,7 +77,7 @@ def layout_of(widths: Sequence[float], edges: Sequence[Edge], shape: float = 1.6
     )
 
 
-def _gutters(graph: _Layered, columns: Columns, edge: Edge) -> dict[int, float]:
+def _gutters(graph: _Layered, columns: DrawingColumns, edge: Edge) -> dict[int, float]:
     way = [columns.of[graph.layer[item]] for item in graph.way(edge)]
     turns = [index for index in range(len(way) - 1) if way[index] != way[index + 1]]
     return {index: columns.gutter(way[index + 1]) for index in turns}
@@ -255,7 +255,7 @@ SLACK = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class DrawingColumns:
     """Columns of a drawing.
 
     Attributes:
@@ -287,7 +287,7 @@ class Columns:
 
 def columns_of(
     extents: Sequence[tuple[float, float]], crossing: Sequence[int], layer: float, shape: float
-) -> Columns:
+) -> DrawingColumns:
     """Columns that give a drawing about the shape that is wanted."""
     starts = _starts(len(extents), _longest(extents, layer, shape), crossing)
     shifts: list[float] = []
@@ -304,7 +304,9 @@ def columns_of(
         of[start:] = [column] * (len(extents) - start)
     deepest = max(b - a for a, b in zip(starts, [*starts[1:], len(extents)], strict=True))
     width, height = right - GUTTER + MARGIN, deepest * layer + 2 * MARGIN
-    return Columns(tuple(of), tuple(starts), tuple(shifts), tuple(lefts), layer, width, height)
+    return DrawingColumns(
+        tuple(of), tuple(starts), tuple(shifts), tuple(lefts), layer, width, height
+    )
 
 
 def _longest(extents: Sequence[tuple[float, float]], layer: float, shape: float) -> int:

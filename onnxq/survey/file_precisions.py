@@ -55,7 +55,7 @@ class ShownPrecision:
     reason: str
 
 
-def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownPrecision]:
+def planned(plan: Plan) -> dict[str, ShownPrecision]:
     """Name of each node -> the precision that a plan gives it, with its reason."""
     found = {}
     for name, choice in plan.choices.items():
@@ -63,13 +63,25 @@ def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownPrecisio
         if isinstance(decision, Quantize) and decision.folded_into:
             found[name] = ShownPrecision(None, f"computed with {decision.folded_into}")
         elif isinstance(decision, Float) and not choice.precision.stores_weights_alone:
-            by_search = is_searched and isinstance(decision.reason, LeftByRequest)
-            found[name] = ShownPrecision(
-                Precision.FLOAT, SEARCHED if by_search else str(decision.reason)
-            )
+            found[name] = ShownPrecision(Precision.FLOAT, str(decision.reason))
         else:
             found[name] = ShownPrecision(choice.precision, choice.reason.words)
     return found
+
+
+def searched(plan: Plan) -> dict[str, ShownPrecision]:
+    """The same of a plan whose qconfig a search wrote: no user left nodes in float."""
+    by_request = {
+        name
+        for name, decision in plan.decisions.items()
+        if isinstance(decision, Float) and isinstance(decision.reason, LeftByRequest)
+    }
+    return {
+        name: replace(each, reason=SEARCHED)
+        if name in by_request and each.precision is Precision.FLOAT
+        else each
+        for name, each in planned(plan).items()
+    }
 
 
 def with_reasons(

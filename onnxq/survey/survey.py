@@ -13,10 +13,10 @@ from onnxq.errors import OnnxqError, first_line
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import Precision
 from onnxq.page.content import (
-    Fact,
     FrontPoint,
     MachineColumn,
     MachineTable,
+    NamedText,
     NodePart,
     Page,
     TensorPart,
@@ -25,7 +25,13 @@ from onnxq.page.content import (
 from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
 from onnxq.survey.channel_maxima import median_share
-from onnxq.survey.file_precisions import planned, precisions_in, shown_by_file, with_reasons
+from onnxq.survey.file_precisions import (
+    planned,
+    precisions_in,
+    searched,
+    shown_by_file,
+    with_reasons,
+)
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.local_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
@@ -88,7 +94,7 @@ def survey(
     source, target = sides.source, sides.target
     choices = shown_by_file(source, target)
     if beside.plan is not None:
-        reasons = planned(beside.plan, is_searched=beside.tuned is not None)
+        reasons = (planned if beside.tuned is None else searched)(beside.plan)
         choices |= {n: c for n, c in reasons.items() if n in choices}
     if beside.weights is not None:
         choices = with_reasons(choices, beside.weights)
@@ -107,12 +113,12 @@ def survey(
         tensors,
         weights,
         graph.edges,
-        tuple(Fact(each.name, each.reason) for each in findings.unmatched),
+        tuple(NamedText(each.name, each.reason) for each in findings.unmatched),
         () if times is None else tuple((op, *pair) for op, pair in times.others.items()),
         whole,
         machines,
         () if beside.tuned is None else tuple(_front(beside.tuned)),
-        tuple(Fact(section, words) for section, words in why.said.items()),
+        tuple(NamedText(section, words) for section, words in why.said.items()),
         None if beside.tuned is None else beside.tuned.goal.min_sqnr_db,
     )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredWeight:
+class Int8Weight:
     """An int8 weight around 0.
 
     Attributes:
@@ -51,7 +51,7 @@ class StoredWeight:
         scale: npt.NDArray[np.float32],
         node: ir.Node,
         names: FreeNames,
-    ) -> StoredWeight:
+    ) -> Int8Weight:
         """Makes these the integers and scales of the node's weight; returns them."""
         old = dequantizer(node.inputs[WEIGHT])
         assert old is not None, "weight_of looked"
@@ -63,10 +63,10 @@ class StoredWeight:
         feed(
             node, WEIGHT, graph_qparams.dequantize(stored, name, names.value(f"{stem}_dequantized"))
         )
-        return StoredWeight(str(stored.name), integers, scale, self.axis)
+        return Int8Weight(str(stored.name), integers, scale, self.axis)
 
 
-def weight_of(node: ir.Node) -> StoredWeight | None:
+def weight_of(node: ir.Node) -> Int8Weight | None:
     """The weight of a Conv, ConvTranspose of one group or Gemm, if it is stored as int8 around 0.
 
     None also where its scales are not those of the output channels.
@@ -85,7 +85,7 @@ def weight_of(node: ir.Node) -> StoredWeight | None:
         return None
     if scale.shape != (integers.shape[axis],):  # else a weight of one channel keeps its shape (1,)
         scale = qparams.scale
-    return StoredWeight(str(input_at(source, 0).name), integers, scale, axis)
+    return Int8Weight(str(input_at(source, 0).name), integers, scale, axis)
 
 
 def _lies_along(granularity: PerTensor | PerChannel, axis: int, rank: int) -> bool:

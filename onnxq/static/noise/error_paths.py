@@ -29,6 +29,7 @@ from onnxq.operator import Curve, Factored, Linear, Normalizing, Summed, Weighte
 from onnxq.operator.nodes import constant, find_input, input_at
 from onnxq.operator.propagated_errors import propagated_errors
 from onnxq.static.noise.error import (
+    Signs,
     added,
     bounded,
     factor_of,
@@ -155,7 +156,7 @@ def _changes(
     positive: Collection[str],
 ) -> tuple[Change, ...] | None:
     """Error of the input -> error of the result, by shares; empty: the same; None: not known."""
-    adds = value_name(step.value) in positive
+    signs = Signs.ONE if value_name(step.value) in positive else Signs.BOTH
     match step.through:
         case Factored(by=by, power=power):
             factors = _factors(node, by, power, observers)
@@ -165,11 +166,11 @@ def _changes(
         case Curve(exponent=exponent) if exponent is not None:
             return (raised(exponent),)
         case Weighted(rows=rows):
-            return (summed(rows, adds=adds),)
+            return (summed(rows, signs),)
         case Summed():
-            return (added(step.through, adds=adds),)
+            return (added(step.through, signs),)
         case WeightSlot(slot=slot, axis=axis):
-            return (multiplied(constant_array(input_at(node, slot)), axis, adds=adds),)
+            return (multiplied(constant_array(input_at(node, slot)), axis, signs),)
     return () if step.bounds is None else (bounded(*step.bounds),)
 
 

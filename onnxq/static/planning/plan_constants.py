@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class PlannedConstants:
     """Weights, biases and reductions as a Plan has them, and notes on them.
 
     Attributes:
@@ -61,11 +61,11 @@ def plan_constants(
     tensors: Mapping[str, QParams],
     channel_scales: Mapping[str, npt.NDArray[np.float32]],
     saturated: Saturated | None,
-) -> Constants:
+) -> PlannedConstants:
     """Weights and biases of the nodes that run in integers; nodes of one key share qparams."""
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     observed: dict[WeightKey, QParams] = {}
-    planned = Constants({}, {}, {}, [])
+    planned = PlannedConstants({}, {}, {}, [])
     for name, decision in decisions.items():
         if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
             continue
