@@ -58,10 +58,7 @@ class QDType:
 
     @property
     def is_integer(self) -> bool:
-        """Whether the type has integers, with scale and zero point.
-
-        False: values are cast to it.
-        """
+        """Whether the type has integers, scale and zero point; False: values are cast to it."""
         return self.storage.kind in "iu"
 
     @property

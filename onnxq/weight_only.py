@@ -148,8 +148,7 @@ def as_request(
     zero_points = member(Scheme, scheme, "scheme")
     if zero_points is Scheme.REAL and format is WeightFormat.QDQ:
         raise QConfigError(
-            "scheme 'real' with format 'qdq': zero points of DequantizeLinear are integers. "
-            "Ask "
+            "scheme 'real' with format 'qdq': zero points of DequantizeLinear are integers. Ask "
             "for scheme 'affine', or for format 'matmulnbits'."
         )
     spec = GroupSpec(bits, group_size, zero_points, signed=format is WeightFormat.MATMULNBITS)

@@ -35,7 +35,6 @@ class Reduction(Operator):
     """A formula along axes, computed in float32 between integers.
 
     Attributes:
-        op_type: of the operator.
         formula: of float64 reals and axes, ascending, which it keeps as 1; without any axis, it is
             of each element alone.
         answer: to an error of its input.

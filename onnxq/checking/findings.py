@@ -212,8 +212,7 @@ class Findings(Saved):
             )
         return (
             "No tensor has integers of a fixed scale: what is quantized when the model runs shows "
-            "in "
-            "its outputs alone. Leave some nodes in float in the qconfig, another precision or "
+            "in its outputs alone. Leave some nodes in float in the qconfig, another precision or "
             "more bits, or set a wider bound."
         )
 

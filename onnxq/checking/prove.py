@@ -120,8 +120,7 @@ def _on_machine(
     floats = behind_floats(integer).outputs
     outputs = [
         OutputBound(
-            str(value.name),
-            None if value.name in floats or _is_behind(value, inexact) else 0.0,
+            str(value.name), None if value.name in floats or _is_behind(value, inexact) else 0.0
         )
         for value in integer.graph.outputs
     ]
@@ -181,10 +180,7 @@ def _largest(ends: tuple[int, int] | None) -> int | None:
 
 
 def integer_range(value: ir.Value | None, dtype: np.dtype[np.generic]) -> tuple[int, int]:
-    """The smallest and largest integer that a tensor of integers can hold: its type's, or a Clip's.
-
-    Nodes that move integers are looked through.
-    """
+    """Smallest and largest integer that a tensor can hold, through nodes that move integers."""
     info = np.iinfo(dtype.str)
     low, high = int(info.min), int(info.max)
     producer = None if value is None else value.producer()

@@ -37,7 +37,6 @@ class Made(Generic[P]):
     """A quantized model and how it came about.
 
     Attributes:
-        plan: its decisions.
         model: with its verdict, if it was tried.
         execution: nodes that ONNX Runtime runs of it; None: it was not tried.
         timed_on: sample on which it was timed beside the float model; empty: it was not.
@@ -55,14 +54,7 @@ def runnable(
     validation: Validation,
     min_sqnr_db: float | None = None,
 ) -> Made[P]:
-    """A model that runs, with its verdict.
-
-    Args:
-        make: gives plan and model.
-        quantized: names of a plan's quantized nodes, those first that gain most by it.
-        validation: what to run it on.
-        min_sqnr_db: bound on every float output; None: none.
-    """
+    """A model that runs, with its verdict."""
     floats: dict[str, Float] = {}
     while True:
         plan, model = make(floats)

@@ -35,7 +35,6 @@ class StaticJob:
     """Wishes about the quantized form of a prepared model.
 
     Attributes:
-        prepared: every decision.
         file_format: "qdq" or "qoperator".
         check: what the result is tried on, and the bound that it keeps there.
         samples: those of the calibration, where a plan or an improvement looks at them again; None:

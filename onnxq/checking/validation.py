@@ -32,7 +32,6 @@ class Validation:
 
     Attributes:
         source: canonical float model.
-        input_source: what the batches are.
         batches: to be run, in order.
         samples_in_all: that the batches were chosen from; None: these are all.
         whole: batches in their place, where the float model does not run on these: on a part of
@@ -70,14 +69,7 @@ REFUSALS = (ModelError, CalibrationError, LimitError)
 def on_excerpt(
     source: ir.Model, excerpt: Excerpt, feedback: Mapping[str, str], work: Stopwatch
 ) -> Validation:
-    """A Validation on some of the samples that were seen; on made-up inputs where none was.
-
-    Args:
-        source: canonical float model.
-        excerpt: of the samples.
-        feedback: output name -> input name.
-        work: as of a Validation.
-    """
+    """A Validation on some of the samples that were seen; on made-up inputs where none was."""
     chosen = excerpt.chosen()
     if not chosen:
         return on_made_up_inputs(source, work)
@@ -89,7 +81,6 @@ class RefusalError(ModelError):
     """ONNX Runtime does not run a quantized model.
 
     Attributes:
-        reason: in its words.
         feeds: the batch that it does not run on; None: it does not even open it.
     """
 

@@ -86,12 +86,7 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
 
 
 def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
-    """The Verdict on a model without a float model beside it: that it runs on its example inputs.
-
-    Args:
-        model: exported from a quantized module, with which it was compared.
-        batch: example inputs.
-    """
+    """The Verdict on a model without a float model beside it: it runs on its example inputs."""
     session, runs = _opened(model)
     try:
         with session:

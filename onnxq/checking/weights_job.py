@@ -52,8 +52,6 @@ class WeightsJob:
         model: canonical float model.
         request: form and method of the integers.
         samples: that methods look at; None: none.
-        accuracy: accuracy_level of MatMulNBits.
-        format: how products are written.
         check: what the result is tried on, and the bound that it keeps there.
         work: CPU time since the work began.
         aim: size that bits are mixed for; None: all products have those of the request.
@@ -146,10 +144,7 @@ def _integers(
     place: Path | None,
     executor: Executor | None,
 ) -> Mapping[str, Mapping[str, ir.TensorProtocol]]:
-    """Product -> tensors of its integers.
-
-    All batches are gone through once more for the verdict.
-    """
+    """Product -> tensors of its integers."""
     sees = any(decision.method.needs_samples for decision in plan.quantized.values())
     if not sees:
         for _ in batches:  # seen for the verdict alone

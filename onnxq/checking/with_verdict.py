@@ -38,14 +38,7 @@ if TYPE_CHECKING:
 def static_validation(
     prepared: Prepared, check: Check, excerpt: Excerpt, work: Stopwatch
 ) -> Validation | None:
-    """A Trial of what becomes of `prepared`; None where it is not to be tried.
-
-    Args:
-        prepared: has the float model.
-        check: what it is tried on.
-        excerpt: of the samples that it was calibrated on.
-        work: CPU time since the work began.
-    """
+    """A Trial of what becomes of `prepared`; None where it is not to be tried."""
     if not check.runs:
         return None
     source, feedback = prepared.model, prepared.feedback
@@ -151,14 +144,7 @@ def make_dynamic(
     validation: Validation | None,
     min_sqnr_db: float | None = None,
 ) -> Made[DynamicPlan]:
-    """Plan and model, tried; raises as `make_static`.
-
-    Args:
-        source: canonical float model.
-        plan: made from it.
-        validation: what to run it on; None: it is not run.
-        min_sqnr_db: bound on every float output; None: none.
-    """
+    """Plan and model, tried; raises as `make_static`."""
 
     def make(floats: Mapping[str, Float]) -> tuple[DynamicPlan, QuantizedModel]:
         made = replace(plan, decisions={**plan.decisions, **floats})

@@ -51,12 +51,7 @@ from onnxq.dynamic.requests import (
     unmet_dynamic,
     without_form,
 )
-from onnxq.dynamic.tied_weights import (
-    find_twins,
-    notes_on_copies,
-    notes_on_twins,
-    shared_limits,
-)
+from onnxq.dynamic.tied_weights import find_twins, notes_on_copies, notes_on_twins, shared_limits
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
@@ -174,10 +169,7 @@ class _Planner:
     twins: dict[str, str] = field(default_factory=dict)
 
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
-        """Node name -> decision.
-
-        Precisions first: readers of one weight share its narrowest integers.
-        """
+        """Node name -> decision; readers of a weight share its narrowest integers."""
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:

@@ -91,9 +91,8 @@ def notes_on_open_sizes(nodes: Sequence[str]) -> list[str]:
 
 def _all_slower(target: str, nodes: str) -> str:
     return (
-        "objective 'speed' leaves in float what would be slower in every "
-        f"precision on {target}, and here that is {nodes}; objective 'size' "
-        "(--objective size) quantizes them anyway."
+        f"objective 'speed' leaves in float what would be slower in every precision on {target}, "
+        f"and here that is {nodes}; objective 'size' (--objective size) quantizes them anyway."
     )
 
 
@@ -140,12 +139,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
 
 
 def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
-    """A note where entries for single nodes or op types store another type than the one asked for.
-
-    Args:
-        qconfig: what else the user asked for.
-        dtype: that the user named for the weights that nothing else names.
-    """
+    """A note where entries for nodes or op types store another type than the one asked for."""
     exceptions: dict[str, Entry] = {f"op type '{k}'": v for k, v in qconfig.op_types.items()}
     exceptions |= {f"node '{k}'": v for k, v in qconfig.nodes.items()}
     if qconfig.global_qconfig is None:
@@ -159,12 +153,7 @@ def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
 
 
 def check_dtype(entries: Mapping[str, Entry], dtype: QDType) -> None:
-    """Passes entries that store weights in that type, if they store any.
-
-    Args:
-        entries: where each stands, in words, and the entry.
-        dtype: that the user named beside them.
-    """
+    """Passes entries that store weights in that type, if they store any."""
     for where, found in _others(entries, dtype).items():
         raise QConfigError(
             f"dtype {dtype} is asked for, and the entry of {where} has {found} weights, which "

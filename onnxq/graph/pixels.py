@@ -46,12 +46,7 @@ RAW = QuantizedIO(Meaning.PIXELS, "uint8", (1.0,), (0.0,))
 def quantized_pixels(
     model: ir.Model, asked: Mapping[str, QuantizedInput | Pixels]
 ) -> dict[str, QuantizedIO]:
-    """{input name: the numbers that its pixels stand for}, of the inputs that are to be pixels.
-
-    Args:
-        model: canonical float model.
-        asked: every wish.
-    """
+    """{input name: the numbers that its pixels stand for}, of the inputs that are to be pixels."""
     inputs = {str(v.name): v for v in model.graph.inputs}
     for name in asked:
         check_end("input", name, inputs)
@@ -63,10 +58,7 @@ def quantized_pixels(
 
 
 def take_pixels(model: ir.Model, quantized: Mapping[str, QuantizedIO]) -> tuple[str, ...]:
-    """Rewrites a canonical model so that these inputs are uint8; sentences for the report.
-
-    The metadata of the model say what they mean.
-    """
+    """Rewrites a canonical model so that these inputs are uint8; sentences for the report."""
     notes: list[str] = []
     for name, meaning in quantized.items():
         taken = TakePixels(name, meaning)

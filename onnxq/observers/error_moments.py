@@ -97,7 +97,4 @@ class Moments:
 
     def occupied(self) -> tuple[Counts, Counts]:
         """Edges that hold values, and bins that hold values inside, by (lower) edge's number."""
-        return (
-            np.flatnonzero(self.edges) + self.first,
-            np.flatnonzero(self.inside) + self.first,
-        )
+        return (np.flatnonzero(self.edges) + self.first, np.flatnonzero(self.inside) + self.first)

@@ -9,13 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError
-from onnxq.qtensor.checked import (
-    need_per_tensor,
-    shape_errors,
-    sizes_of,
-    whole,
-    wholes,
-)
+from onnxq.qtensor.checked import need_per_tensor, shape_errors, sizes_of, whole, wholes
 from onnxq.qtensor.stored import StoredTensor
 from onnxq.qtensor.strides import expanded, offset_of, strided
 
@@ -48,8 +42,7 @@ class ViewedTensor(StoredTensor):
         if integers.size and not np.may_share_memory(integers, self._storage):
             raise ShapeError(
                 f"view: integers of shape {self.shape} and strides {self.stride()} cannot be seen "
-                "as "
-                f"{sizes} where they are. Call contiguous() first, which copies them."
+                f"as {sizes} where they are. Call contiguous() first, which copies them."
             )
         return self._with(integers)
 

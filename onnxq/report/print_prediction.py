@@ -33,12 +33,7 @@ MAX_NAMED = 3  # pairs of weights in a row of the table
 def print_prediction(console: Console, prediction: Prediction) -> None:
     """A table of machines, then for each that differs (or can) its layers."""
     rows = [
-        (
-            ", ".join(m.targets),
-            m.saturation_mode,
-            _verdict(m, prediction),
-            *_numbers(m),
-        )
+        (", ".join(m.targets), m.saturation_mode, _verdict(m, prediction), *_numbers(m))
         for m in prediction.machines
     ]
     header = ("machines", "pairs of products", "integers", "outputs differ", "largest")
@@ -59,8 +54,7 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
     if behind:
         console.print(
             "integers computed from them may differ by one LSB, which is not predicted; integers "
-            "are "
-            f"compared for equal integers. {len(behind)} node(s) have such integers: "
+            f"are compared for equal integers. {len(behind)} node(s) have such integers: "
             f"{listed(behind)}"
         )
         if prediction.batches:

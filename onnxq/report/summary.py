@@ -158,14 +158,7 @@ def summarize_choices(
     choices: Choices,
     dtypes: Mapping[str, QDType],
 ) -> Summary:
-    """The choices of a Prepared or a Plan; the decision of a node that the data left unnumbered.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        choices: node name -> precision, and why.
-        dtypes: activation tensor -> type of its integers.
-    """
+    """The choices of a Prepared or a Plan; the decision of a node that the data left unnumbered."""
     nodes = []
     for node, _ in walk(model.graph):
         name = node_name(node)

@@ -118,12 +118,7 @@ EVERY = 4
 
 
 def held_apart(samples: Batches, every: int = EVERY) -> tuple[Batches, Batches]:
-    """(the others, every n-th batch): the same ones whatever runs on them, and in their order.
-
-    Args:
-        samples: can be gone through again and again.
-        every: n, at least 2.
-    """
+    """(the others, every n-th batch): the same ones whatever runs on them, and in their order."""
     check_every(every)
     if samples.count is not None and samples.count < every:
         batches = "1 batch" if samples.count == 1 else f"{samples.count} batches"

@@ -21,10 +21,7 @@ from onnxq.static.calibration import Calibration
 from onnxq.static.choosing.choices import Choices, choices_of, precision_counts
 from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import Quantize
-from onnxq.static.insertion.groups import (
-    TensorGroup,
-    observers_of,
-)
+from onnxq.static.insertion.groups import TensorGroup, observers_of
 from onnxq.static.noise.probed import probed
 from onnxq.static.origin import Origin, read_again
 from onnxq.static.planning.input_means import averaged
@@ -120,12 +117,7 @@ class Prepared:
     def context(self) -> Context:
         """The model, its rules and the wishes, for deciders."""
         return Context(
-            self.model,
-            self.rules,
-            self.target,
-            self.qconfig,
-            self.quantized_output,
-            self.feedback,
+            self.model, self.rules, self.target, self.qconfig, self.quantized_output, self.feedback
         )
 
     @property

@@ -32,12 +32,7 @@ IN_BLOCKS = f"_{groups.INTEGERS}"
 
 
 def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPart, ...]:
-    """Weights of a quantized model, in the order of its graph.
-
-    Args:
-        target: the quantized model.
-        places: name of a node of the float model -> its place on the page.
-    """
+    """Weights of a quantized model, in the order of its graph."""
     found: dict[str, WeightPart] = {}
     for node, _ in walk(target.graph):
         if node.op_type in INTEGERS:
@@ -180,7 +175,6 @@ class RowsInBlocks:
         integers: integers (rows, inner).
         scales: (rows, blocks), blocks = ceil(inner / size); below 0, too.
         points: (rows, blocks), whole or real.
-        size: elements of a block.
         limits: (lowest integer, highest integer).
     """
 
@@ -211,14 +205,7 @@ class RowsInBlocks:
 
 
 def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> RowsInBlocks:
-    """Rows along the axis of blocks of integers that DequantizeLinear reads.
-
-    Args:
-        integers: of any shape.
-        qparams: PerBlock along that axis.
-        axis: of the blocks.
-        size: of a block.
-    """
+    """Rows along the axis of blocks of integers that DequantizeLinear reads."""
 
     def rows(values: Array) -> Array:
         moved = np.moveaxis(values, axis, -1)
@@ -230,11 +217,7 @@ def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> 
 
 
 def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
-    """Rows of an operator's weight in blocks; None: they are computed, or in another order.
-
-    Args:
-        node: of an operator in INTEGERS.
-    """
+    """Rows of an operator's weight in blocks; None: they are computed, or in another order."""
     integers, scales = (_array(node, slot) for slot in (INTEGERS[node.op_type], SCALES))
     if integers is None or scales is None or find_input(node, ORDER) is not None:
         return None

@@ -33,13 +33,7 @@ if TYPE_CHECKING:
 
 
 class ChangedTime:
-    """Differences of a model's time, each in the time of what changes and not of the whole model.
-
-    Args:
-        model: float, canonical.
-        found: the model with its precisions.
-        costs: times of the machine.
-    """
+    """Differences of a model's time, each found by looking at the changes alone."""
 
     def __init__(self, model: ir.Model, found: Walked, costs: TimeSource) -> None:
         self._found, self._costs = found, costs
@@ -57,10 +51,6 @@ class ChangedTime:
 
         That is the difference of two `predicted`, to rounding. A node walks again where its
         precision, that of a source, or the state of what it reads is another.
-
-        Args:
-            changed: nodes whose precisions are others.
-            precision_of: precisions that all nodes have then.
         """
         found = self._found
         states: dict[ir.Value, TensorState] = {}
@@ -97,13 +87,7 @@ class ChangedTime:
         return [u.node for value in node.outputs for u in value.uses() if u.node in self._place]
 
     def _changes_ns(self, value: ir.Value, state: TensorState, more: Needs | None) -> float:
-        """Nanoseconds of the changes of one tensor until all readers have theirs.
-
-        Args:
-            value: the tensor.
-            state: in which its producer leaves it.
-            more: readers that come on top, or fewer; None: none.
-        """
+        """Nanoseconds of the changes of one tensor until all readers have theirs."""
         count = self._needs.get(value, Counter())
         needs = {s for s in (*count, *(more or ())) if count[s] + (more[s] if more else 0) > 0}
         if not needs:
@@ -170,10 +154,7 @@ def _depths(left: dict[Hashable, dict[Hashable, float]], source: Hashable) -> di
     return depths
 
 
-def _fill(
-    left: dict[Hashable, dict[Hashable, float]],
-    depths: dict[Hashable, int],
-) -> None:
+def _fill(left: dict[Hashable, dict[Hashable, float]], depths: dict[Hashable, int]) -> None:
     """Fills shortest paths from ALWAYS to NEVER until there is none of that length."""
     ahead = {x: list(ys) for x, ys in left.items()}
     path: list[Hashable] = [ALWAYS]

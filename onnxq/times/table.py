@@ -2,8 +2,7 @@
 
 The first lines are "# name: value": which machine, and how it was measured. Below them, one row per
 measurement: the Work of a node, the precision it took, and its nanoseconds among its like on one
-    thread.
-Behind the rows stand their fits, see `known_fits`.
+thread. Behind the rows stand their fits, see `known_fits`.
 """
 
 from __future__ import annotations
@@ -373,12 +372,7 @@ class KnownFit:
 
 
 def as_lines(table: str, fits: Mapping[Key, KnownFit]) -> str:
-    """Text that goes behind a table.
-
-    Args:
-        table: its text, from the first line to the last row.
-        fits: of its rows, all digits of which are kept.
-    """
+    """Text that goes behind a table."""
     out = io.StringIO()
     out.write(f"# {ROWS}: {_crc(table.splitlines())}\n")
     writer = csv.writer(out, lineterminator="\n")
@@ -389,12 +383,7 @@ def as_lines(table: str, fits: Mapping[Key, KnownFit]) -> str:
 
 
 def fits_in(lines: Sequence[str], notes: Iterable[tuple[str, str]]) -> dict[Key, KnownFit]:
-    """The fits of a table, as far as they are of its rows.
-
-    Args:
-        lines: of the table.
-        notes: (name, value) of its lines "# name: value".
-    """
+    """The fits of a table, as far as they are of its rows."""
     found = list(notes)
     if (ROWS, _crc(lines)) not in found:
         return {}

@@ -44,11 +44,6 @@ def one_row(model: ir.Model, inputs: Sequence[InputSpec], batch: Batch) -> Batch
     """One sample of a batch, as a model is run where it is used.
 
     The whole batch where the model has a static one, or does not run on one sample.
-
-    Args:
-        model: float.
-        inputs: that samples have; zeros stand for state that the batch leaves out.
-        batch: to take it of.
     """
     state = State(tuple(inputs), {})
     whole = state.feeds(batch)
@@ -172,13 +167,7 @@ def time_beside_float(
 def profiled(
     models: Sequence[ir.Model], feeds: Mapping[str, Array], seconds: float | None = None
 ) -> list[Profiled]:
-    """Runs of each model with the profiler and without, all in the same rounds.
-
-    Args:
-        models: to run, on one thread.
-        feeds: for all of them.
-        seconds: CPU seconds that go into all runs; None: MEASURED_S.
-    """
+    """Runs of each model with the profiler and without, all in the same rounds."""
     with ExitStack() as stack:
         plain = [stack.enter_context(open_session(model, threads=1)) for model in models]
         opened = [open_profiled(model, stack.enter_context(temporary_folder())) for model in models]
@@ -245,11 +234,7 @@ class NodeTime:
 
 
 def node_times(profile: Path) -> dict[str, NodeTime]:
-    """Name of a node -> its time in one run behind the first WARM_UP.
-
-    Args:
-        profile: what `Session.end_profile` gives.
-    """
+    """Name of a node -> its time in one run behind the first WARM_UP."""
     try:
         events = json.loads(profile.read_text("utf-8"))
         runs = _runs(events)[WARM_UP:]
@@ -304,10 +289,6 @@ def _inside(call: _Call, ended: list[_Call]) -> list[_Call]:
 
     Calls in the body of an If or a Loop end before it does, and begin no earlier. One that ended by
     then is a neighbour's.
-
-    Args:
-        call: that ends now.
-        ended: those before it, without the ones inside of others.
     """
     inside = []
     while ended and ended[-1].begin >= call.begin and ended[-1].begin + ended[-1].took > call.begin:
@@ -328,10 +309,6 @@ def without_writing(times: Mapping[str, NodeTime], whole_ns: float) -> dict[str,
         ns - written * c, at least LEAST_NS, with c such that their sum is that of whole runs
 
     Nodes whose sum is below that of whole runs are left as they are.
-
-    Args:
-        times: name of a node -> its time, with the profiler on.
-        whole_ns: nanoseconds of a run without it.
     """
     by_share = sorted(times.values(), key=lambda time: time.ns / time.written)
     ns, written = sum(time.ns for time in by_share), sum(time.written for time in by_share)

@@ -57,12 +57,7 @@ Sums = Mapping[TimeOwner, float]
 
 @dataclass(frozen=True, eq=False)
 class TimedModel:
-    """A model to be timed.
-
-    Attributes:
-        model: float or quantized.
-        precisions: of its nodes.
-    """
+    """A model to be timed."""
 
     model: ir.Model
     precisions: Precisions
@@ -119,10 +114,7 @@ def times_of_runs(
 
 
 def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Precisions, float]]) -> Times:
-    """The times with changes at the price that runs of quantized models show, at most at their own.
-
-    Among other nodes a change finds its tensor in the cache, and no profiler takes time.
-    """
+    """The times with changes at the price that whole runs show, at most at their own."""
     with_changes, without = (TimeModel(each, source) for each in (times, _with(times, 0.0)))
     shares = []
     for precisions, ns in whole:
@@ -161,12 +153,7 @@ def _to_be_timed(
 
 
 class _Found:
-    """Times of nodes in the precisions met so far; the first model with a precision counts.
-
-    Args:
-        source: the float model.
-        sums: of its own run.
-    """
+    """Times of nodes in the precisions met so far; the first model with a precision counts."""
 
     def __init__(self, source: ir.Model, sums: Sums) -> None:
         self._source = source

@@ -263,13 +263,7 @@ def option_to_go_on(tuned: Tuned) -> str:
 
 
 def _print_notes(console: Console, tuned: Tuned, more: str) -> None:
-    """Notes on the choice, the end of the search, and what was refused.
-
-    Args:
-        console: to print to.
-        tuned: what was found.
-        more: option by which the search would have gone on; empty: it ended by itself.
-    """
+    """Notes on the choice, the end of the search, and what was refused."""
     is_asked_for = (
         tuned.goal.objective is Objective.SIZE and not tuned.is_float
     )  # stored weights are small
@@ -297,7 +291,7 @@ def _print_verdict(console: Console, tuned: Tuned) -> None:
             console.print(f"  {verdict.collapse}")
     if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Objective.ACCURACY:
         console.print(
-            "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does.",
+            "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does."
         )
 
 

@@ -54,11 +54,9 @@ class _Deviation:
     """root = sqrt(mean(c^2) + epsilon) over the axes from `axis` on, of the given sizes.
 
     Attributes:
-        root: its value.
         x: what is normalized; c is x, or x - mean.
         is_centred: whether it is the latter.
         axis: counts from 0.
-        sizes: of the axes.
         epsilon: at least 0.
     """
 
@@ -269,7 +267,6 @@ class _Norm:
     """The normalization that is left of a skip operator without its sum.
 
     Attributes:
-        op_type: of ai.onnx.
         opset: its first.
         inputs: slots of gamma, and of beta, where it has one.
         bias: slot of the vector that is added, too.

@@ -22,11 +22,7 @@ class FusedNode:
     """A node that computes what several compute.
 
     Attributes:
-        nodes: as `inner_nodes` gives them.
-        op_type: of the node to be.
         inputs: of it; an array becomes a constant, named after the result and the slot.
-        attributes: of it.
-        domain: of it.
     """
 
     nodes: Sequence[ir.Node]

@@ -146,8 +146,7 @@ def _unsupported(source: int, target: int, reason: str) -> UnsupportedError:
     line = reason.strip().splitlines()[0] if reason.strip() else "the converter gave no reason"
     return UnsupportedError(
         f"the model's opset {source} cannot be raised to {target}, which the quantized model "
-        f"needs: {line}. "
-        f"Export the model with opset_version={target}."
+        f"needs: {line}. Export the model with opset_version={target}."
     )
 
 
@@ -166,12 +165,7 @@ SCALES = 2
 
 
 def keep_coordinates(nodes: Iterable[ir.Node], original: ir.Model) -> None:
-    """Gives each Resize among the converted nodes the attributes that mean what it meant.
-
-    Args:
-        nodes: of a model that was converted from below opset 11, changed in place.
-        original: the model as it was; tensors have the same names.
-    """
+    """Gives each Resize among the converted nodes the attributes that mean what it meant."""
     producers = {
         value.name: value.producer() for graph in original.graphs() for value in all_values(graph)
     }

@@ -16,13 +16,7 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import graph_of, new_constant
 from onnxq.graph.weights import constant
-from onnxq.qdq.read import (
-    Unread,
-    array_of,
-    is_dequantize,
-    is_quantize,
-    qparams_of,
-)
+from onnxq.qdq.read import Unread, array_of, is_dequantize, is_quantize, qparams_of
 from onnxq.qparams import SHIFT
 
 if TYPE_CHECKING:

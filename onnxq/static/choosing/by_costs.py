@@ -30,12 +30,7 @@ case."""
 
 
 def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
-    """Proposes float for the integer nodes that the cut has in float, where the model gains by it.
-
-    Args:
-        prepared: with the precisions so far.
-        evidence: times of nodes; without them nothing is proposed.
-    """
+    """Proposes float for the integer nodes that the cut has in float, where the model gains."""
     if (weighing := evidence.weighing(prepared)) is None:
         return {}
     naming: dict[str, Proposal] = {}
@@ -49,11 +44,7 @@ def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
 
 
 def by_total_time(prepared: Prepared, evidence: Evidence) -> Proposals:
-    """Proposes float for all integers that together save less than anybody would notice.
-
-    A small model, of which that share is less than a run takes with nothing in it, keeps its
-    integers.
-    """
+    """Proposes float for all integers that together save less than anybody would notice."""
     if (weighing := evidence.weighing(prepared)) is None:
         return {}
     quantized, float_ns = weighing.quantized(), weighing.ns({})

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 
 def by_data(prepared: Prepared, evidence: Evidence) -> Proposals:
-    """Proposes floats around sensitive tensors, for nodes that the user did not name.
-
-    Args:
-        prepared: with the precisions so far.
-        evidence: says which tensors are sensitive.
-    """
+    """Proposes floats around sensitive tensors, for nodes that the user did not name."""
     reasons = evidence.sensitive
     if not reasons:
         return {}

@@ -46,12 +46,7 @@ much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
 
 def by_shared_tails(prepared: Prepared, evidence: Evidence) -> Proposals:
-    """Proposes float for stems whose error is worth more than the time that they save.
-
-    Args:
-        prepared: with the precisions that rules, data and times chose.
-        evidence: times of nodes; without them nothing is proposed.
-    """
+    """Proposes float for stems whose error is worth more than the time that they save."""
     if evidence.times is None:
         return {}
     shared_tails = [stem for stem in _shared_tails(prepared) if stem.integers]

@@ -27,7 +27,6 @@ class Evidence:
 
     Attributes:
         begun: with the precisions that were decided without data.
-        statistics: of its observed tensors.
         times: (sizes of the values with one sample, times of nodes); None: they are not known.
         objective: SIZE stores the weights of float nodes.
         after: the Prepared with these proposals, and what the rules make of the rest then.

@@ -49,12 +49,7 @@ def precisions_of(prepared: Prepared) -> dict[str, Precision]:
 
 @dataclass(frozen=True, eq=False)
 class _Both:
-    """A model with the precisions that were chosen, and all in float.
-
-    Attributes:
-        integers: with the chosen precisions.
-        floats: all nodes in float.
-    """
+    """A model with the precisions that were chosen, and all in float."""
 
     integers: Walked
     floats: Walked
@@ -90,10 +85,7 @@ class Weighing:
         return self._base.run
 
     def quantized(self) -> list[ir.Node]:
-        """Nodes that give integers and that nobody named.
-
-        None where the time of one is not known.
-        """
+        """Nodes that give integers and that nobody named; None: the time of one is not known."""
         giving = [node for node in self._model.graph if self._gives_integers(node)]
         found = [n for n in giving if open_entry(n, self._prepared.qconfig) is not None]
         return found if self.knows(found) else []

@@ -74,12 +74,7 @@ class Candidate:
 def find_candidates(
     context: Context, qconfig: QConfigMapping
 ) -> tuple[dict[ir.Node, Candidate], dict[ir.Node, Float]]:
-    """(nodes that could run in integers, the others with the reason); folded nodes are in neither.
-
-    Args:
-        context: the model, and the target, which says what is slow in integers.
-        qconfig: what to leave in float.
-    """
+    """(nodes that could run in integers, others with the reason); folded nodes are in neither."""
     candidates: dict[ir.Node, Candidate] = {}
     floats: dict[ir.Node, Float] = {}
     for node, loop in context.order:
@@ -112,7 +107,6 @@ class _Node:
         loop: the loop in whose body it stands, or None.
         verdict: the rule of its operator, or why that leaves it in float; None: no operator.
         entry: of the qconfig; None: the qconfig leaves it in float.
-        qconfig: says more of its tensors.
         target: says what is slow in integers.
     """
 
@@ -316,10 +310,7 @@ def _fold(
 
 
 def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
-    """MatMul -> Add(vector): one product with a bias.
-
-    If it gives integers, one Q behind the Add.
-    """
+    """MatMul -> Add(vector): one product with a bias; one Q behind the Add if it gives integers."""
     reader = _only_reader(candidate.results[0])
     if reader is None or reader.op_type != "Add" or reader not in candidates:
         return

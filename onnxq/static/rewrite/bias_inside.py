@@ -61,10 +61,6 @@ def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
     """The node's product with all that is added to it; None: ONNX Runtime fuses it by itself.
 
     An Add that stays float is taken along where the result is float32: the numbers are the same.
-
-    Args:
-        node: in integers, as the float model has it but for its inputs.
-        plan: every decision.
     """
     found, decision = matmul_add(node), plan.decisions[node_name(node)]
     assert isinstance(decision, Quantize), "a node in integers"

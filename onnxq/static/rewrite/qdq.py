@@ -172,20 +172,9 @@ class _QdqWriter:
         old.name, new.name = None, self.tensor_of[old]
 
     def _lowered(
-        self,
-        node: ir.Node,
-        rule: Rule,
-        tensors: Mapping[int, str],
-        more: Iterable[ir.Value] = (),
+        self, node: ir.Node, rule: Rule, tensors: Mapping[int, str], more: Iterable[ir.Value] = ()
     ) -> Sequence[ir.Value]:
-        """Results of the operator's own integer form, written ahead of the node.
-
-        Args:
-            node: that it stands for.
-            rule: its operator's.
-            tensors: output slot -> tensor whose integers it gives; the others stay float.
-            more: inputs behind the node's own.
-        """
+        """Results of the operator's own integer form, written ahead of the node."""
         name = node_name(node)
         self._float_inputs(node, rule.activations)
         operator = catalog.find(node.op_type, node.domain)

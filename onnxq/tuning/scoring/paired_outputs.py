@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 class PairedOutputs:
-    """Sums over batches.
-
-    Args:
-        quantized: outputs of the quantized model that are integers, and the numbers that these
-            stand for.
-    """
+    """Sums over batches."""
 
     def __init__(self, quantized: Mapping[str, QuantizedIO] | None = None) -> None:
         self._quantized = dict(quantized or {})
@@ -34,12 +29,7 @@ class PairedOutputs:
         self._differing: set[str] = set()
 
     def update(self, x: Mapping[str, object], y: Mapping[str, object]) -> None:
-        """Adds a batch.
-
-        Args:
-            x: outputs of the float model by name.
-            y: outputs of the quantized one.
-        """
+        """Adds a batch."""
         for name, wanted in x.items():
             got = y[name]
             if isinstance(wanted, np.ndarray) and isinstance(got, np.ndarray):

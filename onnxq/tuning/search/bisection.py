@@ -32,12 +32,6 @@ def repaired(
 
     Float keeps every bound on accuracy, so that somewhere on the way to it the bounds begin to be
     kept, whatever a metric counts.
-
-    Args:
-        point: that lacks accuracy.
-        proposals: the objective, estimates of noise, and predicted times.
-        measure: measures a candidate.
-        closed: (anchor, precision) of changes that are left out.
     """
     changes = cheapest_first(point, proposals, closed)
     return fewest(point, changes, measure, proposals.objective)
@@ -50,12 +44,6 @@ def fewest(
 
     A bound on time is not asked for: what lies nearer to float is slower. What gives no model gives
     none with more of the changes.
-
-    Args:
-        point: that lacks accuracy.
-        changes: in whose order they are taken; all of them together are taken not to lack any.
-        measure: measures a candidate.
-        objective: what is wanted.
     """
     kept, short, enough = None, 0, len(changes)
     while enough - short > 1:
@@ -71,13 +59,7 @@ def fewest(
 
 
 def cheapest_first(point: MeasuredCandidate, proposals: Proposals, closed: Closed = ()) -> Batch:
-    """Changes of groups into float, those with the most noise for their time first.
-
-    Args:
-        point: that they start from.
-        proposals: estimates of noise, and predicted times.
-        closed: (anchor, precision) of changes that are left out.
-    """
+    """Changes of groups into float, those with the most noise for their time first."""
     candidate, estimates = point.candidate, proposals.estimates
     options = [m for m in options_of(candidate, closed) if m.precision is Precision.FLOAT]
     costs = times_alone(candidate, options, proposals.time_of)

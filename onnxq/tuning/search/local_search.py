@@ -89,10 +89,6 @@ class LocalSearch:
     """Search from one candidate.
 
     Attributes:
-        proposals: of changes.
-        evaluate: measures.
-        whole: changes of the whole model.
-        runs: that it may take.
         is_late: whether the time is up.
     """
 
@@ -112,12 +108,7 @@ class LocalSearch:
     def begin(
         self, starts: Sequence[Candidate], free: Sequence[ConfigChange] = ()
     ) -> MeasuredCandidate:
-        """The best of the starts, with the free changes that help where accuracy is wanted.
-
-        Args:
-            starts: candidates, of which the first has to give a model.
-            free: changes that cost neither time nor bytes, and are tried ahead of all others.
-        """
+        """The best of the starts, with the free changes that help where accuracy is wanted."""
         first, *others = self._measure(starts)
         if first is None:
             why = next(iter(self._refused.values()))
@@ -352,13 +343,6 @@ def back(
 
     All of them are tried at once, then halves of what made nothing better, as long as these should
     save what is worth a run.
-
-    Args:
-        point: that keeps its bounds.
-        way: changes, in whose order they are halved.
-        measure: measures.
-        proposals: of changes.
-        has_runs: whether any are left.
     """
     order = proposals.objective.order
     parts = [way]
