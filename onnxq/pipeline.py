@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnxq import targets
 from onnxq.checking.check import Check
-from onnxq.checking.static_job import StaticJob
+from onnxq.checking.static_job import StaticJob, samples_apart
 from onnxq.checking.with_verdict import (
     dynamic_validation,
     first_unseen,
@@ -34,7 +34,6 @@ from onnxq.static.arguments import check_prepared, check_progress
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
-from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples
 
 if TYPE_CHECKING:
@@ -170,10 +169,8 @@ def quantize(
         costs=costs,
         exclude=exclude,
     )
-    given, checked = checked.held_apart(given, prepared.inputs)
-    again = prepared.target.reduce_range is ReduceRange.OBSERVED or prepared.qconfig.improve
-    if again and given.is_one_shot:
-        given = replace(given, source=open_samples(given, prepared.inputs).in_memory())
+    if can_share:
+        given, checked = samples_apart(checked, given, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if isinstance(source, Statistics):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
@@ -14,6 +14,7 @@ from onnxq.qdq.qoperator import check_format
 from onnxq.samples import open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.static.observed_range import plan_as_targeted
+from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples, improve_model, improve_weights
 from onnxq.weights.improvement import Improved
 
@@ -49,6 +50,21 @@ class StaticJob:
     samples: Samples | None = None
     objective: Objective = Objective.SPEED
     work: Stopwatch = field(default_factory=Stopwatch)
+
+
+def samples_apart(check: Check, samples: Samples, prepared: Prepared) -> tuple[Samples, Check]:
+    """(samples to calibrate on, the check): of others, where an algorithm fits the samples.
+
+    Ranges alone fit little: two numbers of a tensor of thousands, from all samples together. There
+    all samples are calibrated on, and ENOUGH of them are tried.
+    """
+    fits = bool(prepared.qconfig.improve)
+    again = fits or prepared.target.reduce_range is ReduceRange.OBSERVED
+    if again and samples.is_one_shot:
+        samples = replace(samples, source=open_samples(samples, prepared.inputs).in_memory())
+    if fits:
+        return check.held_apart_by_itself(samples, prepared.inputs)
+    return check.held_apart(samples, prepared.inputs)
 
 
 def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]:

@@ -45,6 +45,9 @@ LEAST_TIME_S = 0.5
 """CPU time that the least pairs may take however short the work was."""
 KEPT_BYTES = 1 << 26
 """Size of weights that stay in memory from the run on, in place of being rounded for each use."""
+RUN_SHARE, LEAST_RUN_S = 0.25, 1.0
+"""Share of the CPU time of the work so far that the runs of calibration samples may take, and what
+they may take however short the work was."""
 LEAST_PAIRS = 2
 MOST_PAIRS = 11
 
@@ -160,6 +163,7 @@ class _Run:
         self.samples = 0
         self.ratios: list[float] = []
         self.timed_on: Batch = {}
+        self._begun_s = validation.work.spent_s
         self._last_s = (0.0, 0.0)  # of the last batch: quantized, float
         self._validation = validation
         self._model = model
@@ -183,6 +187,8 @@ class _Run:
         states = [State(specs, validation.feedback) for _ in range(2)]
         feeds: Batch = {}
         for batch in validation.batches:
+            if self._is_enough():
+                break
             feeds = states[0].feeds(batch)
             y, quantized_s = self._timed(quantized, as_taken(feeds, theirs), feeds)
             states[0].keep(y)
@@ -201,6 +207,16 @@ class _Run:
             return []
         with beside:
             return self._more_pairs(quantized, beside, feeds)
+
+    def _is_enough(self) -> bool:
+        """Whether a sample was run, and there is no time for another.
+
+        Samples that were named for the purpose are run, all of them.
+        """
+        is_chosen = self._validation.input_source is InputSource.CALIBRATION
+        spent_s = self._validation.work.spent_s
+        allowed = max(RUN_SHARE * self._begun_s, LEAST_RUN_S)
+        return is_chosen and self.samples > 0 and spent_s - self._begun_s > allowed
 
     def _timed(
         self, session: runtime.Session, feeds: Batch, batch: Batch

@@ -159,7 +159,7 @@ def quantize(
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.check import Repair
-    from onnxq.checking.static_job import StaticJob
+    from onnxq.checking.static_job import StaticJob, samples_apart
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
@@ -182,7 +182,9 @@ def quantize(
         improve,
     ).read_from(model)
     all_samples = replace(reading, source=samples)
-    to_see, to_check = asked.as_check(reading, hold_apart).held_apart(all_samples, prepared.inputs)
+    to_see, to_check = all_samples, asked.as_check(reading, hold_apart)
+    if not stats:
+        to_see, to_check = samples_apart(to_check, to_see, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:

@@ -255,6 +255,8 @@ class Verdict(Saved):
             yield f"  {output}"
         if len(self.outputs) > MAX_OUTPUTS:
             yield f"  and {len(self.outputs) - MAX_OUTPUTS} more outputs"
+        if self.outputs and self.samples == 1:
+            yield "one sample proves little: give 16 or more, different from each other"
         if self.collapse is not None:
             yield str(self.collapse)
         if self.integer_nodes and self.speedup is not None and self.speedup < LEAST_SPEEDUP:
