@@ -92,7 +92,9 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
         return plan_as_targeted(prepared, statistics, job.samples, job.objective)
 
     def improved(prepared: Prepared, plan: Plan) -> Improved:
-        return improve_weights(prepared, plan, batches) if names else Improved(prepared, plan)
+        if not names:
+            return Improved(prepared, plan)
+        return improve_weights(prepared, plan, batches, job.work.spent_s)
 
     # beside the float model as it was given, whatever an improvement made of it
     validation = unseen or static_validation(job.prepared, job.check, seen, job.work)
