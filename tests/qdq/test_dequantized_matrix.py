@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from tests.qdq.test_block_products import BODIES, SIZES, as_nodes, both_make_it
 
 import onnxq
 from tests.dynamic_models import normal, op_types
 from tests.examples import as_ir
+from tests.qdq.test_block_products import BODIES, SIZES, as_nodes, both_make_it
 
 if TYPE_CHECKING:
     import onnx_ir as ir
