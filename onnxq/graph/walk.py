@@ -33,6 +33,11 @@ def node_name(node: ir.Node) -> str:
     return node.name
 
 
+def op_label(node: ir.Node) -> str:
+    """Conv, or com.microsoft.Gelu outside of ai.onnx."""
+    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+
+
 def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:
     """Attributes as kernels take them: name -> value, without references to a function's."""
     return {name: a.value for name, a in node.attributes.items() if not a.is_ref()}
