@@ -142,9 +142,8 @@ def conv_integer_risks(
         return None
     rows = w.reshape(len(w), -1).T
     first, second = pair_places(saturation_mode, len(rows))
-    if (
-        saturation_mode is SaturationMode.SATURATES
-    ):  # a sum of 257 leaves int16 where the image has -128
+    # a sum of 257 leaves int16 where the image has -128
+    if saturation_mode is SaturationMode.SATURATES:
         risky = rows[first].astype(np.int16) + rows[second] > HIGHEST_SUM
     else:
         lowest = 0 if w.dtype == np.uint8 else LOWEST

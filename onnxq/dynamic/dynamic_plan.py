@@ -238,9 +238,8 @@ class _Planner:
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)
-        unasked = (
-            choice.entry.precision is None
-        )  # who names a precision need not hear why it is that
+        # who names a precision need not hear why it is that
+        unasked = choice.entry.precision is None
         how = _how(choice.precision, weights, choice.rule.missing if unasked else "")
         return QuantizeDynamic(choice.precision, how, tuple(weights))
 

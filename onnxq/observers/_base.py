@@ -71,9 +71,7 @@ class Observer(ABC):
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "observe" in vars(cls) and "needs_range_alone" not in vars(cls):
-            cls.needs_range_alone = (
-                False  # what the parent's observe needs says nothing of this one
-            )
+            cls.needs_range_alone = False  # the parent's says nothing of this observe
         register_observer(cls)
 
     def __new__(cls, /, *args: object, **kwargs: object) -> Self:
