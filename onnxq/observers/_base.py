@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onnxq.dtypes import QDType
+    from onnxq.observers._base import Observer
+
 
 State = dict[str, npt.NDArray[np.generic]]
 
@@ -311,3 +313,17 @@ def _parameters(observer: type[Observer]) -> tuple[dict[str, object], bool]:
         p.name: p.default if p.default is p.empty else as_argument(p.name, p.default) for p in named
     }
     return defaults, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def check_qscheme(observer: Observer, ch_axis: int | None) -> None:
+    """Guards an observer that has a range for each channel along ch_axis; None: one range."""
+    if observer.qscheme.per_channel == (ch_axis is not None):
+        return
+    has = (
+        "one range for the tensor. Use a per_tensor qscheme, or PerChannelMinMaxObserver."
+        if ch_axis is None
+        else "a range for each channel. Use a per_channel qscheme, or MinMaxObserver."
+    )
+    raise QConfigError(
+        f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has {has}"
+    )

@@ -30,12 +30,10 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.sizes import sizes_of
 from onnxq.qconfig import Choice
-from onnxq.static.choosing.by_costs import by_time, by_total_time
-from onnxq.static.choosing.by_data import by_data
 from onnxq.static.choosing.by_shared_tails import by_shared_tails
 from onnxq.static.choosing.by_size import by_size, note_on_size
 from onnxq.static.choosing.by_state import by_state
-from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.evidence import Evidence, by_data, by_time, by_total_time
 from onnxq.static.choosing.proposals import Proposals, SoFar, open_entry
 from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form
 from onnxq.static.insertion.candidates import ALONE
