@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onnxq.dtypes import QDType
-    from onnxq.observers._base import Observer
 
 
 State = dict[str, npt.NDArray[np.generic]]
