@@ -399,7 +399,7 @@ def _how(precision: Precision, weights: Sequence[DynamicWeightPlan], missing: st
 FEW_ROWS = 32
 """Where there may be fewer rows than that, one scale is worth the accuracy that it costs."""
 INTEGERS_LEFT = 32
-"""Largest code that every column must keep: -32..32 of -127..127, or of -64..64 on AVX2."""
+"""Largest integer that every column must keep: -32..32 of -127..127, or of -64..64 on AVX2."""
 DEAD = 2.0**-20  # columns of zeros have a scale too, but nothing to lose
 
 

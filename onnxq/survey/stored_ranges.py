@@ -191,7 +191,7 @@ class RowsInBlocks:
 
     @property
     def ranges(self) -> tuple[Reals, Reals, Reals]:
-        """(smallest real, largest real, largest real that a code of its blocks is) of each row."""
+        """(smallest real, largest real, largest real that its blocks can hold) of each row."""
         starts = np.arange(0, self.integers.shape[1], self.size)
         limits = [
             (choose.reduceat(self.integers, starts, axis=1) - self.points) * self.scales

@@ -202,7 +202,7 @@ def _qparams(p: QParams | None) -> TensorQParams | None:
     if p is None:
         return None
     scale, zero = float(p.scale), int(p.zero_point)
-    low, high = ((code - zero) * scale for code in (p.dtype.qmin, p.dtype.qmax))
+    low, high = ((integer - zero) * scale for integer in (p.dtype.qmin, p.dtype.qmax))
     return TensorQParams(str(p.dtype), scale, zero, low, high)
 
 
