@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
-from onnxq.checking.weights_job import WeightsJob, carry_out_weights
+from onnxq.checking.weights_job import WeightsJob, carry_out_weights, with_samples_apart
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
@@ -114,7 +114,7 @@ def quantize_weights(
         SizeAim.of(size),
     )
     place = None if journal is None else Path(journal)
-    made = carry_out_weights(job, place=place, executor=executor)
+    made = carry_out_weights(with_samples_apart(job), place=place, executor=executor)
     verdict = made.model.verdict
     if verdict is not None:
         notes = (*verdict.notes, *canonical.notes, *made.plan.notes)

@@ -9,7 +9,7 @@ place for them is named.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
@@ -20,7 +20,7 @@ from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
-from onnxq.samples.excerpt import Excerpt
+from onnxq.samples.excerpt import EVERY, Excerpt
 from onnxq.samples.ignored import check_ignored
 from onnxq.weights.find_integers import find_integers
 from onnxq.weights.mixed_bits import Mixed, mixed_bits
@@ -72,6 +72,18 @@ class WeightsJob:
             return None
         batches = open_samples(self.samples, input_specs(self.model))
         return batches.in_memory() if self.samples.is_one_shot else batches
+
+
+def with_samples_apart(job: WeightsJob) -> WeightsJob:
+    """The job, whose verdict is of samples that nothing fits, where there are more than a few."""
+    fits = job.request.method.needs_samples or job.aim is not None
+    if job.samples is None or not fits:
+        return job
+    samples = job.samples
+    if samples.is_one_shot:
+        samples = replace(samples, source=job.opened())
+    rest, check = job.check.held_apart_by_itself(samples, input_specs(job.model), EVERY)
+    return replace(job, samples=rest, check=check)
 
 
 def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:

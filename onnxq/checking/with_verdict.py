@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.validation import Validation, on_excerpt, on_made_up_inputs
 from onnxq.core.collector import without_collector
+from onnxq.dynamic.expected_sizes import expected_sizes
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
 from onnxq.quantized.verdict import InputSource
@@ -19,7 +20,7 @@ from onnxq.static.rewrite import rewrite
 from onnxq.weights.improvement import Improved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -100,16 +101,27 @@ def check_bound_is_seen(validation: Validation | None, min_sqnr_db: float | None
         )
 
 
-def dynamic_validation(source: ir.Model, check: Check, work: Stopwatch) -> Validation | None:
-    """A Trial of what becomes of a canonical model; arguments as of `static_validation`."""
+def dynamic_validation(
+    source: ir.Model,
+    check: Check,
+    work: Stopwatch,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Validation | None:
+    """A Validation of what becomes of a canonical model; arguments as of `static_validation`.
+
+    Args:
+        source: canonical float model.
+        check: what it is tried on.
+        work: CPU time since the work began.
+        shapes: of inputs that the user expects, where the model leaves sizes open.
+    """
     if not check.runs:
         return None
     samples = check.unseen
-    if samples is None:
-        return on_made_up_inputs(source, work)
-    check_feedback(source, samples.feedback)
-    if samples.source is None:
-        return on_made_up_inputs(source, work)
+    if samples is not None:
+        check_feedback(source, samples.feedback)
+    if samples is None or samples.source is None:
+        return on_made_up_inputs(source, work, expected_sizes(source, shapes or {}, {}))
     batches = open_samples(samples, input_specs(source, samples.feedback.values()))
     check_ignored(samples)
     return Validation(source, InputSource.UNSEEN, batches, None, samples.feedback, work)

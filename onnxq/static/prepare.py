@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from onnxq.static.insertion.groups import TensorGroup
     from onnxq.targets import Target
     from onnxq.times import Costs
+    from onnxq.times.time_model import TimeSource
 
 from onnxq.static.prepared import ModelSource, Prepared
 
@@ -148,7 +149,7 @@ class _Request:
     target: Target
     quantized_input: Mapping[str, QuantizedInput | Pixels]
     quantized_output: tuple[str, ...]
-    costs: Costs | None
+    costs: TimeSource | None
     feedback: Mapping[str, str]
 
 

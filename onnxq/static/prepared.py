@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from onnxq.static.insertion.decision import Decision
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
-    from onnxq.times import Costs
+    from onnxq.times.time_model import TimeSource
 
 ModelSource = str | Path | onnx.ModelProto | ir.Model
 
@@ -97,7 +97,7 @@ class Prepared:
     notes: tuple[str, ...]
     quantized_input: Mapping[str, QuantizedInput | Pixels] = field(default_factory=dict)
     quantized_output: tuple[str, ...] = ()
-    costs: Costs | None = field(default=None, repr=False)
+    costs: TimeSource | None = field(default=None, repr=False)
     left: Mapping[str, Float] = field(default_factory=dict)
     source_hash: str = ""
     improvements: tuple[Outcome, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Precision
     from onnxq.times import Costs
-    from onnxq.times.time_model import TensorState, Walked
+    from onnxq.times.time_model import TensorState, TimeSource, Walked
 
     Needs = Counter[TensorState]
     "State -> how many readers want a tensor in it."
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class ChangedTime:
     """Differences of a model's time, each found by looking at the changes alone."""
 
-    def __init__(self, model: ir.Model, found: Walked, costs: Costs) -> None:
+    def __init__(self, model: ir.Model, found: Walked, costs: TimeSource) -> None:
         self._found, self._costs = found, costs
         self._place = {node: i for i, node in enumerate(model.graph)}
         self._nodes = list(model.graph)
@@ -187,6 +188,7 @@ SECONDS = 0.2
 """CPU seconds that go into each."""
 
 
+@functools.cache  # of the machine, not of a model
 def change_times() -> dict[str, ChangeTime]:
     """Value of a Change -> its time; a part of a second."""
     few, many = (_timed(shape) for shape in SHAPES)

@@ -167,6 +167,16 @@ class TimeModel:
         """Pickles with the bytes of its model, whose nodes may hold tensors that are computed."""
         return _restored, (self.times, PortableModel.of(self._model, self._model))
 
+    @property
+    def target(self) -> str:
+        """Machine that they were measured on, in words."""
+        return self.times.source
+
+    @property
+    def run_ns(self) -> float:
+        """Time that no node tells apart: none, since these are the model's own nodes."""
+        return 0.0
+
     def ratio(self, precisions: Precisions) -> float | None:
         """Predicted time over the float model's; None where it has no time at all."""
         return self.ns(precisions) / self.times.float_ns if self.times.float_ns > 0 else None

@@ -26,7 +26,7 @@ from onnxq.ort import facts
 from onnxq.page.card import card_of
 from onnxq.times.absorbed import is_absorbed
 from onnxq.times.fit import Fit, error_of
-from onnxq.times.work import FUSED, Work, work_of
+from onnxq.times.work import FUSED, RUN, Work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -157,6 +157,12 @@ class Costs:
     @functools.cached_property
     def _known(self) -> dict[tuple[Work, Precision], Estimate | None]:
         return {}
+
+    @property
+    def run_ns(self) -> float:
+        """Nanoseconds that a run takes whatever its nodes are; 0 where that was not measured."""
+        run = self.node(Work(RUN), Precision.FLOAT)
+        return 0.0 if run is None else run.ns
 
     def node(self, work: Work, precision: Precision) -> Estimate | None:
         """Time of a node in a precision, conversions around it not counted; None: not measured."""

@@ -15,14 +15,14 @@ from onnxq.operator import Precision
 from onnxq.operator.nodes import is_constant
 from onnxq.ort.layouts import BLOCK, CHANNELS_LAST, CONVOLUTION, FEW_CHANNELS, IN_BLOCKS
 from onnxq.times.table import Change
-from onnxq.times.work import RUN, Work, moving
+from onnxq.times.work import moving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onnxq.graph.sizes import Sizes
     from onnxq.times.absorbed import PrecisionOf
-    from onnxq.times.table import Costs, Estimate
+    from onnxq.times.table import Estimate
 
 
 # --- Layouts of the tensors around a node, as its precision and its neighbours decide them
@@ -135,6 +135,14 @@ class PredictedTime:
 class TimeSource(Protocol):
     """Times of nodes and of changes between them: a table's, or those of one model's own nodes."""
 
+    @property
+    def target(self) -> str:
+        """Machine that they were measured on, in words."""
+
+    @property
+    def run_ns(self) -> float:
+        """Nanoseconds that a run takes whatever its nodes are."""
+
     def of_node(
         self,
         node: ir.Node,
@@ -224,15 +232,14 @@ def step_of(
     )
 
 
-def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
+def predicted(model: ir.Model, found: Walked, times: TimeSource) -> PredictedTime:
     """Predicted time of a model with its precisions."""
     nodes = {node_name(node): own for node, own in found.own.items()}
-    changes = {value_name(value): own for value, own in changes_of(model, found, costs).items()}
-    run = costs.node(Work(RUN), Precision.FLOAT)
+    changes = {value_name(value): own for value, own in changes_of(model, found, times).items()}
     return PredictedTime(
         {name: total_ns(own) for name, own in nodes.items() if own is not None},
         {name: total_ns(own) for name, own in changes.items() if own},
-        0.0 if run is None else run.ns,
+        times.run_ns,
         tuple(name for name, own in nodes.items() if own is None),
     )
 

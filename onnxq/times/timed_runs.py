@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
+    from onnxq.core.arrays import Array, Reals
     from onnxq.ort.runtime import Session
     from onnxq.samples import InputSpec
     from onnxq.samples.inputs import Batch
@@ -51,11 +51,16 @@ def one_row(model: ir.Model, inputs: Sequence[InputSpec], batch: Batch) -> Batch
         return whole
     one = state.feeds({name: x[:1] for name, x in batch.items()})
     with open_session(model, threads=1) as session:
-        try:
-            session.run(as_taken(one, input_specs(model)))
-        except CalibrationError:
-            return whole
-    return one
+        return one if runs_on(session, as_taken(one, input_specs(model))) else whole
+
+
+def runs_on(session: Session, feeds: Mapping[str, Array]) -> bool:
+    """Whether a session runs on these inputs."""
+    try:
+        session.run(feeds)
+    except CalibrationError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class WholeTime(Saved):
     high: float
 
     @classmethod
-    def of(cls, ours: Sequence[float], theirs: Sequence[float]) -> Self:
+    def of(cls, ours: Sequence[float] | Reals, theirs: Sequence[float] | Reals) -> Self:
         """The ratio of the times of two models in the same rounds.
 
         The median lies between the ratios of ranks n / 2 -+ 0.98 sqrt(n) of n rounds with 95%,
@@ -120,12 +125,43 @@ def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
             raise ModelError(str(error)) from error  # the float model does
 
 
-def whole_times(models: Sequence[ir.Model], feeds: Mapping[str, Array]) -> list[list[float]]:
-    """CPU seconds of a run of each model, in each round."""
+def whole_times(
+    models: Sequence[ir.Model], feeds: Mapping[str, Array], seconds: float | None = None
+) -> list[list[float]]:
+    """CPU seconds of a run of each model, in each round.
+
+    Args:
+        models: to run, on one thread.
+        feeds: for all of them.
+        seconds: CPU seconds that go into all runs; None: MEASURED_S.
+    """
     with ExitStack() as stack:
         opened = [stack.enter_context(open_session(model, threads=1)) for model in models]
         runs = [_run(*each, feeds) for each in zip(opened, models, strict=True)]
-        return taking_turns(runs, _scheduled(runs))
+        return taking_turns(runs, _scheduled(runs, seconds))
+
+
+def time_beside_float(
+    source: ir.Model, model: ir.Model, feeds: Mapping[str, Array], seconds: float
+) -> WholeTime:
+    """Time of a model over its float model's; the interval holds what float differs by from itself.
+
+        ratio = median of  ours / sqrt(float * again)   over rounds
+        [low / w, high * w],  w = the end of the interval of again / float that is farther from 1
+
+    `again` is the float model in a session of its own. Where the memory of a session lies decides
+    a few percent of short runs, for as long as it is open: no number of rounds averages that out.
+
+    Args:
+        source: the float model.
+        model: made of it.
+        feeds: one sample.
+        seconds: CPU seconds that go into all runs.
+    """
+    floats, again, ours = np.asarray(whole_times([source, source, model], feeds, seconds))
+    time, own = WholeTime.of(ours, np.sqrt(floats * again)), WholeTime.of(again, floats)
+    wide = max(own.high, 1 / own.low)
+    return WholeTime(time.ratio, time.low / wide, time.high * wide)
 
 
 def profiled(

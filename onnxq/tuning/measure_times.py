@@ -56,7 +56,7 @@ Sums = Mapping[TimeOwner, float]
 
 
 @dataclass(frozen=True, eq=False)
-class _Timed:
+class TimedModel:
     """A model to be timed."""
 
     model: ir.Model
@@ -76,7 +76,27 @@ def measure_times(
     """
     source, feeds = _source(evaluator), evaluator.one_row()
     timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator), feeds)
-    runs = profiled([each.model for each in timed], feeds)
+    return times_of_runs(source, feeds, timed, notes)
+
+
+def times_of_runs(
+    source: ir.Model,
+    feeds: Mapping[str, Array],
+    timed: Sequence[TimedModel],
+    notes: tuple[str, ...] = (),
+    seconds: float | None = None,
+) -> Times:
+    """Times of the nodes of a model, from runs of it and of models made of it.
+
+    Args:
+        source: the float model with the nodes that plans name.
+        feeds: one sample.
+        timed: the float model first, then quantized ones; a node's time in a precision is that in
+            the first of them in which it has it.
+        notes: of the times.
+        seconds: CPU seconds that go into the runs; None: as `profiled` has it.
+    """
+    runs = profiled([each.model for each in timed], feeds, seconds)
     whole = [each.whole_ns for each in runs]
     sums = [
         times_by_owner(source, run, each.precisions) for each, run in zip(timed, runs, strict=True)
@@ -116,9 +136,9 @@ def _with(times: Times, share: float) -> Times:
 
 def _to_be_timed(
     evaluator: Evaluator, mappings: Mapping[str, QConfigMapping], feeds: Mapping[str, Array]
-) -> tuple[list[_Timed], tuple[str, ...]]:
+) -> tuple[list[TimedModel], tuple[str, ...]]:
     """(the float model, and those of the mappings that run; notes on the others)."""
-    timed, notes = [_Timed(evaluator.subject.canonical.model, {})], []
+    timed, notes = [TimedModel(evaluator.subject.canonical.model, {})], []
     for words, mapping in mappings.items():
         try:
             made = evaluator.quantized(mapping)
@@ -128,7 +148,7 @@ def _to_be_timed(
                 f"no times of the model {words}, which cannot be made: {first_line(error)}"
             )
             continue
-        timed.append(_Timed(made.model, precisions_of(made.plan)))
+        timed.append(TimedModel(made.model, precisions_of(made.plan)))
     return timed, tuple(notes)
 
 

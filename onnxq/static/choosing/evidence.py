@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxq.static.choosing.proposals import Proposals
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
-    from onnxq.times import Costs
+    from onnxq.times.time_model import TimeSource
 
 LEAST_GAIN = 0.05
 """Share of a model's time in float that integers have to save together: the table is wrong by 6% in
@@ -47,7 +47,7 @@ class Evidence:
 
     begun: Prepared
     statistics: Statistics
-    times: tuple[Mapping[str, Sizes], Costs] | None
+    times: tuple[Mapping[str, Sizes], TimeSource] | None
     objective: Objective
     after: Callable[[Prepared, str, Proposals], Prepared]
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from onnxq.graph.sizes import Sizes
     from onnxq.static.prepared import Prepared
-    from onnxq.times import Costs, Estimate
-    from onnxq.times.time_model import TensorState
+    from onnxq.times import Estimate
+    from onnxq.times.time_model import TensorState, TimeSource
 
 
 def precisions_of(prepared: Prepared) -> dict[str, Precision]:
@@ -58,7 +58,7 @@ class _Both:
 class Weighing:
     """Times of one model in two sets of precisions, and the cut between them."""
 
-    def __init__(self, prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> None:
+    def __init__(self, prepared: Prepared, sizes: Mapping[str, Sizes], costs: TimeSource) -> None:
         self._prepared, self._sizes, self._costs = prepared, sizes, costs
         self._model = prepared.model
         self.precisions = precisions_of(prepared)

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxq.checking.side_by_side import Pair
 from onnxq.errors import CalibrationError
+from onnxq.quantized.verdict import OutputVerdict
 from onnxq.tuning.scoring.score import least_db
 
 if TYPE_CHECKING:
@@ -66,6 +67,13 @@ class PairedOutputs:
                 "counts equal integers, or FILE.py:function."
             )
         return least_db(found)
+
+    @property
+    def likeness_db(self) -> float:
+        """The least dB of all outputs, integers too, as `OutputVerdict.likeness_db` has it."""
+        shares = [equal / seen for equal, seen in self._equal.values() if seen]
+        integers = [OutputVerdict("", agreement=share).likeness_db for share in shares]
+        return least_db([*self.sqnr_db.values(), *integers])
 
     @property
     def top1(self) -> float:
