@@ -9,6 +9,7 @@ from onnxq.core.collector import without_collector
 from onnxq.errors import ModelError
 from onnxq.graph import checks
 from onnxq.graph.edit import use_short_domain
+from onnxq.graph.given_weights import notes_on_stored
 from onnxq.graph.passes.channel_shuffle import ShuffleToGather
 from onnxq.graph.passes.einsum_products import EinsumToMatMul
 from onnxq.graph.passes.float32 import ConvertToFloat32
@@ -151,6 +152,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         UniqueNames(),
     ):
         then(copy)
+    notes += notes_on_stored(copy)
     return Canonical(copy, tuple(notes))
 
 

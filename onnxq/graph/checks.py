@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 
 _REMEDY = "Start from the float model; where a command takes both, it stands first."
+_READS_INTEGERS = "DequantizeLinear"  # makes floats of stored integers: of weights, or of an input
+_STORED = ("MatMulNBits", "GatherBlockQuantized")  # float in, float out; they stay as they are
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)", ir.DataType.BFLOAT16: "bfloat16"}
 
 
 def check_quantizable(model: ir.Model) -> None:
     """Passes a float model with something to quantize, bodies and functions included.
 
-    A float model may store weights, or take inputs, as integers that a DequantizeLinear reads.
+    A float model may store weights, or take inputs, as integers that a DequantizeLinear reads, and
+    have products with weights in groups.
     """
     if len(model.graph) == 0:
         raise ModelError(
@@ -36,8 +39,9 @@ def check_quantizable(model: ir.Model) -> None:
             f"'{model.metadata_props[FORMAT_KEY]}'. {_REMEDY}"
         )
     on_integers = [node for node, _ in scoped_nodes(model) if catalog.is_on_integers(node)]
-    if on_integers and not all(map(_only_reads_integers, on_integers)):
-        node = on_integers[0]
+    computing = [n for n in on_integers if n.op_type not in (_READS_INTEGERS, *_STORED)]
+    if computing:
+        node = computing[0]
         raise ModelError(
             f"{where} is quantized already: node '{node.name or node.outputs[0].name}' is a "
             f"{node.op_type}. {_REMEDY}"
@@ -51,14 +55,9 @@ def weights_alone(model: ir.Model) -> bool:
     Weights may be stored as integers or float16; a DequantizeLinear of them computes in float.
     """
     return model.metadata_props.get(FORMAT_KEY) == "dynamic" and not any(
-        catalog.is_on_integers(node) and not _only_reads_integers(node)
+        catalog.is_on_integers(node) and node.op_type != _READS_INTEGERS
         for node, _ in scoped_nodes(model)
     )
-
-
-def _only_reads_integers(node: ir.Node) -> bool:
-    """Whether it makes floats of stored integers: of weights, or of an input."""
-    return node.op_type == "DequantizeLinear"
 
 
 def _check_types(model: ir.Model) -> None:

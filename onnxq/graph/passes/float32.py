@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, all_values
+from onnxq.graph.folded import note_cast
 from onnxq.graph.weights import derived
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _widened(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     def compute() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return tensor.numpy().astype(np.float32)
 
-    return derived(compute, _SINGLE, tensor.shape.numpy(), tensor.name)
+    return note_cast(tensor, derived(compute, _SINGLE, tensor.shape.numpy(), tensor.name))
 
 
 def _convert_attribute(node: ir.Node, attribute: ir.Attr) -> bool:

@@ -11,11 +11,12 @@ import onnx_ir as ir
 
 from onnxq.errors import ModelError
 from onnxq.graph.edit import all_nodes, graph_of
+from onnxq.graph.folded import Folded, note
 from onnxq.graph.weights import EAGER_BYTES, constant, derived
 from onnxq.operator.nodes import tensor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from onnxq.core.arrays import Array
 
@@ -158,9 +159,8 @@ def _result(
     evaluator = ReferenceEvaluator(_as_model(node, opset))
     name = node.outputs[output].name
 
-    def compute() -> Array:
-        arrays = {id(t): t.numpy() for t in inputs if t is not None}
-        feeds = {f"x{i}": arrays[id(t)] for i, t in enumerate(inputs) if t is not None}
+    def of_arrays(arrays: Sequence[Array | None]) -> Array:
+        feeds = {f"x{i}": array for i, array in enumerate(arrays) if array is not None}
         try:
             results = evaluator.run(None, feeds)
         except Exception as error:  # as above; here, when a big constant is read
@@ -170,14 +170,20 @@ def _result(
             ) from error
         return np.asarray(results[output])  # type: ignore[index]  # typed list | dict; a model gives a list
 
+    def compute() -> Array:
+        arrays = {id(t): t.numpy() for t in inputs if t is not None}
+        return of_arrays([None if t is None else arrays[id(t)] for t in inputs])
+
+    attributes = tuple(node.attributes.values())
+    folded = Folded(node.op_type, attributes, tuple(inputs), of_arrays, output, len(node.outputs))
     shape, dtype = _static_shape(node, output, inputs), node.outputs[output].dtype
     read_bytes = sum(t.nbytes for t in inputs if t is not None)
     if dtype is not None and shape is not None:
         size_bytes = math.prod(shape) * dtype.itemsize
         is_bloated = size_bytes > max(EAGER_BYTES, _GROWTH * read_bytes)
-        return None if is_bloated else derived(compute, dtype, shape, name)
+        return None if is_bloated else note(derived(compute, dtype, shape, name), folded)
     if read_bytes <= EAGER_BYTES and node.op_type not in _GROWING:
-        return ir.tensor(compute(), dtype=dtype, name=name)
+        return note(ir.tensor(compute(), dtype=dtype, name=name), folded)
     return None
 
 
