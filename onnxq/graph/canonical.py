@@ -125,8 +125,8 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         )
     if ConvertToFloat32()(copy).modified:
         notes.append(
-            "the model is float16; it computes in float32 where it is not quantized, and keeps "
-            "float16 inputs and outputs."
+            "the model is float16 or bfloat16; it computes in float32 where it is not quantized, "
+            "what stays float is stored in 16 bits as it was, and float16 inputs and outputs stay."
         )
     TakeSkipNormsApart()(copy)  # onnx infers no types of theirs
     if failure := infer_types(copy).failure:

@@ -19,7 +19,7 @@ FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leav
 _REMEDY = "Start from the float model; where a command takes both, it stands first."
 _READS_INTEGERS = "DequantizeLinear"  # makes floats of stored integers: of weights, or of an input
 _STORED = ("MatMulNBits", "GatherBlockQuantized")  # float in, float out; they stay as they are
-_REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)", ir.DataType.BFLOAT16: "bfloat16"}
+_REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)"}
 
 
 def check_quantizable(model: ir.Model) -> None:
@@ -68,7 +68,7 @@ def _check_types(model: ir.Model) -> None:
     dtype, name = found[0]
     raise ModelError(
         f"tensor '{name}' is {_REFUSED_TYPES[dtype]}, as all floats of the model; onnxq quantizes "
-        "float32 models (and converts float16). Export the model in float32, in PyTorch "
+        "float32 models (and float16, bfloat16). Export the model in float32, in PyTorch "
         "model.float()."
     )
 
