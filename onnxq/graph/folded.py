@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Compute = Callable[[Sequence[Array | None]], Array]
 
 _KEY = "onnxq.folded"
+_WIDENS = ("Cast", "DequantizeLinear")
 LEAST_SAVED_BYTES = 1024  # smaller constants are not worth their nodes
 
 
@@ -116,12 +117,23 @@ def _smaller(model: ir.Model) -> list[ir.Value]:
         for graph in model.graphs()
         for value in graph.initializers.values()
         if (tensor := value.const_value) is not None
-        and folded_of(tensor) is not None
+        and _is_widened(tensor)
         and tensor.nbytes - given_bytes(tensor) >= LEAST_SAVED_BYTES
         and value.uses()
         and not value.is_graph_output()
         and not value.is_graph_input()
     ]
+
+
+def _is_widened(tensor: ir.TensorProtocol | None) -> bool:
+    """Whether integers, or floats of fewer bits, became its numbers: not one Expand of a scalar."""
+    folded = folded_of(tensor)
+    if folded is None or tensor is None:
+        return False
+    stored = folded.inputs[0]
+    if folded.op_type in _WIDENS and stored is not None:
+        return stored.dtype.bitwidth < tensor.dtype.bitwidth
+    return any(map(_is_widened, folded.inputs))
 
 
 def _stored(tensor: ir.TensorProtocol) -> list[ir.TensorProtocol]:

@@ -91,3 +91,14 @@ def test_bytes_of_a_weight_are_those_of_its_integers_and_scales() -> None:
     weight = canonical(given.per_channel).graph.initializers["w"].const_value
     assert weight is not None
     assert given_bytes(weight) == given.K * given.N + given.N * (4 + 1)
+
+
+def test_a_constant_that_is_one_number_stays_as_it_is() -> None:
+    graph = given.Graph()
+    graph.constant("one", np.float32(1))
+    graph.constant("shape", np.array([given.K, given.N], np.int64))
+    graph.op("Expand", ["one", "shape"], "w")
+    file = graph.model(graph.op("MatMul", ["x", "w"], "y"))
+    model = canonical(lambda: file)
+    write_as_given(model)
+    assert model.graph.initializers["w"].dtype == ir.DataType.FLOAT
