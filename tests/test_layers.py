@@ -20,7 +20,7 @@ ROOMS = (
     "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized",
     "samples", "ort", "language", "metrics", "qdq", "times", "qtensor", "functional",
     "reference", "dynamic", "static", "weights", "checking", "report", "tuning",
-    "repair", "pipeline", "weight_only", "survey", "pytorch", "cli", "__main__",
+    "repair", "pipeline", "weight_only", "imported_qdq", "survey", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (

@@ -22,6 +22,7 @@ FUNCTIONS = (
     "cross_check",
     "export",
     "genai_folder",
+    "import_qdq",
     "inspect",
     "limits",
     "plan",

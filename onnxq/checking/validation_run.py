@@ -127,13 +127,14 @@ def _keep_integers(model: QuantizedModel) -> None:
 
 
 @dataclass(slots=True)
-class _Output:
+class ComparedOutput:
     """An output under comparison, and why a batch of it could not be compared."""
 
     pair: Pair
     problem: str = ""
 
     def update(self, x: object, y: object) -> None:
+        """Adds a batch: x of the one model, y of the other."""
         name = self.pair.name
         if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.dtype.kind in "OSUT":
             self.problem = f"output '{name}' holds no numbers, and was not compared"
@@ -143,6 +144,7 @@ class _Output:
         self.pair.sums.add(self.pair.compared(x, y))
 
     def verdict(self) -> OutputVerdict | None:
+        """Verdict on it; None: nothing could be compared."""
         name, sums = self.pair.name, self.pair.sums
         if sums.agreement is not None:  # of indices: no bound in dB is on them
             return OutputVerdict(name, agreement=sums.agreement)
@@ -165,7 +167,7 @@ class _Run:
         self._names = [str(v.name) for v in validation.source.graph.outputs]
         quantized = read_quantized_io(model, OUTPUTS_KEY)
         self._outputs = [
-            _Output(Pair(name, name, name, None, quantized=quantized.get(name)))
+            ComparedOutput(Pair(name, name, name, None, quantized=quantized.get(name)))
             for name in self._names
         ]
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 
 _REMEDY = "Start from the float model; where a command takes both, it stands first."
+_REMEDY_QDQ = (
+    "Start from the float model; or `onnxq import-qdq` brings a file of another tool to integers, "
+    "with the scales that it has."
+)
 _READS_INTEGERS = "DequantizeLinear"  # makes floats of stored integers: of weights, or of an input
 _STORED = ("MatMulNBits", "GatherBlockQuantized")  # float in, float out; they stay as they are
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)"}
@@ -42,9 +46,10 @@ def check_quantizable(model: ir.Model) -> None:
     computing = [n for n in on_integers if n.op_type not in (_READS_INTEGERS, *_STORED)]
     if computing:
         node = computing[0]
+        remedy = _REMEDY_QDQ if node.op_type == "QuantizeLinear" else _REMEDY
         raise ModelError(
             f"{where} is quantized already: node '{node.name or node.outputs[0].name}' is a "
-            f"{node.op_type}. {_REMEDY}"
+            f"{node.op_type}. {remedy}"
         )
     _check_types(model)
 

@@ -78,9 +78,17 @@ class OutputVerdict:
         return self.sqnr_db is not None and not self.known_db >= LOW_SQNR_DB
 
     def __str__(self) -> str:
+        return self.words("float")
+
+    def words(self, beside: str) -> str:
+        """A line that says it.
+
+        Args:
+            beside: what the output was compared with.
+        """
         said = []
         if self.sqnr_db is not None:
-            said.append(f"SQNR {self.sqnr_db:.1f} dB, {self._difference}")
+            said.append(f"SQNR {self.sqnr_db:.1f} dB, {self._difference(beside)}")
         if self.worst_part is not None:
             said.append(str(self.worst_part))
         if self.agreement is not None:
@@ -89,13 +97,12 @@ class OutputVerdict:
             said.append(f"same top-1 in {self.top1_agreement:.1%}")
         return f"output '{shown(self.name)}': {'; '.join(said)}"
 
-    @property
-    def _difference(self) -> str:
+    def _difference(self, beside: str) -> str:
         """In words: root mean square of the difference over that of the float output."""
         assert self.sqnr_db is not None
         if not math.isfinite(self.sqnr_db):
-            return "equal to float" if self.sqnr_db > 0 else INCOMPARABLE
-        return f"{10 ** (-self.sqnr_db / 20):.2%} away from float"
+            return f"equal to {beside}" if self.sqnr_db > 0 else INCOMPARABLE
+        return f"{10 ** (-self.sqnr_db / 20):.2%} away from {beside}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +151,7 @@ class Verdict(Saved):
         integer_nodes, float_nodes: that ONNX Runtime runs of it; conversions count as neither.
         left_in_float: nodes with which ONNX Runtime did not run it.
         notes: what was not looked at, and why; those of the plan, where the caller sees no plan.
+        beside: what it was compared with.
     """
 
     FORMAT: ClassVar[str] = "onnxq verdict 1"
@@ -162,6 +170,7 @@ class Verdict(Saved):
     float_nodes: int
     left_in_float: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    beside: str = "float"
 
     @property
     def low(self) -> tuple[OutputVerdict, ...]:
@@ -212,22 +221,24 @@ class Verdict(Saved):
     def sentences(self) -> Iterator[str]:
         """Lines that say it."""
         nodes = self.integer_nodes + self.float_nodes
-        speed = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as float"
+        speed = (
+            "" if self.speedup is None else f", {self.speedup:.2f} times as fast as {self.beside}"
+        )
         yield (
             f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers; "
             f"{self._size}{speed}"
         )
         if self.outputs:
-            yield f"beside float, {self._where}:"
+            yield f"beside {self.beside}, {self._where}:"
         for output in self.outputs[:MAX_OUTPUTS]:
-            yield f"  {output}"
+            yield f"  {output.words(self.beside)}"
         if len(self.outputs) > MAX_OUTPUTS:
             yield f"  and {len(self.outputs) - MAX_OUTPUTS} more outputs"
         if self.collapse is not None:
             yield str(self.collapse)
         if self.integer_nodes and self.speedup is not None and self.speedup < LEAST_SPEEDUP:
             is_slower = self.speedup < 1 / LEAST_SPEEDUP
-            gain = "it is slower than float" if is_slower else "it gains little or no time"
+            gain = f"it is slower than {self.beside}" if is_slower else "it gains little or no time"
             yield f"{gain} on this machine: onnxq report shows what loses time"
         if self.left_in_float:
             names = listed(self.left_in_float)
@@ -238,7 +249,8 @@ class Verdict(Saved):
     def _size(self) -> str:
         if self.float_bytes is None:
             return f"{self.quantized_bytes} bytes"
-        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of the float model's size"
+        whose = "the float model's" if self.beside == "float" else f"{self.beside}'s"
+        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of {whose} size"
 
     @property
     def _runs(self) -> str:

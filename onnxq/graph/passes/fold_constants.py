@@ -16,7 +16,7 @@ from onnxq.graph.weights import EAGER_BYTES, constant, derived
 from onnxq.operator.nodes import tensor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     from onnxq.core.arrays import Array
 
@@ -90,7 +90,14 @@ class FoldConstants(ir.passes.InPlacePass):
     Transpose at each call of a module, or in both branches of an If). Graph outputs stay: an output
     must be produced by a node. So do the nodes behind those with which all results together would
     be too large (see _GROWTH_BYTES), or would be computed too often.
+
+    Args:
+        kept: operators that stay nodes all the same.
     """
+
+    def __init__(self, kept: Collection[str] = ()) -> None:
+        super().__init__()
+        self._kept = kept
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Folds, in one sweep, chains included."""
@@ -100,7 +107,7 @@ class FoldConstants(ir.passes.InPlacePass):
         left = max(_GROWTH_BYTES, _GROWTH * _constant_bytes(model))
         runs: dict[int, int] = {}  # id of a result -> nodes that are computed when it is read
         for node in all_nodes(model):
-            tensors = _folded(node, opset)
+            tensors = None if node.op_type in self._kept else _folded(node, opset)
             growth = _growth(node, tensors) if tensors else 0
             count = 1 + sum(runs.get(id(tensor), 0) for tensor in _read(node))
             if tensors and growth <= left and count <= _MOST_RUNS:
