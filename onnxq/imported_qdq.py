@@ -132,7 +132,7 @@ def _with_rest(
             widest = max(scales)
             fixed[scales[widest]] = _fixed(known[scales[widest]])
     mapping = replace(default_qconfig_mapping(), tensors=fixed)
-    made = quantize(free, rest, qconfig=mapping, target=exact, check=Check.NONE)
+    made = quantize(free, Samples.of(rest), qconfig=mapping, target=exact, check=Check.NONE)
     widen_weights(made, target)
     tensors = [v.const_value for v in made.graph.initializers.values()]
     scales_in = {float(t.numpy()) for t in tensors if t is not None and _is_number(t)}

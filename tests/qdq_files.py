@@ -26,7 +26,9 @@ class File:
         self.constants: list[onnx.TensorProto] = []
         self.rng = np.random.default_rng(0)
 
-    def op(self, op_type: str, *inputs: str | Numbers, out: str = "", **attributes: Any) -> str:
+    def op(
+        self, op_type: str, *inputs: str | npt.ArrayLike, out: str = "", **attributes: Any
+    ) -> str:
         """Result of a node; arrays among its inputs become constants."""
         name = out or f"{op_type.lower()}_{len(self.nodes)}"
         slots = [x if isinstance(x, str) else self.constant(x) for x in inputs]
@@ -44,14 +46,15 @@ class File:
         scale: npt.ArrayLike,
         zero: npt.ArrayLike,
         clip: tuple[int, int] | None = None,
-        **axis: int,
+        axis: int | None = None,
     ) -> str:
         """Q, a Clip on integers where there are ends, DQ."""
         numbers, zeros = self.constant(np.asarray(scale, np.float32)), self.constant(zero)
-        q = self.op("QuantizeLinear", x, numbers, zeros, **axis)
+        along: dict[str, Any] = {} if axis is None else {"axis": axis}
+        q = self.op("QuantizeLinear", x, numbers, zeros, **along)
         if clip is not None:
             q = self.op("Clip", q, *(np.asarray(end, np.asarray(zero).dtype) for end in clip))
-        return self.op("DequantizeLinear", q, numbers, zeros, **axis)
+        return self.op("DequantizeLinear", q, numbers, zeros, **along)
 
     def normal(self, *shape: int, spread: float = 0.2) -> Numbers:
         return self.rng.normal(0, spread, shape).astype(np.float32)

@@ -11,9 +11,12 @@ import pytest
 
 import onnxq
 from onnxq.checking.execution import execution_in
+from onnxq.checking.inventory import inventory
 from onnxq.errors import ModelError, VerificationError
 from onnxq.graph.saving import saved_bytes
+from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.ort import runtime
+from onnxq.qdq.given import read_given
 from onnxq.qdq.read import one_scale
 from tests.examples import images, network
 from tests.qdq_files import FILES, File, brevitas, inputs, modelopt, tensorrt
@@ -21,6 +24,7 @@ from tests.qdq_files import FILES, File, brevitas, inputs, modelopt, tensorrt
 if TYPE_CHECKING:
     import onnx
 
+    from onnxq.quantized.quantized_model import QuantizedModel
     from tests.qdq_files import Numbers
 
 
@@ -38,6 +42,17 @@ def here(model: ir.Model, x: dict[str, Numbers]) -> Numbers:
 
 def sqnr_db(x: Numbers, y: Numbers) -> float:
     return float(10 * np.log10(np.square(x).sum() / (np.square(x - y).sum() + 1e-30)))
+
+
+def notes_of(model: QuantizedModel) -> tuple[str, ...]:
+    assert model.verdict is not None
+    return model.verdict.notes
+
+
+def stored(model: ir.Model) -> list[ir.TensorProtocol]:
+    """Constants of the main graph."""
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    return [tensor for tensor in tensors if tensor is not None]
 
 
 def scales(model: ir.Model) -> set[float]:
@@ -65,7 +80,7 @@ def test_every_scale_stays(name: str) -> None:
 def test_float_weights_become_integers(name: str) -> None:
     model = FILES[name]()
     made = onnxq.import_qdq(model)
-    kinds = {v.dtype for v in made.graph.initializers.values() if v.const_value.size > 256}
+    kinds = {tensor.dtype for tensor in stored(made) if tensor.size > 256}
     assert kinds <= {ir.DataType.INT8, ir.DataType.UINT8}
     assert saved_bytes(made) < 0.6 * model.ByteSize()
 
@@ -80,7 +95,7 @@ def test_what_has_scales_runs_in_integers(name: str, floats: int) -> None:
 
 
 def test_a_conv_without_a_scale_behind_it_is_named() -> None:
-    (note,) = [n for n in onnxq.import_qdq(tensorrt()).verdict.notes if "in float" in n]
+    (note,) = [n for n in notes_of(onnxq.import_qdq(tensorrt())) if "in float" in n]
     assert note.startswith("1 nodes compute in float, since the file has no scale")
 
 
@@ -93,7 +108,7 @@ def test_int8_activations_become_uint8() -> None:
 def test_a_clip_to_all_of_the_type_goes_and_others_stay_on_integers() -> None:
     made = onnxq.import_qdq(brevitas())
     ends = [
-        tuple(int(v.const_value.numpy()) for v in node.inputs[1:])
+        tuple(int(tensor_of(input_at(node, slot)).numpy()) for slot in (1, 2))
         for node in made.graph
         if node.op_type == "Clip"
     ]
@@ -104,8 +119,7 @@ def test_weights_are_uint8_where_pairs_of_products_saturate() -> None:
     kinds = {}
     for target in ("portable", "x86-vnni", "arm64"):
         made = onnxq.import_qdq(tensorrt(), target=target, check=None)
-        tensors = [v.const_value for v in made.graph.initializers.values()]
-        kinds[target] = {t.dtype for t in tensors if t.size > 256}
+        kinds[target] = {t.dtype for t in stored(made) if t.size > 256}
     assert kinds["portable"] == {ir.DataType.UINT8}
     assert kinds["x86-vnni"] == kinds["arm64"] == {ir.DataType.INT8}
 
@@ -116,7 +130,7 @@ def test_what_the_tool_left_in_float_is_quantized_from_samples(name: str) -> Non
     x = inputs(model, 64)
     made = onnxq.import_qdq(model, quantize_rest=x)
     assert sqnr_db(as_said(model, x), here(made, x)) > 25
-    (note,) = [n for n in made.verdict.notes if "scales of activations" in n]
+    (note,) = [n for n in notes_of(made) if "scales of activations" in n]
     kept, known = map(int, re.findall(r"\d+", note))
     assert kept >= known - 1  # a copy of a tensor has the scale of what it copies
 
@@ -124,6 +138,7 @@ def test_what_the_tool_left_in_float_is_quantized_from_samples(name: str) -> Non
 def test_the_rest_of_a_residual_block_runs_in_integers() -> None:
     model = tensorrt()
     verdict = onnxq.import_qdq(model, quantize_rest=inputs(model, 64)).verdict
+    assert verdict is not None
     assert verdict.float_nodes == 0
 
 
@@ -144,7 +159,7 @@ def test_the_verdict_speaks_of_the_given_file() -> None:
 def test_a_wrong_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from onnxq import imported_qdq
 
-    other = imported_qdq.read_given(ir.from_proto(brevitas()))
+    other = read_given(ir.from_proto(brevitas()))
     monkeypatch.setattr(imported_qdq, "in_integers", lambda *_: (other, 0))
     with pytest.raises(VerificationError, match="times as far from the given file's"):
         onnxq.import_qdq(tensorrt())
@@ -167,7 +182,7 @@ def test_quantize_names_import_qdq() -> None:
 
 
 def test_weights_that_are_rounded_at_load_are_weights() -> None:
-    found = onnxq.inspect(modelopt()).inventory
+    found = inventory(ir.from_proto(modelopt()))
     assert [weight.op_type for weight in found.weights] == ["MatMul"] * 3
     assert {weight.dtype for weight in found.weights} == {"int8, stored as float"}
     assert dict(found.activations) == {"int8, per tensor": 3}

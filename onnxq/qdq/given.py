@@ -187,7 +187,8 @@ def _shift_weight(node: ir.Node, names: FreeNames) -> None:
     if integer_type(weight) != ir.DataType.INT8:  # another reader was here
         return
     if find_input(weight, ZERO_POINT) is None:
-        zeros = np.zeros(np.shape(array_of(weight, SCALE)), np.int8)
+        scale = array_of(weight, SCALE)
+        zeros = np.zeros(() if scale is None else scale.shape, np.int8)
         weight.resize_inputs(ZERO_POINT + 1)
         name = names.value(f"{weight.outputs[0].name}_zero_point")
         weight.replace_input_with(ZERO_POINT, new_constant(weight, name, zeros))

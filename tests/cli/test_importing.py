@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     onnx.save(tensorrt(), tmp_path / "qat.onnx")
-    np.savez(tmp_path / "samples.npz", **inputs(tensorrt(), 16))
+    np.savez(tmp_path / "samples.npz", x=inputs(tensorrt(), 16)["x"])
     return tmp_path / "qat.onnx"
 
 
