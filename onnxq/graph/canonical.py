@@ -20,6 +20,7 @@ from onnxq.graph.passes.fold_factors_ahead import FoldFactorsAhead, FoldGemmFact
 from onnxq.graph.passes.fuse_activations import FuseGelu, FuseHardSwish, FuseMish
 from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization, TakeSkipNormsApart
 from onnxq.graph.passes.fuse_softmax import FuseSoftmax, GiveAttentionBias, TakeLogSumsApart
+from onnxq.graph.passes.fused_conv import TakeFusedConvsApart
 from onnxq.graph.passes.global_pool import MeanToGlobalPool, SpatialMaxToPool
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
@@ -129,6 +130,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
             "what stays float is stored in 16 bits as it was, and float16 inputs and outputs stay."
         )
     TakeSkipNormsApart()(copy)  # onnx infers no types of theirs
+    TakeFusedConvsApart()(copy)
     if failure := infer_types(copy).failure:
         notes.append(f"onnx's shape inference fails, so that fewer types are known: {failure}.")
     GiveAttentionBias()(copy)

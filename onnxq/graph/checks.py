@@ -22,6 +22,7 @@ _REMEDY_QDQ = (
     "with the scales that it has."
 )
 _READS_INTEGERS = "DequantizeLinear"  # makes floats of stored integers: of weights, or of an input
+_ONE_MACHINE = ("com.microsoft.nchwc", "NhwcFusedConv")
 _STORED = ("MatMulNBits", "GatherBlockQuantized")  # float in, float out; they stay as they are
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)"}
 
@@ -42,6 +43,7 @@ def check_quantizable(model: ir.Model) -> None:
             f"{where} is quantized already: its metadata say that onnxq wrote it in format "
             f"'{model.metadata_props[FORMAT_KEY]}'. {_REMEDY}"
         )
+    _check_for_any_machine(model, where)
     on_integers = [node for node, _ in scoped_nodes(model) if catalog.is_on_integers(node)]
     computing = [n for n in on_integers if n.op_type not in (_READS_INTEGERS, *_STORED)]
     if computing:
@@ -52,6 +54,17 @@ def check_quantizable(model: ir.Model) -> None:
             f"{node.op_type}. {remedy}"
         )
     _check_types(model)
+
+
+def _check_for_any_machine(model: ir.Model, where: str) -> None:
+    """Passes a model that ONNX Runtime did not optimize for the machine that it ran on."""
+    for node, _ in scoped_nodes(model):
+        if node.domain in _ONE_MACHINE or node.op_type in _ONE_MACHINE:
+            raise ModelError(
+                f"{where} was optimized by ONNX Runtime for one machine: node "
+                f"'{node.name or node.outputs[0].name}' is a {node.op_type} of its own layout. Give "
+                "the model that it was made from, or optimize that with ORT_ENABLE_EXTENDED."
+            )
 
 
 def weights_alone(model: ir.Model) -> bool:
