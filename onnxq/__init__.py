@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from onnxq.checking.predict import predict
     from onnxq.checking.prove import prove
     from onnxq.core.limits import limits
+    from onnxq.float16_model import half
     from onnxq.graph.saving import save
     from onnxq.imported_qdq import import_qdq
     from onnxq.language.genai_folder import genai_folder
@@ -79,6 +80,7 @@ __all__ = [
     "export",
     "functional",
     "genai_folder",
+    "half",
     "import_qdq",
     "inspect",
     "limits",
@@ -116,6 +118,7 @@ _HOMES = {
     "cross_check": "onnxq.checking.cross_check",
     "export": "onnxq.pytorch",
     "genai_folder": "onnxq.language.genai_folder",
+    "half": "onnxq.float16_model",
     "import_qdq": "onnxq.imported_qdq",
     "inspect": "onnxq.report.inspection",
     "limits": "onnxq.core.limits",

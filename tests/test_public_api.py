@@ -22,6 +22,7 @@ FUNCTIONS = (
     "cross_check",
     "export",
     "genai_folder",
+    "half",
     "import_qdq",
     "inspect",
     "limits",

@@ -62,7 +62,7 @@ def _check_for_any_machine(model: ir.Model, where: str) -> None:
         if node.domain in _ONE_MACHINE or node.op_type in _ONE_MACHINE:
             raise ModelError(
                 f"{where} was optimized by ONNX Runtime for one machine: node "
-                f"'{node.name or node.outputs[0].name}' is a {node.op_type} of its own layout. Give "
+                f"'{node.name or node.outputs[0].name}' is a {node.op_type} in its layout. Give "
                 "the model that it was made from, or optimize that with ORT_ENABLE_EXTENDED."
             )
 

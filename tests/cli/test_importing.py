@@ -1,4 +1,4 @@
-"""The command import-qdq."""
+"""The commands import-qdq and half."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from onnxq.cli import main
+from tests.examples import images, network
 from tests.qdq_files import inputs, modelopt, tensorrt
 
 if TYPE_CHECKING:
@@ -53,3 +54,14 @@ def test_the_format_is_as_asked(tmp_path: Path) -> None:
     arguments = ["import-qdq", str(tmp_path / "qat.onnx"), "-o", str(tmp_path / "out.onnx")]
     assert CliRunner().invoke(main, [*arguments, "--format", "qoperator"]).exit_code == 0
     assert "QGemm" in {node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node}
+
+
+def test_half_writes_a_float16_file(tmp_path: Path) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "s.npz", x=images(4))
+    names = [str(tmp_path / name) for name in ("m.onnx", "s.npz", "h.onnx")]
+    result = CliRunner().invoke(main, ["half", *names[:2], "-o", names[2], "--keep", "gemm"])
+    assert result.exit_code == 0, result.output
+    assert "1 Gemm (asked for)" in " ".join(result.stdout.split())
+    kinds = {t.data_type for t in onnx.load(names[2]).graph.initializer}
+    assert kinds == {onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT}
