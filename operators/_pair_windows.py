@@ -84,11 +84,8 @@ def conv_sums(
     """Pairs that QLinearConv adds in int16; `symmetric`: all zero points of w are 0."""
     depthwise = w.shape[1] == 1 and w.shape[0] == group
     if saturation_mode is SaturationMode.SATURATES:
-        return (
-            PairSums.DENSE
-            if adds_pairs(saturation_mode, x, w.dtype) and not depthwise
-            else PairSums.EXACT
-        )
+        saturates = adds_pairs(saturation_mode, x, w.dtype) and not depthwise
+        return PairSums.DENSE if saturates else PairSums.EXACT
     if depthwise:
         wraps = saturation_mode.fixed_point and w.dtype == np.int8 and symmetric
         return PairSums.DEPTHWISE if wraps else PairSums.EXACT
@@ -142,9 +139,8 @@ def conv_integer_risks(
         return None
     rows = w.reshape(len(w), -1).T
     first, second = pair_places(saturation_mode, len(rows))
-    if (
-        saturation_mode is SaturationMode.SATURATES
-    ):  # a sum of 257 leaves int16 where the image has -128
+    # a sum of 257 leaves int16 where the image has -128
+    if saturation_mode is SaturationMode.SATURATES:
         risky = rows[first].astype(np.int16) + rows[second] > HIGHEST_SUM
     else:
         lowest = 0 if w.dtype == np.uint8 else LOWEST

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 BATCHES = 8  # looked at: enough to find a place
-MOST_STEPS = (
-    4  # back from a low tensor: a square, a sum and a product ahead of a logarithm, and one
-)
+MOST_STEPS = 4  # back from a low tensor: a square, a sum, a MatMul ahead of a logarithm, and one
 
 
 def find_collapse(

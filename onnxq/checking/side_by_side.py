@@ -12,7 +12,7 @@ from onnxq.affine import dequantize, quantize
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
-from onnxq.quantized.output_part import OutputPart
+from onnxq.quantized.verdict import OutputPart
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
 

@@ -96,7 +96,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
     if samples is None:
         raise CalibrationError(
             "bits are mixed by what they cost on samples, and none are given. Give some, or the "
-            "same bits for all products."
+            "same bits for all linear layers."
         )
     mixed = mixed_bits(job.model, plan.products, samples, job.aim.budget(job.model, plan))
     return _readable(mixed.plan.with_embeddings_of(plan), job.format), mixed
@@ -110,7 +110,7 @@ def _readable(plan: WeightPlan, format: WeightFormat) -> WeightPlan:
     left = plan.leaving(floats)
     if floats and not left.quantized:
         name, why = next(iter(floats.items()))
-        raise ModelError(f"no product can be stored in groups ('{name}': {why.reason}).")
+        raise ModelError(f"no linear layer can be stored in groups ('{name}': {why.reason}).")
     return left
 
 

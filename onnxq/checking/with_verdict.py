@@ -79,11 +79,9 @@ def make_static(
             return better.plan, rewrite(better.prepared, better.plan, file_format)
 
     check_bound_is_seen(validation, min_sqnr_db)
-    return (
-        Made(*make({}))
-        if validation is None
-        else runnable(make, _quantized, validation, min_sqnr_db)
-    )
+    if validation is None:
+        return Made(*make({}))
+    return runnable(make, _quantized, validation, min_sqnr_db)
 
 
 def _quantized(made: Plan) -> list[str]:

@@ -14,7 +14,7 @@ from onnxq.dynamic.choose_precision import stored_type
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import ModelError, QConfigError, counted, listed
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float
 from onnxq.qconfig import QConfigDynamic
 
@@ -98,11 +98,10 @@ def _all_slower(target: str, nodes: str) -> str:
 
 def without_form(node: ir.Node) -> NoWeights | NoDynamicOperator:
     """Why a node stays in float whose operator has no dynamic form."""
-    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     weight = _matrix(node)
     if weight is None:
-        return NoWeights(label)
-    return NoDynamicOperator(label, value_name(weight), node.domain == "com.microsoft")
+        return NoWeights(op_label(node))
+    return NoDynamicOperator(op_label(node), value_name(weight), node.domain == "com.microsoft")
 
 
 def _matrix(node: ir.Node) -> ir.Value | None:

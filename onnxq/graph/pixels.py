@@ -287,8 +287,8 @@ def _rewrite(conv: ir.Node, factor: Reals, beta: Reals, unit: float, names: Free
     conv.replace_input_with(BIAS, value)
 
 
-def _with_channel(image: ir.Value, front: Front, code: int, names: FreeNames) -> ir.Value:
-    """The pixels and a further channel that has this code everywhere; their readers read both."""
+def _with_channel(image: ir.Value, front: Front, integer: int, names: FreeNames) -> ir.Value:
+    """The pixels and a further channel that is this integer everywhere; their readers read both."""
     graph = image.graph
     assert isinstance(graph, ir.Graph)
     assert image.shape is not None, "asked before"
@@ -297,7 +297,7 @@ def _with_channel(image: ir.Value, front: Front, code: int, names: FreeNames) ->
     pads[rank + axis] = 1
     inputs = [
         _initializer(graph, names.value(f"{image.name}_{kind}"), array)
-        for kind, array in (("pads", pads), ("padding", np.array(code, np.uint8)))
+        for kind, array in (("pads", pads), ("padding", np.array(integer, np.uint8)))
     ]
     node = ir.node("Pad", [image, *inputs], name=names.node(f"{image.name}_channel"))
     made = node.outputs[0]

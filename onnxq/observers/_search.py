@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from onnxq.observers.value_range import QuantRange
 
 
-MAX_SPAN = (
-    4096  # above: noise of rounding is negligible, clipping never pays, the range is taken whole
-)
+MAX_SPAN = 4096  # above, rounding is negligible: clipping never pays, the range is taken whole
 TOLERANCE = 0.015
 """Error above the least that counts as none, a share of it. Chosen on training images alone (draws
 of 256 to calibrate, 4,000 held out): the tensors with more than 1.01 times the error of PyTorch's

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._checks import check_qscheme
+from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._saved_arrays import batches_of, floats_of
 from onnxq.observers.value_range import FINE_EPS, as_float32, channel_range
 from onnxq.qparams import PerChannel, QParams, QScheme

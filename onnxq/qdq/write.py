@@ -171,8 +171,8 @@ def clip_integers(
 ) -> ir.Node:
     """A Clip on integers, not in a graph yet, and without names."""
     limits = [
-        new(f"{stem}_{end}", np.array(code, dtype.storage))
-        for end, code in zip(("min", "max"), bounds, strict=True)
+        new(f"{stem}_{which}", np.array(bound, dtype.storage))
+        for which, bound in zip(("min", "max"), bounds, strict=True)
     ]
     node = ir.node("Clip", [integers, *limits])
     result = node.outputs[0]

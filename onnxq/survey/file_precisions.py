@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.walk import node_name, walk
+from onnxq.graph.walk import node_name, stem_among, walk
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
@@ -112,10 +112,7 @@ def _owned(target: ir.Model, names: set[str]) -> dict[str, list[ir.Node]]:
     for node, _ in walk(target.graph):
         if is_quantize(node) or is_dequantize(node):
             continue
-        name = node.name or ""
-        while name and name not in names:
-            name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
-        if name:
+        if name := stem_among(node.name or "", names):
             owned[name].append(node)
     return owned
 

@@ -10,7 +10,7 @@ import numpy as np
 from onnxq import catalog
 from onnxq.checking.integers import SUFFIX
 from onnxq.core.packing import unpacked_rows
-from onnxq.graph.walk import walk
+from onnxq.graph.walk import stem_among, walk
 from onnxq.operator.nodes import find_input
 from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.page.content import WeightPart
@@ -146,10 +146,7 @@ def _floats(values: Array) -> tuple[float, ...]:
 
 def _place(reader: ir.Node, places: Mapping[str, int]) -> int | None:
     """The float node that a node of the file carries out: the longest name that it begins with."""
-    name = reader.name or ""
-    while name and name not in places:
-        name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
-    return places.get(name)
+    return places.get(stem_among(reader.name or "", places))
 
 
 # --- Ranges of weights in blocks: the integers, scales and zero points of rows, read from the
@@ -194,7 +191,7 @@ class RowsInBlocks:
 
     @property
     def ranges(self) -> tuple[Reals, Reals, Reals]:
-        """(smallest real, largest real, largest real that a code of its blocks is) of each row."""
+        """(smallest real, largest real, largest real that its blocks can hold) of each row."""
         starts = np.arange(0, self.integers.shape[1], self.size)
         limits = [
             (choose.reduceat(self.integers, starts, axis=1) - self.points) * self.scales

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from onnxq.checking.predict import predict
 from onnxq.core.brief import size_text
 from onnxq.errors import OnnxqError, first_line
-from onnxq.graph.walk import bodies, node_name, value_name, walk
+from onnxq.graph.walk import bodies, node_name, op_label, value_name, walk
 from onnxq.operator import Precision
 from onnxq.page.content import (
     FrontPoint,
@@ -202,7 +202,7 @@ def _qparams(p: QParams | None) -> TensorQParams | None:
     if p is None:
         return None
     scale, zero = float(p.scale), int(p.zero_point)
-    low, high = ((code - zero) * scale for code in (p.dtype.qmin, p.dtype.qmax))
+    low, high = ((integer - zero) * scale for integer in (p.dtype.qmin, p.dtype.qmax))
     return TensorQParams(str(p.dtype), scale, zero, low, high)
 
 
@@ -362,9 +362,8 @@ def _part(node: ir.Node, choice: ShownPrecision, times: tuple[float, float] | No
     name = node_name(node)
     # every command that quantizes has this option
     revert = "" if choice.precision in (Precision.FLOAT, None) else f"--exclude {shlex.quote(name)}"
-    op_type = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     before, after = times or (None, None)
-    return NodePart(name, op_type, precision, choice.reason, before, after, revert=revert)
+    return NodePart(name, op_label(node), precision, choice.reason, before, after, revert=revert)
 
 
 def _edges(node: ir.Node, places: Mapping[str, int], makers: Mapping[str, int]) -> Iterator[Edge]:

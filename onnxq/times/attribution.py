@@ -20,7 +20,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.graph.walk import node_name, walk
+from onnxq.graph.walk import node_name, stem_among, walk
 from onnxq.operator import Precision
 from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
 from onnxq.ort.node_kinds import original_name
@@ -113,15 +113,7 @@ class _Attribution:
             return name
         if node.op_type in (QUANTIZE, DEQUANTIZE, *CHANGES_LAYOUT):
             return ""
-        return self._lowered(name) or self._made(name, node.op_type) or self._given(node)
-
-    def _lowered(self, name: str) -> str:
-        """The node whose lowering a name is of: the longest one that it begins with."""
-        while name:
-            name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
-            if name in self._nodes:
-                return name
-        return ""
+        return stem_among(name, self._nodes) or self._made(name, node.op_type) or self._given(node)
 
     def _made(self, value: str, op_type: str) -> str:
         """The node with that operator which makes a tensor, or is computed ahead of its maker."""

@@ -201,9 +201,8 @@ def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
         found["all in float"] = QConfigMapping(replace(overall, precision=Precision.FLOAT))
         results = replace(overall, precision=Precision.INT8_FLOAT_OUTPUT)
         found["with float results"] = QConfigMapping(results, choice=Choice.ALL_INTEGERS)
-    dynamic = replace(
-        onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8
-    )  # slow ones, too
+    # named, so that slow ones are, too
+    dynamic = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
     found["quantized dynamically"] = QConfigMapping(dynamic)
     return {**found, "by default": default}
 

@@ -264,9 +264,8 @@ def option_to_go_on(tuned: Tuned) -> str:
 
 def _print_notes(console: Console, tuned: Tuned, more: str) -> None:
     """Notes on the choice, the end of the search, and what was refused."""
-    is_asked_for = (
-        tuned.goal.objective is Objective.SIZE and not tuned.is_float
-    )  # stored weights are small
+    # stored weights are small
+    is_asked_for = tuned.goal.objective is Objective.SIZE and not tuned.is_float
     if _computes_in_float(tuned.qconfig) and not is_asked_for:
         others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
         stored = "weights are stored as integers, and all computes in float"

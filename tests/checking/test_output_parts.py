@@ -8,7 +8,7 @@ import pytest
 from onnxq.checking.side_by_side import PartSums
 
 if TYPE_CHECKING:
-    from onnxq.quantized.output_part import OutputPart
+    from onnxq.quantized.verdict import OutputPart
 
 RNG = np.random.default_rng(0)
 

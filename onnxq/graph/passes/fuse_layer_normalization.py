@@ -13,7 +13,7 @@ from onnxq.graph.edit import FreeNames, all_nodes, graph_of
 from onnxq.graph.origins import hand_on
 from onnxq.graph.passes.formulas import line_of, number, only_reader, producer_of
 from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
-from onnxq.graph.passes.raise_opset import raise_opset
+from onnxq.graph.passes.opset import raise_opset
 from onnxq.graph.passes.reductions import Reduced, mean_of, mean_of_squares
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant

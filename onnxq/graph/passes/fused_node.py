@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, replace
-from onnxq.graph.passes.raise_opset import raise_opset
+from onnxq.graph.passes.opset import raise_opset
 from onnxq.graph.weights import constant
 
 if TYPE_CHECKING:

@@ -9,7 +9,10 @@ import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_nodes, all_values
+from onnxq.graph.passes.lift_constants import LiftConstants
+from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.skeleton import skeleton
+from onnxq.graph.types import infer_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -202,3 +205,21 @@ def has_old_resize(model: ir.Model) -> bool:
     return model.opset_imports.get("", 0) < NEW_COORDINATES and any(
         node.op_type in (RESIZE, UPSAMPLE) and not node.domain for node in all_nodes(model)
     )
+
+
+def raise_opset(model: ir.Model, minimum: int) -> bool:
+    """Whether opset(ai.onnx) >= minimum now; a model that cannot be raised stays as it is.
+
+    For what is better in a newer opset, but not needed. Names stay unique, constants initializers,
+    types known; below opset 18 nodes and values are other objects then.
+    """
+    if model.opset_imports.get("", 0) >= minimum:
+        return True
+    try:
+        UpgradeOpset(minimum)(model)
+    except UnsupportedError:
+        return False
+    LiftConstants()(model)  # axes that were attributes
+    UniqueNames()(model)
+    infer_types(model)
+    return True

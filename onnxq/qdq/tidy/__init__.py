@@ -46,7 +46,7 @@ from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.operator import OpCategory
 from onnxq.ort.node_kinds import MATMUL_NBITS
-from onnxq.qdq.float_products import keep_float_products
+from onnxq.qdq.float_matmul import keep_float_matmul
 from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.read import (
@@ -115,7 +115,7 @@ def tidy_quantized(model: ir.Model) -> None:
     name_outputs(model, names)
     RemoveUnused()(model)
     keep_loadable(model)
-    keep_float_products(model)
+    keep_float_matmul(model)
 
 
 def as_format(model: ir.Model, format: str) -> ir.Model:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
     from onnxq.qparams import QParams
 
-EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.quantizer
+EVERYTHING = 2.0**126
+"""Scale from which on every integer is 0: onnxq.pytorch.tensor_quant.quantizer."""
 DEAD = 2.0**-23
 """Scale of a channel whose integers are all 0, as a share of the largest: any scale is right."""
 

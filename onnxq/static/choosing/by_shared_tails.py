@@ -57,9 +57,7 @@ def by_shared_tails(prepared: Prepared, evidence: Evidence) -> Proposals:
     noises = _noises(prepared, evidence.statistics)
     naming: dict[str, Proposal] = {}
     for stem in shared_tails:
-        noise = max(
-            noises.get(name, TYPICAL_NOISE) for name in stem.integers
-        )  # of integers unknown, a usual one
+        noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.integers)
         saved = weighing.saved_by_integers(stem.nodes)
         is_worth_it = saved * NOISE_OF_TIME >= noise * float_ns
         if is_worth_it or not weighing.knows(stem.nodes):

@@ -21,7 +21,7 @@ from onnxq.qconfig import (
     onnxq_default_dynamic_qconfig,
 )
 from onnxq.static.reasons import (
-    FasterProducts,
+    FasterLinearLayers,
     FewerConversions,
     OneKernel,
     PartOf,
@@ -96,7 +96,7 @@ def _why_integers(decision: Quantize, throughput: Throughput | None) -> Reason:
         return OneKernel(decision.how.op_type)
     match decision.rule.category:
         case OpCategory.COMPUTE if throughput is not None:
-            faster = FasterProducts(throughput.uint8_int8, throughput.float32)
+            faster = FasterLinearLayers(throughput.uint8_int8, throughput.float32)
             return HowAndWhy(decision.how, faster)
         case OpCategory.COMPUTE if decision.rule.weight is not None:
             return HowAndWhy(decision.how, SmallerWeights())

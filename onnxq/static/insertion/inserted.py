@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.reason import Reason
+    from onnxq.dtypes import QDType
     from onnxq.operator import Rule
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.insertion.channel_scales import ChannelScale
@@ -55,11 +56,10 @@ if TYPE_CHECKING:
     from onnxq.static.insertion.decision import Decision
     from onnxq.static.insertion.groups import TensorGroup
     from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
+    from onnxq.targets import Target
 
     _LastMembers = tuple[tuple[str, ...], bool]
     """Last copies of what is read of a value; whether they lack some of its values."""
-    from onnxq.dtypes import QDType
-    from onnxq.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Inserted:
 
 
 def inserted(context: Context, qconfig: QConfigMapping, insertion: QuantizerInsertion) -> Inserted:
-    """The Placed of a canonical model, with this qconfig in place of the asked one."""
+    """A canonical model with its quantizers, for this qconfig in place of the asked one."""
     model = context.model
     decisions, clamps = insertion.decisions, insertion.clamps
     channel_scales = find_channel_scales(model, insertion, qconfig)
