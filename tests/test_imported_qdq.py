@@ -194,3 +194,16 @@ def test_a_file_without_products_is_left_as_it_is() -> None:
     model = f.model("by hand")
     x = inputs(model)
     np.testing.assert_array_equal(as_said(model, x), here(onnxq.import_qdq(model, x), x))
+
+
+def test_an_output_between_q_and_dq_keeps_its_name() -> None:
+    f = File()
+    y = f.op("MatMul", f.qdq("x", 0.03, np.uint8(128)), f.weight(32, 16, axis=1))
+    f.qdq(y, 0.02, np.uint8(128))
+    f.nodes[-1].output[0] = "y"
+    model = f.model("onnx.quantize", ("N", 32))
+    x = inputs(model)
+    for rest in (None, x):
+        made = onnxq.import_qdq(model, x, quantize_rest=rest)
+        assert [value.name for value in made.graph.outputs] == ["y"]
+        assert sqnr_db(as_said(model, x), here(made, x)) > 30

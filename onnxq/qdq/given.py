@@ -277,9 +277,23 @@ def unrounded(given: ir.Model, ends: Ends) -> tuple[ir.Model, dict[str, QParams]
         result = clip(found, x, names)
         scales[value_name(result)] = found.qparams
         for reader in found.readers:
-            reader.outputs[0].replace_all_uses_with(result, replace_graph_outputs=True)
+            _give(reader, result)
     RemoveUnused()(made)
     return made, scales
+
+
+def _give(reader: ir.Node, result: ir.Value) -> None:
+    """Readers of a DequantizeLinear get the result; an output of the graph keeps its name."""
+    old = reader.outputs[0]
+    if not old.is_graph_output():
+        old.replace_all_uses_with(result)
+        return
+    copy = ir.node("Identity", [result], name=f"{reader.name}_output")
+    graph_of(reader).insert_before(reader, copy)
+    (named,) = copy.outputs
+    named.type, named.shape = old.type, old.shape
+    old.replace_all_uses_with(named, replace_graph_outputs=True)
+    named.name, old.name = old.name, None
 
 
 def _clipped(found: GivenQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
