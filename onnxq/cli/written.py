@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from onnxq.checking.check import Check
     from onnxq.checking.runnable import Made
+    from onnxq.checking.summary import Summary
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.graph.canonical import Canonical
     from onnxq.quantized.verdict import Verdict
-    from onnxq.report.summary import Summary
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -129,11 +129,11 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
 
 def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
     """Says what static quantization made of a model."""
+    from onnxq.checking.summary import summarize_choices
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
     from onnxq.report import print_prediction
     from onnxq.report.print_verdict import improvement_rows
-    from onnxq.report.summary import summarize_choices
 
     model, runs = written.made.model, written.made.execution
     elsewhere = [] if runs is None else print_prediction.on_other_machines(made, runs)
@@ -174,8 +174,8 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
 
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
     """Says which nodes were quantized dynamically and how, and why others were not."""
+    from onnxq.checking.summary import summarize
     from onnxq.graph.checks import FORMAT_KEY
-    from onnxq.report.summary import summarize
 
     values = {
         "target": made.target,
@@ -192,8 +192,8 @@ def report_weights(
     source: Canonical, made: WeightPlan, mixed: Mixed | None, written: Written, as_json: bool
 ) -> None:
     """Says which weights are stored in groups and how, and why others are not."""
+    from onnxq.checking.summary import summarize
     from onnxq.report.print_verdict import mixed_json, mixed_rows
-    from onnxq.report.summary import summarize
 
     header, rows = ((), []) if mixed is None else mixed_rows(mixed)
     title = "bits that cost least, by size; noise of rounding to nearest at the outputs"

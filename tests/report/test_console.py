@@ -4,10 +4,10 @@ import io
 
 from onnxq.checking.bench import Benchmark
 from onnxq.checking.findings import Execution, Fallback
+from onnxq.checking.summary import NodeDecision, Summary
 from onnxq.operator import OperatorLimit
 from onnxq.report import console
 from onnxq.report.detail import Detail, showing
-from onnxq.report.summary import NodeDecision, Summary
 
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {}, (Fallback("c9", "Conv"),))
 SUMMARY = Summary(

@@ -7,9 +7,9 @@ import pytest
 from onnxq import targets
 from onnxq.checking.bench import Benchmark
 from onnxq.checking.findings import Execution, Fallback
+from onnxq.checking.summary import NodeDecision, Summary
 from onnxq.operator import OperatorLimit
 from onnxq.report import json_values
-from onnxq.report.summary import NodeDecision, Summary
 
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback("c", "Conv"),))
 

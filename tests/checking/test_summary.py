@@ -3,16 +3,16 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from onnxq.observers import MinMaxObserver, NarrowRangeObserver
-from onnxq.operator import Float, OperatorLimit, Precision
-from onnxq.qconfig import QConfig, QConfigMapping
-from onnxq.report.summary import (
+from onnxq.checking.summary import (
     Count,
     Group,
     NodeDecision,
     Summary,
     summarize_choices,
 )
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver
+from onnxq.operator import Float, OperatorLimit, Precision
+from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.static.prepare import prepare
 from tests.examples import network
 
@@ -93,6 +93,6 @@ def test_nodes_between_16_bit_integers_count_as_float_and_what_moves_them_does_n
     ("domain", "label"), [("", "Gelu"), ("com.microsoft", "com.microsoft.Gelu")]
 )
 def test_other_domains_are_named(domain: str, label: str) -> None:
-    from onnxq.report.summary import op_label
+    from onnxq.checking.summary import op_label
 
     assert op_label(ir.Node(domain, "Gelu", [])) == label
