@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.summary import summarize, summarize_choices
 from onnxq.checking.validation import Validation, on_excerpt, on_made_up_inputs
 from onnxq.core.collector import without_collector
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.checking.check import Check
+    from onnxq.checking.summary import Summary
     from onnxq.core.stopwatch import Stopwatch
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.operator import Float
@@ -84,11 +86,14 @@ def make_static(
         with without_collector():
             return better.plan, rewrite(better.prepared, better.plan, file_format)
 
+    def summary_of(made: Plan) -> Summary:
+        return summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes)
+
     check_bound_is_seen(validation, min_sqnr_db)
     return (
         Made(*make({}))
         if validation is None
-        else runnable(make, _quantized, validation, min_sqnr_db)
+        else runnable(make, _quantized, summary_of, validation, min_sqnr_db)
     )
 
 
@@ -155,4 +160,8 @@ def make_dynamic(
     check_bound_is_seen(validation, min_sqnr_db)
     if validation is None:
         return Made(*make({}))
-    return runnable(make, lambda made: list(made.quantized), validation, min_sqnr_db)
+
+    def summary_of(made: DynamicPlan) -> Summary:
+        return summarize(source, made.decisions)
+
+    return runnable(make, lambda made: list(made.quantized), summary_of, validation, min_sqnr_db)

@@ -153,7 +153,7 @@ def _inspect_dynamic(
         }
         click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
-    console.print_inspection(console.open_console(), summary, made.notes)
+    console.print_inspection(console.open_console(), summary, made.notes, made.target)
 
 
 @click.command()

@@ -186,9 +186,9 @@ def quantize(
         write_atomically(save_qconfig, lambda file: file.write(text))
     if save_stats is not None:
         statistics.save(save_stats)
-    report_quantization(prepared, made.plan, Written(made, model, output), as_json)
+    compared = replace(reading, source=check or samples)
+    report_quantization(prepared, made.plan, Written(made, model, output, compared), as_json)
     if report is not None:
-        compared = replace(reading, source=check or samples)
         write_report((model, output, compared), report, BesideFiles(made.plan))
 
 
@@ -247,7 +247,7 @@ def quantize_dynamic(
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
-    report_dynamic(canonical, made.plan, Written(made, model, output), as_json)
+    compared = replace(reading, source=check)
+    report_dynamic(canonical, made.plan, Written(made, model, output, compared), as_json)
     if report is not None:
-        beside = BesideFiles(weights=made.plan.decisions)
-        write_report((model, output, replace(reading, source=check)), report, beside)
+        write_report((model, output, compared), report, BesideFiles(weights=made.plan.decisions))

@@ -175,8 +175,9 @@ def quantize_weights(
         place = journal or stack.enter_context(temporary(output))
         made = carry_out_weights(job, plan, place, executor)
         save(made.model, output, Annotations(annotations))
-        report_weights(canonical, made.plan, mixed, Written(made, model, output), as_json)
+        compared = replace(reading, source=check or samples)
+        written = Written(made, model, output, compared)
+        report_weights(canonical, made.plan, mixed, written, as_json)
     if report is not None:
         beside = BesideFiles(weights=made.plan.dynamic_decisions)
-        compared = replace(reading, source=check or samples)
         write_report((model, output, compared), report, beside)

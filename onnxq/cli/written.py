@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
 from onnxq.cli.options import PATH, Bound
+from onnxq.cli.samples_options import samples_words
 from onnxq.report.detail import is_quiet, is_whole
 from onnxq.report.wrapping import say, say_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.graph.canonical import Canonical
     from onnxq.quantized.verdict import Verdict
+    from onnxq.report.print_verdict import Line
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -40,11 +43,13 @@ class Written:
         made: the quantized model.
         source: file of the float model.
         file: of the quantized one.
+        samples: to look at it with; None: there are none.
     """
 
     made: Made[Plan] | Made[DynamicPlan] | Made[WeightPlan]
     source: Path
     file: Path
+    samples: Samples | None = None
 
     @functools.cached_property
     def sizes(self) -> tuple[int, int]:
@@ -79,10 +84,10 @@ class Account:
     Attributes:
         head: what was done, in a few words.
         summary: of the nodes.
-        notes: for people and programs.
+        notes: for people and programs, the most important first.
         values: of the command, for programs.
-        tables: of the command, for people; those without rows are left out.
-        aside: notes for people alone, ahead of the others.
+        tables: of the command, for people who ask for all; those without rows are left out.
+        more: commands to go on with, beside those of every model.
     """
 
     head: str
@@ -90,13 +95,13 @@ class Account:
     notes: Sequence[str]
     values: Mapping[str, object]
     tables: Sequence[PrintedTable] = ()
-    aside: Sequence[str] = ()
+    more: Sequence[str] = ()
 
 
 def tell(written: Written, account: Account, as_json: bool) -> None:
-    """Says what became of each operator, what ONNX Runtime runs, the sizes and the verdict."""
+    """Says what was written, its verdict, and what to do next; with -v all that is known of it."""
     from onnxq.report import console, json_values, tables
-    from onnxq.report.print_verdict import print_verdict
+    from onnxq.report.print_verdict import print_answer
 
     verdict, runs, sizes = written.verdict, written.made.execution, written.sizes
     if verdict is not None and verdict.warning and not is_quiet():
@@ -115,16 +120,51 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
         return
     if is_quiet():
         return
-    say(f"{written.file}: {account.head}")
     on = console.open_console()
+    print_answer(on, _answer(written, account))
+    if not is_whole():
+        return
+    say("")
     for table in account.tables:
         if table.rows:
             tables.print_table(on, *table)
-    console.print_quantization(on, account.summary, runs, sizes, [*account.aside, *account.notes])
+    console.print_details(on, account.summary, runs, account.notes)
+
+
+def _answer(written: Written, account: Account) -> Iterator[Line]:
+    """The lines that say it; see onnxq.report.print_verdict."""
+    from onnxq.core.brief import size_text
+    from onnxq.report.print_verdict import Line, float_lines, next_lines, verdict_lines
+
+    verdict = written.verdict
+    nothing = verdict is not None and verdict.is_float
+    head = "nothing is quantized" if nothing else account.head
+    before, after = map(size_text, written.sizes)
+    yield Line(f"{written.file}: {head}, {before} -> {after}")
     if verdict is None:
-        say("no verdict: the file was not run")
-        return
-    print_verdict(on, verdict, written.source, written.file)
+        yield Line("no verdict: the file was not run")
+    else:
+        yield from verdict_lines(verdict)
+    yield from float_lines(account.summary)
+    if not is_whole():
+        yield from (Line(f"note: {note}", 4) for note in account.notes[:1])
+    yield from next_lines([*_look_closer(written), *account.more])
+    if not is_whole():
+        notes = f", {len(account.notes)} notes" if len(account.notes) > 1 else ""
+        yield Line(f"-v shows the rest: why each node is as it is{notes}")
+
+
+def _look_closer(written: Written) -> list[str]:
+    """The command that says more of a model, with the files that are known."""
+    verdict, samples = written.verdict, written.samples
+    if verdict is None or verdict.is_float:
+        return []
+    files = [str(written.source), str(written.file)]
+    if samples is None or samples.source is None:
+        return [f"{shlex.join(['onnxq', 'bench', *files])}   # speed, in pairs of runs"]
+    page = str(written.file.with_suffix(".html"))
+    words = [*files, *samples_words(samples), "-o", page]
+    return [f"{shlex.join(['onnxq', 'report', *words])}   # what costs accuracy, what costs time"]
 
 
 def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
@@ -157,7 +197,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         PrintedTable(
             f"reduced range of weights, so that pairs of products fit int16 ({made.reduce_range})",
             ("node", "channels", "largest scale", "mean"),
-            print_prediction.reduced_rows(made) if is_whole() else (),
+            print_prediction.reduced_rows(made),
             (1, 2, 3),
         ),
     )
@@ -167,9 +207,23 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         [*made.notes, *remaining.sentences(), *elsewhere],
         values,
         tables,
-        print_prediction.reduced_in_a_line(made),
+        _tuned_further(written),
     )
     tell(written, account, as_json)
+
+
+def _tuned_further(written: Written) -> list[str]:
+    """The command that searches for a model nearer to float; none where none is known to be."""
+    from onnxq.report.print_verdict import next_goal_db
+
+    verdict, samples = written.verdict, written.samples
+    goal = None if verdict is None or verdict.is_float else next_goal_db(verdict)
+    if goal is None or samples is None or samples.source is None:
+        return []
+    output = str(written.file.with_name(f"{written.source.stem}.tuned.onnx"))
+    words = [str(written.source), *samples_words(samples)]
+    command = ["onnxq", "tune", *words, "--min-sqnr", str(goal), "-o", output]
+    return [f"{shlex.join(command)}   # nearer to float"]
 
 
 def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
@@ -183,8 +237,7 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
         "format": written.made.model.metadata_props.get(FORMAT_KEY, "float"),
         "precisions": {name: each.precision.value for name, each in made.quantized.items()},
     }
-    done = "quantized dynamically" if made.quantized else "nothing is quantized"
-    head = f"{done} for {made.target}, objective {made.objective.value}"
+    head = f"quantized dynamically for {made.target}, objective {made.objective.value}"
     tell(written, Account(head, summarize(source, made.decisions), made.notes, values), as_json)
 
 
@@ -198,7 +251,7 @@ def report_weights(
     header, rows = ((), []) if mixed is None else mixed_rows(mixed)
     title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
     account = Account(
-        f"{len(made.quantized)} weights in groups",
+        f"weights of {len(made.quantized)} nodes in groups",
         summarize(source.model, made.dynamic_decisions),
         [*source.notes, *made.notes],
         {"mixed_bits": None if mixed is None else mixed_json(mixed)},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import find, has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.choose_precision import stored_type
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
@@ -102,8 +102,11 @@ def without_form(node: ir.Node) -> NoWeights | NoDynamicOperator:
     label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     weight = _matrix(node)
     if weight is None:
-        return NoWeights(label)
-    return NoDynamicOperator(label, value_name(weight), node.domain == "com.microsoft")
+        return NoWeights()
+    remedy = "onnxq quantize has one, with samples" if find(node.op_type, node.domain) else ""
+    if node.domain == "com.microsoft":
+        remedy = "quantize the model before such nodes are fused from MatMul or Gemm"
+    return NoDynamicOperator(label, value_name(weight), remedy)
 
 
 def _matrix(node: ir.Node) -> ir.Value | None:

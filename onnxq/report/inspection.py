@@ -83,7 +83,7 @@ class Inspection:
 
     def print_on(self, console: Console) -> None:
         """Prints it on a console."""
-        print_inspection(console, self.summary, self.notes)
+        print_inspection(console, self.summary, self.notes, self.target)
         if self.execution is not None:
             print_execution(console, self.execution)
 

@@ -65,7 +65,7 @@ def reason(source: onnx.ModelProto, node: str, spec: DynamicSpec = None) -> str:
 def test_every_node_has_a_decision_in_graph_order() -> None:
     source, plan = planned(product())
     assert list(plan.decisions) == [node.name for node in source.graph] == ["product", "add"]
-    assert reason(product(), "add") == "Add has no weights that dynamic quantization stores"
+    assert reason(product(), "add") == "it has no weights that dynamic quantization stores"
 
 
 def test_a_weight_gets_a_scale_per_column() -> None:
