@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,12 +10,22 @@ import pytest
 
 import onnxq
 from onnxq import repair
+from onnxq.checking.static_job import StaticJob
 from onnxq.errors import QConfigError, VerificationError
+from onnxq.operator import Float
+from onnxq.operator.reasons import LeftByRepair
+from onnxq.repair import carry_out_and_repair
+from onnxq.samples import open_samples
 from tests.dynamic_models import parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import onnx
 
+    from onnxq.report.progress import Step
+    from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.prepared import Prepared
     from tests.dynamic_models import F32
 
 WIDTH, ROWS = 256, 64
@@ -57,6 +68,24 @@ def test_a_collapse_is_repaired_and_said() -> None:
     assert findings.outputs[0].sqnr_db > 15
     integers = sum(findings.execution.integer_nodes.values())
     assert integers > 0, "not all of it is given up"
+
+
+def test_nodes_that_repair_put_into_float_say_so_and_each_model_is_told() -> None:
+    prepared, told = onnxq.prepare(collapsing(), target="x86-avx2"), list[tuple[str, int]]()
+    job = StaticJob(prepared, "qdq", samples=onnxq.Samples(samples()))
+
+    @contextlib.contextmanager
+    def watching(what: str) -> Iterator[Step]:
+        yield lambda done, _total: told.append((what, done))
+
+    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[onnxq.Statistics, Excerpt]:
+        seen = excerpt.watching(open_samples(onnxq.Samples(samples()), prepared.inputs))
+        return onnxq.calibrate(prepared, seen), excerpt
+
+    made, _ = carry_out_and_repair(onnxq.Repair(), collapsing(), job, observe, watching)
+    assert made.plan.decisions["first"] == Float(LeftByRepair())
+    assert made.plan.choices["first"].reason == LeftByRepair()
+    assert told[0][0] == "repair"
 
 
 def test_samples_that_come_once_are_not_repaired_and_that_is_said() -> None:

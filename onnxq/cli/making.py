@@ -151,6 +151,7 @@ def quantize(
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
     from onnxq.repair import carry_out_and_repair
+    from onnxq.report.progress import progress_bar
     from onnxq.survey.survey import BesideFiles
 
     wanted = Repair.of(repair)
@@ -177,7 +178,7 @@ def quantize(
         return seen, excerpt
 
     job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
-    made, statistics = carry_out_and_repair(wanted, source, job, observe)
+    made, statistics = carry_out_and_repair(wanted, source, job, observe, progress_bar)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
