@@ -20,7 +20,7 @@ from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.expected_sizes import expected_sizes
-from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
+from onnxq.dynamic.requests import check_something, notes_on_dtype
 from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
@@ -236,8 +236,9 @@ def quantize_dynamic(
             decides where integers pay. None: those of the first sample to check on; without
             samples, batch 1, length 64 (docs/guides/dynamic.md).
     Raises:
-        ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
-            weights to quantize, or has NaN or Inf in one; ONNX Runtime does not run it.
+        ModelError: the model is unreadable, quantized already, of a refused type or opset, or has
+            NaN or Inf in a weight; ONNX Runtime does not run it.
+        NothingQuantizedError: it has no weights to quantize.
         CalibrationError: unusable samples.
         VerificationError: an output is below the check's bound; the error has the verdict.
         QConfigError: the spec, dtype, target or objective names what is not there, the spec has an
@@ -254,8 +255,6 @@ def quantize_dynamic(
         exclude=exclude,
         shapes=shapes,
     )
-    if made.slower and not made.quantized:
-        warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
     validation = dynamic_validation(source, checked, work)
     tried = make_dynamic(source, made, validation, checked.min_sqnr_db)
     _note(tried.model, tried.plan)

@@ -37,7 +37,14 @@ from onnxq.cli.steps import (
     prepare_model,
 )
 from onnxq.cli.worker_options import Workers, workers_options
-from onnxq.cli.written import Asked, Written, report_dynamic, report_quantization, verdict_options
+from onnxq.cli.written import (
+    Asked,
+    Written,
+    check_quantized,
+    report_dynamic,
+    report_quantization,
+    verdict_options,
+)
 from onnxq.core.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -188,9 +195,11 @@ def quantize(
     if save_stats is not None:
         statistics.save(save_stats)
     compared = replace(reading, source=check or samples)
-    report_quantization(prepared, made.plan, Written(made, model, output, compared), as_json)
+    written = Written(made, model, output, compared)
+    report_quantization(prepared, made.plan, written, as_json)
     if report is not None:
         write_report((model, output, compared), report, BesideFiles(made.plan))
+    check_quantized(written)
 
 
 @click.command("quantize-dynamic")
@@ -249,6 +258,8 @@ def quantize_dynamic(
     if save_plan is not None:
         made.plan.save(save_plan)
     compared = replace(reading, source=check)
-    report_dynamic(canonical, made.plan, Written(made, model, output, compared), as_json)
+    written = Written(made, model, output, compared)
+    report_dynamic(canonical, made.plan, written, as_json)
     if report is not None:
         write_report((model, output, compared), report, BesideFiles(weights=made.plan.decisions))
+    check_quantized(written)

@@ -289,25 +289,33 @@ def _write_page(tuned: Tuned, kept: SearchFiles, model: Path, samples: Samples) 
 
 
 def _check_reached(tuned: Tuned, output: Path) -> None:
-    """Raises VerificationError where the goal was missed."""
-    from onnxq.errors import VerificationError
+    """Raises VerificationError where the goal was missed, and where only float reaches it."""
+    from onnxq.errors import NothingQuantizedError, VerificationError
 
     if tuned.missed:
         raise VerificationError(
             f"the goal was not reached ({'; '.join(tuned.missed)}), and '{output}' is not written. "
             f"{_advice(tuned)}"
         )
+    if tuned.is_float:
+        raise NothingQuantizedError(
+            f"only the float model reaches the goal, and '{output}' is it. {_wider(tuned)}"
+        )
 
 
 def _advice(tuned: Tuned) -> str:
     """Advice where the goal was not reached."""
-    from onnxq.tuning.tuned import option_to_go_on
-
     if not tuned.goal.missed(tuned.score, tuned.float_metric):
         return (
             "The samples of the search keep it, those held apart do not: give more samples, or ask "
             "for more than you need."
         )
+    return _wider(tuned)
+
+
+def _wider(tuned: Tuned) -> str:
+    from onnxq.tuning.tuned import option_to_go_on
+
     more = option_to_go_on(tuned)
     allow = f"allow {more}, " if more else ""
     return f"Set a wider bound, {allow}name more of --improve, or take a point of --front."

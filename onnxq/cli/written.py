@@ -12,6 +12,7 @@ import click
 
 from onnxq.cli.options import PATH, Bound
 from onnxq.cli.samples_options import samples_words
+from onnxq.errors import NothingQuantizedError
 from onnxq.report.detail import is_quiet, is_whole
 from onnxq.report.wrapping import say, say_aside
 
@@ -104,8 +105,9 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
     from onnxq.report.print_verdict import print_answer
 
     verdict, runs, sizes = written.verdict, written.made.execution, written.sizes
-    if verdict is not None and verdict.warning and not is_quiet():
+    if verdict is not None and verdict.low and not (verdict.is_float or is_quiet()):
         say_aside(f"warning: {verdict.warning}")
+    on = console.open_console()
     if as_json:
         value = {
             "output": str(written.file),
@@ -117,18 +119,25 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
         }
         every = value | dict(account.values) | json_values.summary(account.summary)
         click.echo(json_values.to_text(every))
-        return
-    if is_quiet():
-        return
-    on = console.open_console()
-    print_answer(on, _answer(written, account))
-    if not is_whole():
-        return
-    say("")
-    for table in account.tables:
-        if table.rows:
-            tables.print_table(on, *table)
-    console.print_details(on, account.summary, runs, account.notes)
+    elif not is_quiet():
+        print_answer(on, _answer(written, account))
+    if is_whole() and not as_json:
+        say("")
+        for table in account.tables:
+            if table.rows:
+                tables.print_table(on, *table)
+        console.print_details(on, account.summary, runs, account.notes)
+
+
+def check_quantized(written: Written) -> None:
+    """Fails where nothing is quantized: the file is the float model, and a script has to know."""
+    verdict = written.verdict
+    if verdict is not None and verdict.is_float:
+        raise NothingQuantizedError(
+            f"nothing is quantized, and '{written.file}' is the float model: integers would be "
+            "slower or less accurate, or it has nothing that could be integers. `onnxq inspect` "
+            "says why of each node; --objective size makes it smaller all the same."
+        )
 
 
 def _answer(written: Written, account: Account) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.choose_precision import stored_type
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
-from onnxq.errors import ModelError, QConfigError, counted, listed
+from onnxq.errors import NothingQuantizedError, QConfigError, counted, listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float
 from onnxq.qconfig import QConfigDynamic
@@ -133,7 +133,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
         if isinstance(decision, Float) and (has_dynamic_form(node) or _matrix(node)):
             names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
     reasons = "; ".join(f"{counted(nodes)}: {reason}" for reason, nodes in names.items())
-    raise ModelError(
+    raise NothingQuantizedError(
         f"there are no weights to quantize. The model has {found}. "
         + (f"{reasons}. " if reasons else "None of them is quantized dynamically. ")
         + "Quantized dynamically are "

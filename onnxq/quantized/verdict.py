@@ -186,8 +186,10 @@ class Verdict(Saved):
 
     @property
     def warning(self) -> str:
-        """A warning to whom it may concern; empty where no output is low."""
-        if not self.low or self.is_float:
+        """A warning to whom it may concern; empty where something is quantized and none is low."""
+        if self.is_float:
+            return "nothing is quantized: the result is the float model; onnxq.inspect says why"
+        if not self.low:
             return ""
         worst = min(self.low, key=lambda output: output.known_db)
         said = f"keeps {worst.known_db:.1f} dB of the float model, below {LOW_SQNR_DB:g}"

@@ -10,7 +10,8 @@ import pytest
 from onnxq.quantized.verdict import Verdict
 from onnxq.static.plan import Plan
 from tests.checking.test_with_verdict import custom
-from tests.examples import images
+from tests.dynamic_models import product
+from tests.examples import images, save
 from tests.refused_models import refused, samples
 
 if TYPE_CHECKING:
@@ -170,3 +171,21 @@ def test_a_wrong_path_to_check_on_is_told_before_the_calibration(
     monkeypatch.setattr("onnxq.static.calibration.Calibration.observe", never)
     options = ("-o", tmp_path / "q.onnx", "--check", tmp_path / "nowhere.npz")
     assert run("quantize", model_path, samples_path, *options).exit_code == 6
+
+
+def test_static_and_dynamic_say_alike_that_nothing_is_quantized(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "r.html"
+    for words in (
+        ("quantize", model_path, samples_path, "--set", "global=float", "--report", page),
+        ("quantize-dynamic", save(product(), tmp_path / "p.onnx")),
+    ):
+        result = run(*words, "-o", tmp_path / "q.onnx")
+        assert result.exit_code == 13
+        assert "nothing is quantized, and " in result.stderr
+        lines = result.stdout.splitlines()
+        assert lines[0].startswith(f"{tmp_path / 'q.onnx'}: nothing is quantized, ")
+        assert "as fast as float" not in result.stdout
+    assert "both models take the same time" in page.read_text("utf-8")
+    assert "nodes that lose" not in page.read_text("utf-8")

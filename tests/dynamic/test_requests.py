@@ -9,7 +9,7 @@ from onnx import helper
 import onnxq
 from onnxq.dynamic.reasons import LacksPrecision, NoDynamicOperator
 from onnxq.dynamic.requests import nothing_dynamic, nothing_quantized
-from onnxq.errors import ModelError, QConfigError
+from onnxq.errors import NothingQuantizedError, QConfigError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Float, Precision
 from onnxq.qconfig import (
@@ -137,7 +137,7 @@ def test_a_fused_operator_is_listed_with_the_reason() -> None:
 
 
 def test_a_model_of_nothing_else_is_refused_with_the_reason() -> None:
-    with pytest.raises(ModelError, match=r"FusedMatMul 'fused': its constant 'w' stays in float"):
+    with pytest.raises(NothingQuantizedError, match=r"FusedMatMul 'fused': its constant 'w' stays in float"):
         quantized(fused())
 
 
