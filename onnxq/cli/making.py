@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
     annotations_option,
@@ -16,8 +17,8 @@ from onnxq.cli.options import (
     dtype_option,
     improve_option,
     json_option,
+    made_output_option,
     objective_option,
-    output_option,
     qconfig_option,
     reduce_range_option,
     set_option,
@@ -32,6 +33,7 @@ from onnxq.cli.steps import (
     claim_beside,
     given,
     load_model,
+    made_output,
     merged_files,
     plan_dynamic_model,
     prepare_model,
@@ -56,10 +58,10 @@ if TYPE_CHECKING:
     from onnxq.static.statistics import Statistics
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH, required=False)
-@output_option
+@made_output_option
 @qconfig_option
 @ends_options
 @set_option
@@ -112,7 +114,7 @@ if TYPE_CHECKING:
 def quantize(
     model: Path,
     samples: Path | None,
-    output: Path,
+    output: Path | None,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     choice: str | None,
@@ -148,6 +150,7 @@ def quantize(
             "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
         )
     check_report(report, check or samples)
+    output = made_output(output, model, "int8")
     outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
@@ -202,9 +205,9 @@ def quantize(
     check_quantized(written)
 
 
-@click.command("quantize-dynamic")
+@click.command("quantize-dynamic", cls=GroupedCommand)
 @click.argument("model", type=PATH)
-@output_option
+@made_output_option
 @qconfig_option
 @set_option
 @target_option
@@ -219,7 +222,7 @@ def quantize(
 @json_option
 def quantize_dynamic(
     model: Path,
-    output: Path,
+    output: Path | None,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     target: str | None,
@@ -238,6 +241,7 @@ def quantize_dynamic(
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check)
+    output = made_output(output, model, "int8")
     outputs = [output, *given(save_plan, report)]
     claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)

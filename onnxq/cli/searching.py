@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
     Bound,
     annotations_option,
     choice_option,
     json_option,
+    made_output_option,
     names,
-    output_option,
     qconfig_option,
     reduce_range_option,
     set_option,
@@ -32,6 +33,7 @@ from onnxq.cli.steps import (
     claim_folder,
     given,
     load_model,
+    made_output,
 )
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.report.detail import is_quiet, is_whole
@@ -47,10 +49,10 @@ if TYPE_CHECKING:
     from onnxq.tuning.tuned import Tuned
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH)
-@output_option
+@made_output_option
 @click.option(
     "--min-sqnr", type=Bound(), metavar="DB", help="Least SQNR of every float output beside float."
 )
@@ -131,7 +133,7 @@ if TYPE_CHECKING:
 def tune(
     model: Path,
     samples: Path,
-    output: Path,
+    output: Path | None,
     min_sqnr: float | None,
     metric: str | None,
     max_drop: float | None,
@@ -166,6 +168,7 @@ def tune(
     """
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
+    output = made_output(output, model, "tuned")
     kept = SearchFiles(output, front, save_qconfig, report)
     kept.claim(model, given(journal), [samples, *given(qconfig, check, costs)])
     source = load_model(model, [output])

@@ -137,7 +137,8 @@ def test_a_fused_operator_is_listed_with_the_reason() -> None:
 
 
 def test_a_model_of_nothing_else_is_refused_with_the_reason() -> None:
-    with pytest.raises(NothingQuantizedError, match=r"FusedMatMul 'fused': its constant 'w' stays in float"):
+    message = r"FusedMatMul 'fused': its constant 'w' stays in float"
+    with pytest.raises(NothingQuantizedError, match=message):
         quantized(fused())
 
 
