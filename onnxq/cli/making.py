@@ -198,7 +198,7 @@ def quantize(
     if save_stats is not None:
         statistics.save(save_stats)
     compared = replace(reading, source=check or samples)
-    written = Written(made, model, output, compared)
+    written = Written(made, model, output, compared, all_samples)
     report_quantization(prepared, made.plan, written, as_json)
     if report is not None:
         write_report((model, output, compared), report, BesideFiles(made.plan))

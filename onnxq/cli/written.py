@@ -45,12 +45,14 @@ class Written:
         source: file of the float model.
         file: of the quantized one.
         samples: to look at it with; None: there are none.
+        calibrated_on: samples of the calibration; None: they are not known.
     """
 
     made: Made[Plan] | Made[DynamicPlan] | Made[WeightPlan]
     source: Path
     file: Path
     samples: Samples | None = None
+    calibrated_on: Samples | None = None
 
     @functools.cached_property
     def sizes(self) -> tuple[int, int]:
@@ -225,12 +227,14 @@ def _tuned_further(written: Written) -> list[str]:
     """The command that searches for a model nearer to float; none where none is known to be."""
     from onnxq.report.print_verdict import next_goal_db
 
-    verdict, samples = written.verdict, written.samples
+    verdict, samples = written.verdict, written.calibrated_on
     goal = None if verdict is None or verdict.is_float else next_goal_db(verdict)
     if goal is None or samples is None or samples.source is None:
         return []
     output = str(written.file.with_name(f"{written.source.stem}.tuned.onnx"))
     words = [str(written.source), *samples_words(samples)]
+    if written.samples is not None and written.samples.source != samples.source:
+        words.append(f"--check={written.samples.source}")
     command = ["onnxq", "tune", *words, "--min-sqnr", str(goal), "-o", output]
     return [f"{shlex.join(command)}   # nearer to float"]
 
