@@ -234,7 +234,7 @@ def _tuned_further(written: Written) -> list[str]:
     output = str(written.file.with_name(f"{written.source.stem}.tuned.onnx"))
     words = [str(written.source), *samples_words(samples)]
     if written.samples is not None and written.samples.source != samples.source:
-        words.append(f"--check={written.samples.source}")
+        words += ["--check", str(written.samples.source)]
     command = ["onnxq", "tune", *words, "--min-sqnr", str(goal), "-o", output]
     return [f"{shlex.join(command)}   # nearer to float"]
 
