@@ -126,7 +126,7 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
             "CPU time per run, median",
             f"{b.float_ms:.3f} ms",
             f"{b.quantized_ms:.3f} ms",
-            f"{b.speedup:.2f}x",
+            f"{b.speedup:.2f}x ({b.speed_range[0]:.2f} to {b.speed_range[1]:.2f})",
         ),
         (
             "size",
@@ -138,7 +138,10 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
     print_table(console, "", ("", "float", "quantized", "ratio"), rows, numbers=(1, 2, 3))
     print_execution(console, b.execution)
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in b.input_shapes.items())
-    console.print(f"{b.runs} interleaved pairs of runs, one thread; inputs: {shapes}")
+    console.print(
+        f"{b.runs} interleaved pairs of runs, one thread, sessions opened anew; in brackets: "
+        f"95%; inputs: {shapes}"
+    )
 
 
 def print_targets(

@@ -69,7 +69,7 @@ def test_details_group_reasons_and_name_three_nodes() -> None:
 
 
 def test_benchmark_shows_the_ratio_of_medians() -> None:
-    benchmark = Benchmark(3.0, 1.5, 10, 4_000_000, 1_000_000, {"x": (1, 3)}, EXECUTION)
+    benchmark = Benchmark(3.0, 1.5, 10, 4_000_000, 1_000_000, {"x": (1, 3)}, EXECUTION, (1.9, 2.1))
     text = printed(console.print_benchmark, benchmark)
     assert "2.00x" in text
     assert "4.00x" in text
