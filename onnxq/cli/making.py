@@ -58,6 +58,16 @@ if TYPE_CHECKING:
     from onnxq.static.statistics import Statistics
 
 
+REPAIR = click.option(
+    "--repair",
+    default="15dB",
+    show_default=True,
+    metavar="off|DB|SECONDS",
+    help="Where the verdict is below this floor, search for something better, for as long: "
+    "off, 20dB, 30s, 20dB,30s. Off also keeps integers that are slower than float.",
+)
+
+
 @click.command(cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH, required=False)
@@ -101,14 +111,7 @@ if TYPE_CHECKING:
     help="Write the chosen precisions: a qconfig that names every node, and gives this file.",
 )
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
-@click.option(
-    "--repair",
-    default="15dB",
-    show_default=True,
-    metavar="off|DB|SECONDS",
-    help="Where the verdict is below this floor, search for something better, for as long: "
-    "off, 20dB, 30s, 20dB,30s.",
-)
+@REPAIR
 @report_option
 @json_option
 def quantize(
@@ -155,12 +158,13 @@ def quantize(
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.check import Repair
-    from onnxq.checking.static_job import StaticJob
+    from onnxq.checking.static_job import StaticJob, samples_apart
+    from onnxq.checking.summary import summarize_choices
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
-    from onnxq.repair import carry_out_and_repair
+    from onnxq.repair.search import carry_out_and_repair
     from onnxq.report.progress import progress_bar
     from onnxq.survey.survey import BesideFiles
 
@@ -179,7 +183,9 @@ def quantize(
         improve,
     ).read_from(model)
     all_samples = replace(reading, source=samples)
-    to_see, to_check = asked.as_check(reading, hold_apart).held_apart(all_samples, prepared.inputs)
+    to_see, to_check = all_samples, asked.as_check(reading, hold_apart)
+    if not stats:
+        to_see, to_check = samples_apart(to_check, to_see, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
@@ -189,20 +195,22 @@ def quantize(
 
     job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
     made, statistics = carry_out_and_repair(wanted, source, job, observe, progress_bar)
+    plan = made.plan
+    summary = summarize_choices(prepared.model, plan.decisions, plan.choices, plan.dtypes)
+    check_quantized(made.model.verdict, summary)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
-        made.plan.save(save_plan)
+        plan.save(save_plan)
     if save_qconfig is not None:
-        text = made.plan.qconfig.to_yaml().encode()
+        text = plan.qconfig.to_yaml().encode()
         write_atomically(save_qconfig, lambda file: file.write(text))
     if save_stats is not None:
         statistics.save(save_stats)
     compared = replace(reading, source=check or samples)
     written = Written(made, model, output, compared, all_samples)
-    report_quantization(prepared, made.plan, written, as_json)
+    report_quantization(summary, plan, written, as_json)
     if report is not None:
-        write_report((model, output, compared), report, BesideFiles(made.plan))
-    check_quantized(written)
+        write_report((model, output, compared), report, BesideFiles(plan))
 
 
 @click.command("quantize-dynamic", cls=GroupedCommand)
@@ -218,6 +226,7 @@ def quantize(
 @samples_options
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@REPAIR
 @report_option
 @json_option
 def quantize_dynamic(
@@ -237,6 +246,7 @@ def quantize_dynamic(
     save_plan: Path | None,
     report: Path | None,
     as_json: bool,
+    repair: str,
 ) -> None:
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
@@ -245,25 +255,29 @@ def quantize_dynamic(
     outputs = [output, *given(save_plan, report)]
     claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)
-    from onnxq.checking.with_verdict import dynamic_validation, make_dynamic
+    from onnxq.checking.check import Repair
+    from onnxq.checking.summary import summarize
+    from onnxq.checking.with_verdict import dynamic_validation
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
+    from onnxq.repair.dynamic import make_and_repair
     from onnxq.survey.survey import BesideFiles
 
-    to_check = asked.as_check(reading)
+    to_check = replace(asked.as_check(reading), repair=Repair.of(repair))
     canonical, plan = plan_dynamic_model(
         source, qconfig, overrides, target, objective, dtype, given_shapes, to_check
     )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at
-    validation = dynamic_validation(canonical, to_check, work)
-    made = make_dynamic(canonical, plan, validation, min_sqnr)
+    validation = dynamic_validation(canonical, to_check, work, given_shapes)
+    made = make_and_repair(canonical, plan, validation, to_check)
+    summary = summarize(canonical, made.plan.decisions)
+    check_quantized(made.model.verdict, summary)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
     compared = replace(reading, source=check)
     written = Written(made, model, output, compared)
-    report_dynamic(canonical, made.plan, written, as_json)
+    report_dynamic(summary, made.plan, written, as_json)
     if report is not None:
         write_report((model, output, compared), report, BesideFiles(weights=made.plan.decisions))
-    check_quantized(written)

@@ -221,7 +221,7 @@ def tune(
     }
     reading = replace(reading, ignore=(*reading.ignore, *tuned.labels), source=samples)
     found = kept.write(tuned, annotations)
-    _measure_files(tuned, model, None if tuned.missed else output)
+    _measure_files(tuned, model, None if tuned.missed or tuned.is_float else output)
     command = ["onnxq", "quantize", str(model), *samples_words(reading), "-o", str(output)]
     again = None if found is None else _again(command, found, options, ends.words)
     compared = replace(reading, source=check or samples)
@@ -269,7 +269,7 @@ class SearchFiles:
         if self.qconfig is not None:
             text = tuned.qconfig.to_yaml().encode()
             write_atomically(self.qconfig, lambda file: file.write(text))
-        if not tuned.missed:
+        if not (tuned.missed or tuned.is_float):
             save(tuned.model, self.output, Annotations(annotations))
         return self.qconfig or _chosen(tuned, points)
 
@@ -287,7 +287,7 @@ def _write_page(tuned: Tuned, kept: SearchFiles, model: Path, samples: Samples) 
 
     assert kept.report is not None
     beside = BesideFiles(tuned.plan, tuned=tuned, notes=tuned.missed)
-    best = tuned.model if tuned.missed else kept.output
+    best = tuned.model if tuned.missed or tuned.is_float else kept.output
     write_report((model, best, samples), kept.report, beside)
 
 
@@ -302,7 +302,7 @@ def _check_reached(tuned: Tuned, output: Path) -> None:
         )
     if tuned.is_float:
         raise NothingQuantizedError(
-            f"only the float model reaches the goal, and '{output}' is it. {_wider(tuned)}"
+            f"only the float model reaches the goal, and '{output}' is not written. {_wider(tuned)}"
         )
 
 
@@ -402,7 +402,8 @@ def _answer(tuned: Tuned, files: FilesOfSearch) -> Iterator[Line]:
     from onnxq.tuning.tuned import chosen_changes, notes_on_choice
 
     verdict, apart = tuned.model.verdict, tuned.held_apart
-    written = f"{files.output}: " if not tuned.missed else "not written: "
+    is_written = not (tuned.missed or tuned.is_float)
+    written = f"{files.output}: " if is_written else "not written: "
     head = "nothing is quantized" if tuned.is_float else f"tuned for {tuned.goal}"
     yield Line(f"{written}{head}")
     if verdict is not None:
@@ -411,7 +412,7 @@ def _answer(tuned: Tuned, files: FilesOfSearch) -> Iterator[Line]:
     yield Line(f"on {apart.where}: {words}")
     yield Line(f"chosen: {counted(chosen_changes(tuned), MOST_CHANGES)}", 2)
     yield from (Line(note, 1) for note in notes_on_choice(tuned))
-    commands = [] if tuned.is_float or tuned.missed else [files.report]
+    commands = [files.report] if is_written else []
     yield from next_lines(commands)
     if files.again:
         yield Line(f"again: {files.again}")

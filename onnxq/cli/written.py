@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import onnx_ir as ir
-
     from onnxq.checking.check import Check
     from onnxq.checking.runnable import Made
     from onnxq.checking.summary import Summary
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from onnxq.report.print_verdict import Line
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
     from onnxq.weights.mixed_bits import Mixed
     from onnxq.weights.plan_weights import WeightPlan
 
@@ -107,7 +104,7 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
     from onnxq.report.print_verdict import print_answer
 
     verdict, runs, sizes = written.verdict, written.made.execution, written.sizes
-    if verdict is not None and verdict.low and not (verdict.is_float or is_quiet()):
+    if verdict is not None and verdict.warning and not is_quiet():
         say_aside(f"warning: {verdict.warning}")
     on = console.open_console()
     if as_json:
@@ -131,15 +128,19 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
         console.print_details(on, account.summary, runs, account.notes)
 
 
-def check_quantized(written: Written) -> None:
-    """Fails where nothing is quantized: the file is the float model, and a script has to know."""
-    verdict = written.verdict
-    if verdict is not None and verdict.is_float:
-        raise NothingQuantizedError(
-            f"nothing is quantized, and '{written.file}' is the float model: integers would be "
-            "slower or less accurate, or it has nothing that could be integers. `onnxq inspect` "
-            "says why of each node; --objective size makes it smaller all the same."
-        )
+def check_quantized(verdict: Verdict | None, summary: Summary) -> None:
+    """Raises NothingQuantizedError where the result is the float model, and says why."""
+    counts = summary.node_counts(None)
+    if counts.integers or counts.stored:
+        return
+    worst = summary.worst_float
+    why = "no node has an integer form" if worst is None else f"{worst.ops}: {worst.words}"
+    if verdict is not None and verdict.float_is_better:
+        why = f"{verdict.notes[0]}. --repair off keeps integers that gain nothing"
+    raise NothingQuantizedError(
+        f"nothing is quantized, and nothing was written: {why}. Use the float model; or "
+        "--objective size for a smaller file."
+    )
 
 
 def _answer(written: Written, account: Account) -> Iterator[Line]:
@@ -148,10 +149,8 @@ def _answer(written: Written, account: Account) -> Iterator[Line]:
     from onnxq.report.print_verdict import Line, float_lines, next_lines, verdict_lines
 
     verdict = written.verdict
-    nothing = verdict is not None and verdict.is_float
-    head = "nothing is quantized" if nothing else account.head
     before, after = map(size_text, written.sizes)
-    yield Line(f"{written.file}: {head}, {before} -> {after}")
+    yield Line(f"{written.file}: {account.head}, {before} -> {after}")
     if verdict is None:
         yield Line("no verdict: the file was not run")
     else:
@@ -168,7 +167,7 @@ def _answer(written: Written, account: Account) -> Iterator[Line]:
 def _look_closer(written: Written) -> list[str]:
     """The command that says more of a model, with the files that are known."""
     verdict, samples = written.verdict, written.samples
-    if verdict is None or verdict.is_float:
+    if verdict is None:
         return []
     files = [str(written.source), str(written.file)]
     if samples is None or samples.source is None:
@@ -178,9 +177,8 @@ def _look_closer(written: Written) -> list[str]:
     return [f"{shlex.join(['onnxq', 'report', *words])}   # what costs accuracy, what costs time"]
 
 
-def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
+def report_quantization(summary: Summary, made: Plan, written: Written, as_json: bool) -> None:
     """Says what static quantization made of a model."""
-    from onnxq.checking.summary import summarize_choices
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
     from onnxq.report import print_prediction
@@ -214,7 +212,7 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
     )
     account = Account(
         f"quantized for {made.target}",
-        summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes),
+        summary,
         [*made.notes, *remaining.sentences(), *elsewhere],
         values,
         tables,
@@ -228,7 +226,7 @@ def _tuned_further(written: Written) -> list[str]:
     from onnxq.report.print_verdict import next_goal_db
 
     verdict, samples = written.verdict, written.calibrated_on
-    goal = None if verdict is None or verdict.is_float else next_goal_db(verdict)
+    goal = None if verdict is None else next_goal_db(verdict)
     if goal is None or samples is None or samples.source is None:
         return []
     output = str(written.file.with_name(f"{written.source.stem}.tuned.onnx"))
@@ -239,9 +237,8 @@ def _tuned_further(written: Written) -> list[str]:
     return [f"{shlex.join(command)}   # nearer to float"]
 
 
-def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
+def report_dynamic(summary: Summary, made: DynamicPlan, written: Written, as_json: bool) -> None:
     """Says which nodes were quantized dynamically and how, and why others were not."""
-    from onnxq.checking.summary import summarize
     from onnxq.graph.checks import FORMAT_KEY
 
     values = {
@@ -251,7 +248,7 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
         "precisions": {name: each.precision.value for name, each in made.quantized.items()},
     }
     head = f"quantized dynamically for {made.target}, objective {made.objective.value}"
-    tell(written, Account(head, summarize(source, made.decisions), made.notes, values), as_json)
+    tell(written, Account(head, summary, made.notes, values), as_json)
 
 
 def report_weights(

@@ -7,6 +7,7 @@ here: the target holds what was measured.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -34,7 +35,6 @@ from onnxq.dynamic.dynamic_weights import (
 )
 from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
-from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
 from onnxq.dynamic.reasons import (
     AheadOfAmplification,
     NotAsked,
@@ -51,12 +51,7 @@ from onnxq.dynamic.requests import (
     unmet_dynamic,
     without_form,
 )
-from onnxq.dynamic.tied_weights import (
-    find_twins,
-    notes_on_copies,
-    notes_on_twins,
-    shared_limits,
-)
+from onnxq.dynamic.tied_weights import find_twins, notes_on_copies, notes_on_twins, shared_limits
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
@@ -65,7 +60,7 @@ from onnxq.operator import DynamicRule, DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
-from onnxq.qparams import PerTensor
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.targets.speedups import LINEAR_OPS
 
 if TYPE_CHECKING:
@@ -76,6 +71,7 @@ if TYPE_CHECKING:
     from onnxq.core.reason import Reason
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
+
 
 OPERANDS = 2  # of a product
 IN_FLOAT = "computed in float32"
@@ -174,10 +170,7 @@ class _Planner:
     twins: dict[str, str] = field(default_factory=dict)
 
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
-        """Node name -> decision.
-
-        Precisions first: readers of one weight share its narrowest integers.
-        """
+        """Node name -> decision; readers of a weight share its narrowest integers."""
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:
@@ -245,9 +238,8 @@ class _Planner:
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)
-        unasked = (
-            choice.entry.precision is None
-        )  # who names a precision need not hear why it is that
+        # who names a precision need not hear why it is that
+        unasked = choice.entry.precision is None
         how = _how(choice.precision, weights, choice.rule.missing if unasked else "")
         return QuantizeDynamic(choice.precision, how, tuple(weights))
 
@@ -402,3 +394,32 @@ def _how(precision: Precision, weights: Sequence[DynamicWeightPlan], missing: st
         stored = f"{qparams.dtype} weights{within} in blocks of {size}"
         return WeightsStored(stored, IN_FLOAT, missing)
     return WeightsStored(f"{qparams.dtype} weights{within} in the file", IN_FLOAT, missing)
+
+
+FEW_ROWS = 32
+"""Where there may be fewer rows than that, one scale is worth the accuracy that it costs."""
+INTEGERS_LEFT = 32
+"""Largest integer that every column must keep: -32..32 of -127..127, or of -64..64 on AVX2."""
+DEAD = 2.0**-20  # columns of zeros have a scale too, but nothing to lose
+
+
+def with_one_scale(weight: DynamicWeightPlan) -> DynamicWeightPlan:
+    """The weight with its largest scale for all columns, or as it is where a column loses too much.
+
+    ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, a time per
+    column that all rows share: much of a product of a few rows, and little of one of FEW_ROWS and
+    more, where a scale per column is nearly always worth it (benchmarks/results/dynamic.md).
+
+    A column whose scale is s keeps integers up to integer_limit * s / max s; errors of rounding
+    grow by max s / s. Weights with zero points, blocks, or one scale already stay as they are.
+    """
+    qparams, limit = weight.qparams, weight.integer_limit
+    if qparams is None or limit is None or not isinstance(qparams.granularity, PerChannel):
+        return weight
+    if qparams.zero_point.any():
+        return weight
+    share = qparams.scale / qparams.scale.max()
+    if share[share > DEAD].min() * limit < INTEGERS_LEFT:
+        return weight
+    one = QParams(qparams.scale.max(), np.zeros((), np.int64), qparams.dtype, PerTensor())
+    return dataclasses.replace(weight, qparams=one)

@@ -39,10 +39,8 @@ class StorageKey:
     """Key to the qparams of a stored weight: nodes that agree in it share one tensor.
 
     Attributes:
-        tensor: name of the weight.
         axis: of its channels; None: it has none.
         block_size: numbers that share a scale; None: no blocks.
-        observer: of the weight.
         alike: how much the numbers that it multiplies are the same, as `search_ranges` has it.
     """
 
@@ -58,7 +56,6 @@ class StoredScales:
     """Scales of a weight, in the float model's layout.
 
     Attributes:
-        rounded_in: what integers are rounded in.
         raised: what they stand for then; None: the same.
     """
 
@@ -69,14 +66,7 @@ class StoredScales:
 def plan_stored(
     weight: DynamicWeight, key: StorageKey, limit: int, scales: StoredScales
 ) -> DynamicWeightPlan:
-    """Plan of one weight of a node, stored as integers.
-
-    Args:
-        weight: what the operator's rule says of it.
-        key: names the tensor.
-        limit: int8 integers stay within [-limit, limit], for all nodes that agree in the key.
-        scales: what `stored_scales` found for the key.
-    """
+    """Plan of one weight of a node, stored as integers."""
     rounded_in = permuted(scales.rounded_in, weight.perm)
     raised = scales.raised
     return DynamicWeightPlan(
@@ -92,12 +82,7 @@ def plan_stored(
 def plan_half(
     value: ir.Value, weight: DynamicWeight
 ) -> tuple[DynamicWeightPlan | Float, list[str]]:
-    """One weight stored as float16, or why float16 does not hold it; notes.
-
-    Args:
-        value: the float initializer.
-        weight: what the operator's rule says of it.
-    """
+    """One weight stored as float16, or why float16 does not hold it; notes."""
     array = constant_array(value)
     if not np.isfinite(array).all():
         raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
@@ -129,10 +114,7 @@ def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str
 def stored_scales(
     array: npt.NDArray[np.float32], key: StorageKey, limit: int
 ) -> tuple[StoredScales, list[str]]:
-    """Scales of the key's weight; notes. Blocks have those of quantize-weights' method rtn.
-
-    Arguments and errors are those of `observe_stored`.
-    """
+    """Scales of the key's weight; notes. Blocks have those of quantize-weights' method rtn."""
     qparams, notes = observe_stored(array, key, limit)
     spec = None if key.block_size is None else searched_as(key.observer, key.block_size)
     raised = None if spec is None else _raised(array, spec, qparams)
@@ -160,13 +142,7 @@ def _raised(array: npt.NDArray[np.float32], spec: GroupSpec, qparams: QParams) -
 def observe_stored(
     array: npt.NDArray[np.float32], key: StorageKey, limit: int
 ) -> tuple[QParams, list[str]]:
-    """QParams of the key's weight, in the float model's layout; notes.
-
-    Args:
-        array: the float weight.
-        key: how it is observed.
-        limit: int8 integers stay within [-limit, limit].
-    """
+    """QParams of the key's weight, in the float model's layout; notes."""
     if key.block_size is not None:
         return _observe_blocks(array, key, key.block_size, limit)
     axis = 0 if key.axis is None else key.axis % array.ndim

@@ -18,8 +18,6 @@ class NoDynamicOperator(Reason):
     """The node has a constant matrix, and its operator no form without scales of activations.
 
     Attributes:
-        label: of the operator.
-        constant: the matrix.
         remedy: that there is, in words; empty: none is known.
     """
 
@@ -62,9 +60,7 @@ class SlowerThanFloat(Reason):
     """Every precision is slower than float on the target.
 
     Attributes:
-        target: its name.
         speedup: of the fastest precision over float, below 1.
-        precision: of that precision.
         rows: that were looked at, where the model leaves open how many come; None: it does not.
     """
 
@@ -125,8 +121,6 @@ class LacksPrecision(Reason):
     """The node does not have the precision that the qconfig names.
 
     Attributes:
-        op_type: of the node.
-        precision: that the qconfig names.
         missing: why, in words; empty: it is not known.
         precisions: that the node has, in words.
     """
@@ -168,7 +162,6 @@ class WeightsStored(Reason):
 
     Attributes:
         weights: their type, in words.
-        run: how the node runs then.
         missing: why it has not its operator's usual form; empty: it has, or nobody asks.
     """
 

@@ -10,7 +10,7 @@ from onnxq.errors import ModelError
 from onnxq.graph import checks
 from onnxq.graph.edit import use_short_domain
 from onnxq.graph.passes.channel_shuffle import ShuffleToGather
-from onnxq.graph.passes.einsum_products import EinsumToMatMul
+from onnxq.graph.passes.einsum import EinsumToMatMul
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants

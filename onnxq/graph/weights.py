@@ -34,14 +34,7 @@ def is_private(value: ir.Value) -> bool:
 def derived(
     compute: Callable[[], Array], dtype: ir.DataType, shape: Sequence[int], name: str | None = None
 ) -> ir.TensorProtocol:
-    """The tensor that `compute` returns: now where it is small, else at every read, never kept.
-
-    Args:
-        compute: returns an array of that dtype and shape; called at every read of a big tensor.
-        dtype: of the elements.
-        shape: static.
-        name: of the tensor.
-    """
+    """The tensor that `compute` returns: now where it is small, else at every read, never kept."""
 
     def evaluate() -> ir.Tensor[Any]:
         # copies transposed views: writing them to a file element by element takes minutes

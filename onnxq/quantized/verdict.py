@@ -8,16 +8,54 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, listed
 from onnxq.page.card import card
-from onnxq.quantized.output_part import OutputPart  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+MOST_RUNS = 3  # said one by one
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """Slices of an output along an axis, and how near to float they are.
+
+    Attributes:
+        axis: of the output, from 0.
+        slices: their indices along the axis, ascending.
+        sqnr_db: over these slices, in dB.
+    """
+
+    axis: int
+    slices: tuple[int, ...]
+    sqnr_db: float
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        runs = list(_runs(self.slices))
+        said = ", ".join(f"{a} to {b}" if b > a else str(a) for a, b in runs[:MOST_RUNS])
+        more = f" and {len(runs) - MOST_RUNS} more ranges" if len(runs) > MOST_RUNS else ""
+        noun = "slice" if len(self.slices) == 1 else "slices"
+        return f"{noun} {said}{more} of axis {self.axis}"
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.sqnr_db:.1f} dB"
+
+
+def _runs(indices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """(first, last) of each run of successive indices."""
+    starts = [indices[0], *(b for a, b in pairwise(indices) if b != a + 1)]
+    stops = [*(a for a, b in pairwise(indices) if b != a + 1), indices[-1]]
+    return zip(starts, stops, strict=True)
+
 
 LOW_SQNR_DB = 15.0
 """Below it, a user's own metric has to say whether the model is any good: outputs then differ from
@@ -72,6 +110,20 @@ class OutputVerdict:
         if self.sqnr_db is None or math.isnan(self.sqnr_db):
             return -math.inf
         return self.sqnr_db if self.worst_part is None else self.worst_part.sqnr_db
+
+    @property
+    def likeness_db(self) -> float:
+        """The SQNR in dB, of integers and booleans too; inf where nothing differs.
+
+            -10 log10(2 (1 - agreement))
+
+        That is the SQNR of one-hot vectors, of which an integer that changes moves the one: its
+        error has twice the power of the vector. 15 dB are 98.4% of equal elements.
+        """
+        if self.agreement is None:
+            return self.known_db
+        changed = 2 * (1 - self.agreement)
+        return -10 * math.log10(changed) if changed > 0 else math.inf
 
     @property
     def is_low(self) -> bool:
@@ -140,7 +192,8 @@ class Verdict(Saved):
         samples_in_all: that it was calibrated on, or that were given to check on; 0: none.
         outputs: beside the float model's; empty where there is nothing to compare.
         collapse: where it leaves the float model; None where no output is low, or no place found.
-        speedup: CPU time of the float model over its own, on one thread; None: not measured.
+        speedup: CPU time of the float model over its own, on one thread, for one sample where the
+            batch is open; None: not measured.
         float_bytes, quantized_bytes: sizes of the models; None: there is no float model.
         integer_nodes, float_nodes: nodes of the float model that ONNX Runtime computes in integers,
             and all others; of a model without one, its own, conversions left out.
@@ -148,6 +201,10 @@ class Verdict(Saved):
         notes: what was not looked at, and why; those of the plan, where the caller sees no plan.
         stored_nodes: of float_nodes, those that read integers or float16 from the file, or lie
             between QuantizeLinear and DequantizeLinear.
+        speedup_range: interval of 95% for the speedup, which holds what float differs by from
+            itself; None: the speedup leaves no doubt, or was not measured.
+        taken_back: nodes that are in float since their integers gained nothing, as runs showed.
+        float_is_better: nothing is quantized any more, since no integers gained anything.
     """
 
     FORMAT: ClassVar[str] = "onnxq verdict 1"
@@ -167,11 +224,19 @@ class Verdict(Saved):
     left_in_float: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     stored_nodes: int = 0
+    speedup_range: tuple[float, float] | None = None
+    taken_back: tuple[str, ...] = ()
+    float_is_better: bool = False
 
     @property
     def is_float(self) -> bool:
         """Whether nothing is quantized: the model is the float model."""
         return self.float_bytes is not None and not (self.integer_nodes or self.stored_nodes)
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the model is slower than float, its interval included."""
+        return self.speedup_range is not None and self.speedup_range[1] < 1
 
     @property
     def low(self) -> tuple[OutputVerdict, ...]:
@@ -185,10 +250,16 @@ class Verdict(Saved):
         return min(floats, default=math.inf)
 
     @property
+    def likeness_db(self) -> float:
+        """The least likeness to float of all outputs, integers too; inf where there is none."""
+        return min((output.likeness_db for output in self.outputs), default=math.inf)
+
+    @property
     def warning(self) -> str:
         """A warning to whom it may concern; empty where something is quantized and none is low."""
         if self.is_float:
-            return "nothing is quantized: the result is the float model; onnxq.inspect says why"
+            why = "the result is the float model; onnxq.inspect says why"
+            return f"nothing is quantized: {self.notes[0] if self.float_is_better else why}"
         if not self.low:
             return ""
         worst = min(self.low, key=lambda output: output.known_db)
@@ -254,11 +325,15 @@ class Verdict(Saved):
             yield f"  {output}"
         if len(ordered) > most:
             yield f"  and {len(ordered) - most} outputs that are no worse"
+        if self.samples == 1:
+            yield "one sample proves little: give 16 or more, different from each other"
 
     def remarks(self) -> Iterator[str]:
         """Lines on its speed, on nodes with which it did not run, and notes."""
         if self.speedup is not None and self.speedup < LEAST_SPEEDUP and self.integer_nodes:
             is_slower = self.speedup < 1 / LEAST_SPEEDUP
+            if self.speedup_range is not None:
+                is_slower = self.is_slower
             gain = "it is slower than float" if is_slower else "it gains little or no time"
             yield f"{gain} on this machine: onnxq report shows what loses time"
         if self.left_in_float:

@@ -34,10 +34,7 @@ MOST_NOTES = 1
 
 
 class _Console(Console):
-    """A console whose sentences fit a terminal, and stay lines in a pipe.
-
-    It leaves a closed pipe to the command line; rich's own ends the process.
-    """
+    """A console whose sentences fit a terminal, and stay lines in a pipe."""
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
         objects = tuple(shown_lines(x) if isinstance(x, str) else x for x in objects)

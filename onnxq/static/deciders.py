@@ -30,12 +30,10 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.sizes import sizes_of
 from onnxq.qconfig import Choice
-from onnxq.static.choosing.by_costs import by_time, by_total_time
-from onnxq.static.choosing.by_data import by_data
 from onnxq.static.choosing.by_shared_tails import by_shared_tails
 from onnxq.static.choosing.by_size import by_size, note_on_size
-from onnxq.static.choosing.carried import by_state
-from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.by_state import by_state
+from onnxq.static.choosing.evidence import Evidence, by_data, by_time, by_total_time
 from onnxq.static.choosing.proposals import Proposals, SoFar, open_entry
 from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form
 from onnxq.static.insertion.candidates import ALONE
@@ -80,11 +78,6 @@ def decided_again(prepared: Prepared, decider: str, more: Proposals) -> Prepared
     """The Prepared with these proposals; nodes that lose their reason by it lose their integers.
 
     What is observed stays as it is.
-
-    Args:
-        prepared: with the precisions so far.
-        decider: whose proposals they are.
-        more: for nodes that nobody named.
     """
     so_far = by_rules(SoFar(prepared.context, prepared.chosen.following(decider, more)))
     found = so_far.inserted
@@ -101,13 +94,7 @@ def decided_again(prepared: Prepared, decider: str, more: Proposals) -> Prepared
 def with_evidence(
     prepared: Prepared, statistics: Statistics, objective: Objective
 ) -> tuple[Prepared, list[str]]:
-    """(the Prepared with a precision for every node that the qconfig leaves open, notes).
-
-    Args:
-        prepared: with the precisions that were decided without data.
-        statistics: of its observed tensors.
-        objective: SIZE stores the weights of float nodes.
-    """
+    """(the Prepared with a precision for every node that the qconfig leaves open, notes)."""
     context = prepared.context
     if context.asked.choice is not Choice.BEST:
         return prepared, []

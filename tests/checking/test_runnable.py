@@ -56,10 +56,10 @@ class Machine:
 
     def try_out(
         self, model: QuantizedModel, _validation: Validation
-    ) -> tuple[Verdict, Execution | None]:
+    ) -> tuple[Verdict, Execution | None, dict[str, Array]]:
         if reason := self.refusal(model, None):
             raise RefusalError(ModelError(reason), None)
-        return VERDICT, None
+        return VERDICT, None, {}
 
 
 def run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from onnxq.dynamic.dynamic_decision import DynamicPlan
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.static.plan import Plan
 from onnxq.static.statistics import Statistics
-from tests.dynamic_models import product
 from tests.examples import images, network
 from tests.operators import builder
 
@@ -187,21 +186,6 @@ def test_quantize_dynamic_says_what_it_quantized_and_what_not(
     assert "float 2 Conv the qconfig leaves " in text
     assert "float 6 Relu (2), Add (1), it has no" in text
     onnx.checker.check_model(str(output), full_check=True)
-
-
-def test_quantize_dynamic_says_that_nothing_is_quantized(run: Run, tmp_path: Path) -> None:
-    source, output = tmp_path / "m.onnx", tmp_path / "q.onnx"
-    onnx.save(product(), source)  # so small that float is faster
-    result = run("quantize-dynamic", source, "-o", output)
-    assert (result.exit_code, "is the float model" in result.stderr) == (13, True)
-    text = " ".join(result.stdout.split())
-    assert "for portable, " not in text
-    assert "times as fast" not in text
-    assert f"{output}: nothing is quantized, " in text
-    assert "nothing is quantized: objective 'speed' leaves in float what would be slower" in text
-    assert "objective 'size' (--objective size) quantizes them anyway" in text
-    result = run("quantize-dynamic", output, "-o", tmp_path / "r.onnx", "--json")
-    assert json.loads(result.stdout)["format"] == "float"
 
 
 def test_quantize_dynamic_says_the_same_to_programs(

@@ -49,9 +49,7 @@ class ConvertToFloat32(ir.passes.InPlacePass):
                 and isinstance(value.type, ir.TensorType)
                 and value not in inputs_and_outputs
             ):
-                value.type = ir.TensorType(
-                    _SINGLE
-                )  # a type object may be shared: never changed in place
+                value.type = ir.TensorType(_SINGLE)  # may be shared: never changed in place
                 modified = True
         for node in all_nodes(model):
             if node in doors:

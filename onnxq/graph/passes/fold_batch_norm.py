@@ -57,12 +57,7 @@ def _constant_in(node: ir.Node, slot: int) -> Singles | None:
 
 
 def foldable_producer(reader: ir.Node, x: ir.Value | None) -> ir.Node | None:
-    """The Conv, ConvTranspose or Gemm whose weight and bias can take what the reader does to x.
-
-    Args:
-        reader: of x, and the only one that there may be.
-        x: what the node computes.
-    """
+    """The Conv, ConvTranspose or Gemm whose weight and bias can take what the reader does to x."""
     node = x.producer() if x is not None else None
     if x is None or node is None or node.op_type not in _PRODUCERS or node.domain:
         return None
@@ -101,13 +96,7 @@ def _bias_folds(node: ir.Node, channels: int) -> bool:
 
 
 def fold_into(node: ir.Node, affine: Affine, exchange: ConstantExchange) -> None:
-    """Folds the function of each channel into the node's weight and bias.
-
-    Args:
-        node: a `foldable_producer` with as many channels.
-        affine: what is done to its result.
-        exchange: of the model.
-    """
+    """Folds the function of each channel into the node's weight and bias."""
     weight = input_at(node, _WEIGHT)
     stored = tensor_of(weight)
     bias, scaled = _scaled_bias(node, affine), _scaler(node, stored, affine)

@@ -142,11 +142,9 @@ class _Pass:
             t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_matmul(base)
             for t in base.results
         )
-        return (
-            None
-            if needed or not base.results
-            else (Precision.INT8_FLOAT_OUTPUT, FloatReadersOfResult())
-        )
+        if needed or not base.results:
+            return None
+        return Precision.INT8_FLOAT_OUTPUT, FloatReadersOfResult()
 
     def _useless(self, base: _Base) -> tuple[Precision, Reason] | None:
         """FLOAT, for a node that adds or moves integers for float nodes alone.

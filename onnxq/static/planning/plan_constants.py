@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class PlannedConstants:
     """Weights, biases and reductions as a Plan has them, and notes on them.
 
     Attributes:
         weights: node name -> PlannedWeight.
         biases: node name -> PlannedBias.
         reductions: node name -> how much the range of its weight is reduced; others: not.
-        notes: what a user should know.
     """
 
     weights: dict[str, PlannedWeight]
@@ -62,20 +61,11 @@ def plan_constants(
     tensors: Mapping[str, QParams],
     channel_scales: Mapping[str, npt.NDArray[np.float32]],
     saturated: Saturated | None,
-) -> Constants:
-    """Weights and biases of the nodes that run in integers; nodes of one key share qparams.
-
-    Args:
-        prepared: the model, its qconfig and target.
-        statistics: of the calibration; means of inputs round the weights.
-        decisions: node name -> its decision, demotions included.
-        tensors: activation tensor -> its qparams.
-        channel_scales: tensor -> factors per channel that its integers carry.
-        saturated: channels whose products left int16 on samples; None where the target asks none.
-    """
+) -> PlannedConstants:
+    """Weights and biases of the nodes that run in integers; nodes of one key share qparams."""
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     observed: dict[WeightKey, QParams] = {}
-    planned = Constants({}, {}, {}, [])
+    planned = PlannedConstants({}, {}, {}, [])
     for name, decision in decisions.items():
         if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
             continue

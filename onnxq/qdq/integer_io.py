@@ -69,16 +69,14 @@ def _take(value: ir.Value, names: FreeNames) -> QuantizedIO:
         readers = ", ".join(f"{use.node.op_type} '{use.node.name}'" for use in value.uses())
         raise QConfigError(
             f"quantized_input: no quantizer with one scale reads input '{value.name}', so that it "
-            "has "
-            f"no integers; it is read by {readers or 'no node'}. Have that node in integers (--set "
-            "node:NAME=int8), or leave the input out; of an image ask for 'pixels', which need "
-            "no quantizer."
+            f"has no integers; it is read by {readers or 'no node'}. Have that node in integers "
+            "(--set node:NAME=int8), or leave the input out; of an image ask for 'pixels', which "
+            "need no quantizer."
         )
     if any(other is None or not _is_one_qparams(all_qparams[0], other) for other in all_qparams):
         raise QConfigError(
             f"quantized_input: {len(all_qparams)} quantizers of different scales read input "
-            f"'{value.name}'. "
-            "Leave it out."
+            f"'{value.name}'. Leave it out."
         )
     graph_qparams, graph = graph_qparams_of(quantizers[0], all_qparams[0]), graph_of(quantizers[0])
     floats = [(use.node, use.idx) for use in value.uses() if use.node not in quantizers]
@@ -114,14 +112,12 @@ def _give(model: ir.Model, at: int, name: str) -> QuantizedIO:
         made = "it is an input" if producer is None else f"{producer.op_type} '{producer.name}'"
         raise QConfigError(
             f"quantized_output: output '{name}' has no integers: {made} makes its numbers in "
-            "float. Have "
-            "that node in integers (--set node:NAME=int8), or leave the output out."
+            "float. Have that node in integers (--set node:NAME=int8), or leave the output out."
         )
     if integers.is_graph_input() or integers.is_initializer() or integers.is_graph_output():
         raise QConfigError(
             f"quantized_output: output '{name}' is another end of the model, '{integers.name}', "
-            "which "
-            "keeps its name. Leave it out."
+            "which keeps its name. Leave it out."
         )
     model.graph.outputs[at] = integers
     names = FreeNames(model)

@@ -14,7 +14,7 @@ import onnxq
 from onnxq.observers import FloatHistogramObserver, HistogramObserver
 from onnxq.observers.tensor_noise import TensorNoise, decibels, predicted_noise
 from onnxq.operator import Curve, Linear, Summed
-from onnxq.static.noise.error import Error, added, raised, scaled, times
+from onnxq.static.noise.error import Error, Signs, added, raised, scaled, times
 from onnxq.static.noise.error_paths import (
     MOST_FACTORS,
     MOST_SHARES,
@@ -102,10 +102,10 @@ def test_a_mean_of_many_squares_of_errors_is_left_where_it_is_quiet() -> None:
     e = np.asarray(0.01)
     squared = raised(2.0)(Error(((e, 0.0),)))
     assert squared.shift == e
-    summed = added(Summed(0, 100), adds=True)(squared)
+    summed = added(Summed(0, 100), Signs.ONE)(squared)
     assert summed.shift == pytest.approx(100 * e)
     assert summed.constant == pytest.approx(100 * 2 * e**2 + (100 * e) ** 2)
-    averaged = added(Summed(0, 100, 0.01), adds=True)(squared)
+    averaged = added(Summed(0, 100, 0.01), Signs.ONE)(squared)
     assert averaged.shift == pytest.approx(e)
     assert averaged.constant == pytest.approx(2 * e**2 / 100 + e**2)
 

@@ -33,7 +33,7 @@ _ELLIPSIS = "..."
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class MatrixProduct:
     """An equation of two operands, read as a product of matrices.
 
     Attributes:
@@ -78,9 +78,9 @@ class Product:
         return is_plain and has_all and bool(self.summed and self.rows and self.columns)
 
     @property
-    def swapped(self) -> Product:
+    def swapped(self) -> MatrixProduct:
         """The same with the operands in the other order."""
-        return Product(self.right, self.left, self.result)
+        return MatrixProduct(self.right, self.left, self.result)
 
 
 class EinsumToMatMul(ir.passes.InPlacePass):
@@ -104,15 +104,11 @@ class EinsumToMatMul(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified=names is not None)
 
 
-def read_equation(text: str, ranks: Sequence[int | None]) -> Product | None:
+def read_equation(text: str, ranks: Sequence[int | None]) -> MatrixProduct | None:
     """The product that an equation of two terms says; None: it is none.
 
     Without "->", the result has the letters that are there once, in alphabetic order (ONNX,
     operator Einsum). An ellipsis is written out, with letters that are not in use.
-
-    Args:
-        text: the equation.
-        ranks: of the operands; None: not known, so that an ellipsis cannot be written out.
     """
     given, arrow, result = text.replace(" ", "").partition("->")
     terms = given.split(",")
@@ -129,7 +125,7 @@ def read_equation(text: str, ranks: Sequence[int | None]) -> Product | None:
             return None
         widths.append(rank - len(term) + len(_ELLIPSIS))
         terms[place] = term.replace(_ELLIPSIS, free[: widths[-1]][::-1])  # aligned at the right
-    found = Product(terms[0], terms[1], result.replace(_ELLIPSIS, free[: max(widths)][::-1]))
+    found = MatrixProduct(terms[0], terms[1], result.replace(_ELLIPSIS, free[: max(widths)][::-1]))
     return found if found.is_product else None
 
 
@@ -137,7 +133,7 @@ def read_equation(text: str, ranks: Sequence[int | None]) -> Product | None:
 class _Operands:
     """A product, and its operands in the order that MatMul takes them."""
 
-    product: Product
+    product: MatrixProduct
     x: ir.Value
     w: ir.Value
 
@@ -158,7 +154,7 @@ def _operands(node: ir.Node) -> _Operands | None:
     return _Operands(found, x, w) if fits else None
 
 
-def _agree(product: Product, x: ir.Value, w: ir.Value) -> bool:
+def _agree(product: MatrixProduct, x: ir.Value, w: ir.Value) -> bool:
     """Whether no letter is known to have two sizes: 1 stands for any size in Einsum."""
     if x.shape is None or w.shape is None:
         return True
@@ -189,7 +185,7 @@ def _write(node: ir.Node, found: _Operands, names: FreeNames) -> None:
 
 
 def _laid_out(
-    node: ir.Node, w: ir.Value, product: Product, names: FreeNames
+    node: ir.Node, w: ir.Value, product: MatrixProduct, names: FreeNames
 ) -> tuple[ir.Value, tuple[int, ...]]:
     """A constant as (batch, summed, columns), and the sizes of its columns' letters."""
     assert w.const_value is not None
@@ -212,12 +208,7 @@ def _laid_out(
 
 
 class _Chain:
-    """Nodes in the place of one, ahead of it.
-
-    Args:
-        node: that goes.
-        names: free ones.
-    """
+    """Nodes in the place of one, ahead of it."""
 
     def __init__(self, node: ir.Node, names: FreeNames) -> None:
         self._node, self._names, self._stem = node, names, value_name(node.outputs[0])

@@ -1,5 +1,7 @@
 """Repair of what `quantize` made, where its verdict is low: a short search, as `tune` has.
 
+    slower than float          integers go back (onnxq.repair.slower)
+
     verdict below the floor, on any output or part of one
         PTQ algorithms that cost nothing at run time    tune's first stage
         groups back to float, cheapest first            tune's others
@@ -23,10 +25,11 @@ from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRepair, LeftByRequest
 from onnxq.ort.target_here import target_here
 from onnxq.qconfig import Choice
+from onnxq.repair.slower import static_worth_it
 from onnxq.report.progress import Step, Watching, unwatched
 from onnxq.static.prepare import prepare
 from onnxq.targets.accumulation import SaturationMode
-from onnxq.times import costs_of
+from onnxq.times import Costs, costs_of
 
 if TYPE_CHECKING:
     from onnxq.checking.check import Repair
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from onnxq.checking.static_job import Observe, StaticJob
     from onnxq.qconfig import QConfigMapping
     from onnxq.quantized.verdict import Verdict
+    from onnxq.samples.excerpt import Excerpt
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.static.statistics import Statistics
@@ -48,8 +52,31 @@ TIMES_SO_FAR = 2.0
 """Wall time of the search over the CPU time of all that came before it."""
 LEAST_SHARE = 0.5
 """Least time of a search, as a share of what the first model took."""
+FREE = ("bias", "smooth", "round")
+"""PTQ algorithms that cost nothing at run time, those first that take least time to try."""
 BETTER_DB = 0.5
 """Less is no repair."""
+
+
+class ObservedOnce:
+    """Calibration that is run once for all that observe the same tensors with the same observers.
+
+    Args:
+        observe: runs it.
+    """
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+        self._seen: list[tuple[Prepared, tuple[Statistics, Excerpt]]] = []
+
+    def __call__(self, prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        """The statistics and the excerpt, of now or of then."""
+        for other, found in self._seen:
+            is_alike = other.observed == prepared.observed and other.probed == prepared.probed
+            if is_alike and other.model_hash == prepared.model_hash:
+                return found
+        self._seen.append((prepared, self._observe(prepared, excerpt)))
+        return self._seen[-1][1]
 
 
 def carry_out_and_repair(
@@ -70,18 +97,20 @@ def carry_out_and_repair(
     """
     if wanted is None or not job.check.runs:
         return carry_out(job, observe)
-    bound = job.check.min_sqnr_db
+    bound, observe = job.check.min_sqnr_db, ObservedOnce(observe)
     if job.samples is not None:
         job = replace(job, check=replace(job.check, min_sqnr_db=None))
     made, statistics = carry_out(job, observe)
+    made = static_worth_it(job, made, observe)
     verdict = made.model.verdict
-    if verdict is not None and verdict.worst_db < wanted.floor_db:
+    if verdict is not None and verdict.likeness_db < wanted.floor_db:
         found = _repaired(wanted, model, job, observe, verdict, watching)
         if isinstance(found, str):
             note = f"not repaired: {found}"
             made.model.attach(replace(verdict, notes=(*verdict.notes, note)))
         else:
-            made, statistics = found
+            repaired, statistics = found
+            made = static_worth_it(job, repaired, observe)
     if bound is not None and made.model.verdict is not None:
         made.model.verdict.check(bound)
     return made, statistics
@@ -115,7 +144,7 @@ def _repaired(
         return f"one more model takes about {spent_s:.0f} s, more than is allowed"
     try:
         with watching("repair") as progress:
-            found = _searched(wanted, model, job, seconds, progress)
+            found = _searched(wanted, model, job, seconds, verdict, progress)
         step = _best_step(found)
         if step is None:
             return "no model with integers is better; onnxq report shows the layers that cost most"
@@ -125,7 +154,7 @@ def _repaired(
     except OnnxqError as error:
         return first_line(error)
     then = made.model.verdict
-    before, after = verdict.worst_db, -math.inf if then is None else then.worst_db
+    before, after = verdict.likeness_db, -math.inf if then is None else then.likeness_db
     if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
         return f"of {found.spent.runs:.0f} models that were tried none is better"
     note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {counted(step.changes)}"
@@ -175,13 +204,29 @@ def _with_reasons(made: Plan, asked: Prepared) -> Plan:
 
 
 def _searched(
-    wanted: Repair, model: ModelSource, job: StaticJob, seconds: float, progress: Step
+    wanted: Repair,
+    model: ModelSource,
+    job: StaticJob,
+    seconds: float,
+    verdict: Verdict,
+    progress: Step,
 ) -> Tuned:
-    """Result of a search by `tune` within the bounds."""
+    """Result of a search by `tune` within the bounds.
+
+    Where integers of outputs changed, their share is bounded as the floor says (`likeness_db`).
+    """
     from onnxq.tuning.scoring.goal import Goal  # few runs need the search
     from onnxq.tuning.tune import HELD_APART, tune
 
-    goal = Goal(min_sqnr_db=wanted.floor_db, max_runs=MOST_RUNS, max_seconds=seconds)
+    goal = Goal(
+        min_sqnr_db=wanted.floor_db if verdict.worst_db < math.inf else None,
+        max_runs=MOST_RUNS,
+        max_seconds=seconds,
+        improve=FREE,
+    )
+    if any(o.agreement is not None and o.likeness_db < wanted.floor_db for o in verdict.outputs):
+        most_changed = 10 ** (-wanted.floor_db / 10) / 2
+        goal = replace(goal, metric="top1", max_drop=most_changed)
     prepared = job.prepared
     with warnings.catch_warnings():  # the verdict says what became of it
         warnings.simplefilter("ignore")
@@ -195,9 +240,14 @@ def _searched(
             check=HELD_APART if job.check.unseen is None else job.check,
             quantized_input=prepared.quantized_input,
             quantized_output=prepared.quantized_output,
-            costs=prepared.costs or costs_of(prepared.target.name),
+            costs=_costs_given(prepared) or costs_of(prepared.target.name),
             progress=progress,
         )
+
+
+def _costs_given(prepared: Prepared) -> Costs | None:
+    """The table of times that the user gave; None: none."""
+    return prepared.costs if isinstance(prepared.costs, Costs) else None
 
 
 def _prepared(model: ModelSource, prepared: Prepared, mapping: QConfigMapping) -> Prepared:
@@ -209,5 +259,5 @@ def _prepared(model: ModelSource, prepared: Prepared, mapping: QConfigMapping) -
         prepared.feedback,
         quantized_input=prepared.quantized_input,
         quantized_output=prepared.quantized_output,
-        costs=prepared.costs,
+        costs=_costs_given(prepared),
     )

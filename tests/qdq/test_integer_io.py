@@ -13,7 +13,7 @@ from onnxq.errors import CalibrationError, QConfigError
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.qconfig import Pixels, QConfigMapping
-from onnxq.qdq.ends import cancel_round_trips
+from onnxq.qdq.integer_io import cancel_round_trips
 from onnxq.survey.verified import verify
 from tests.examples import model, network, weights
 

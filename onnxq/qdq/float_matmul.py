@@ -39,7 +39,7 @@ MATRIX = 2  # rank of what becomes MatMulNBits
 NEWEST = (1, 32)  # the first ONNX Runtime that packs there
 
 
-def keep_float_products(model: ir.Model) -> None:
+def keep_float_matmul(model: ir.Model) -> None:
     """Counts the axis of such matrices from behind, in place."""
     names: FreeNames | None = None
     for node in model.graph.all_nodes():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import onnxq
-from onnxq.graph.passes.einsum_products import EinsumToMatMul, read_equation
+from onnxq.graph.passes.einsum import EinsumToMatMul, read_equation
 from onnxq.graph.types import infer_types
 from tests.op_types import op_types
 from tests.this_machine import TARGET
