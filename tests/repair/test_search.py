@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onnxq.report.progress import Step
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.prepared import Prepared
+    from onnxq.static.statistics import Statistics
     from tests.dynamic_models import F32
 
 WIDTH, ROWS = 256, 64
@@ -89,7 +90,7 @@ def test_each_model_that_a_repair_tries_is_told() -> None:
     def watching(what: str) -> Iterator[Step]:
         yield lambda done, _total: told.append((what, done))
 
-    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[onnxq.Statistics, Excerpt]:
+    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         seen = excerpt.watching(open_samples(onnxq.Samples(samples()), prepared.inputs))
         return onnxq.calibrate(prepared, seen), excerpt
 
