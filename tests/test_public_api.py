@@ -22,6 +22,8 @@ FUNCTIONS = (
     "cross_check",
     "export",
     "genai_folder",
+    "half",
+    "import_qdq",
     "inspect",
     "limits",
     "plan",

@@ -19,6 +19,7 @@ from onnxq.checking.side_by_side import Pair
 from onnxq.checking.validation import REFUSALS, RefusalError
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
+from onnxq.graph.folded import saved_by_writing_as_given
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
@@ -79,7 +80,7 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
         outputs=outputs,
         collapse=collapse,
         speedup=run.speedup,
-        float_bytes=saved_bytes(validation.source),
+        float_bytes=saved_bytes(validation.source) - saved_by_writing_as_given(validation.source),
         quantized_bytes=saved_bytes(model),
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),
@@ -130,13 +131,14 @@ def _keep_integers(model: QuantizedModel) -> None:
 
 
 @dataclass(slots=True)
-class _Output:
+class ComparedOutput:
     """An output under comparison, and why a batch of it could not be compared."""
 
     pair: Pair
     problem: str = ""
 
     def update(self, x: object, y: object) -> None:
+        """Adds a batch: x of the one model, y of the other."""
         name = self.pair.name
         if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.dtype.kind in "OSUT":
             self.problem = f"output '{name}' holds no numbers, and was not compared"
@@ -146,6 +148,7 @@ class _Output:
         self.pair.sums.add(self.pair.compared(x, y))
 
     def verdict(self) -> OutputVerdict | None:
+        """Verdict on it; None: nothing could be compared."""
         name, sums = self.pair.name, self.pair.sums
         if sums.agreement is not None:  # of indices: no bound in dB is on them
             return OutputVerdict(name, agreement=sums.agreement)
@@ -170,7 +173,7 @@ class _Run:
         self._names = [str(v.name) for v in validation.source.graph.outputs]
         quantized = read_quantized_io(model, OUTPUTS_KEY)
         self._outputs = [
-            _Output(Pair(name, name, name, None, quantized=quantized.get(name)))
+            ComparedOutput(Pair(name, name, name, None, quantized=quantized.get(name)))
             for name in self._names
         ]
 

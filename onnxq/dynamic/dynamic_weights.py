@@ -12,6 +12,7 @@ from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.reasons import TooLargeForHalf, ZeroInHalf
 from onnxq.errors import ModelError, QConfigError
+from onnxq.graph.given_weights import is_given, qparams_of_weight
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
 from onnxq.observers import LeastErrorObserver
@@ -64,17 +65,18 @@ class StoredScales:
 
 
 def plan_stored(
-    weight: DynamicWeight, key: StorageKey, limit: int, scales: StoredScales
+    value: ir.Value, weight: DynamicWeight, key: StorageKey, limit: int, scales: StoredScales
 ) -> DynamicWeightPlan:
     """Plan of one weight of a node, stored as integers."""
     rounded_in = permuted(scales.rounded_in, weight.perm)
+    has_least = limit == INT8.qmax and is_given(value)  # whose integers may be -128
     raised = scales.raised
     return DynamicWeightPlan(
         weight.slot,
         key.tensor,
         weight.perm,
         rounded_in if raised is None else permuted(raised, weight.perm),
-        limit if rounded_in.dtype == INT8 else None,
+        limit if rounded_in.dtype == INT8 and not has_least else None,
         None if raised is None else rounded_in,
     )
 
@@ -111,10 +113,16 @@ def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str
     ]
 
 
-def stored_scales(
-    array: npt.NDArray[np.float32], key: StorageKey, limit: int
-) -> tuple[StoredScales, list[str]]:
-    """Scales of the key's weight; notes. Blocks have those of quantize-weights' method rtn."""
+def stored_scales(value: ir.Value, key: StorageKey, limit: int) -> tuple[StoredScales, list[str]]:
+    """Scales of the key's weight; notes. Blocks have those of quantize-weights' method rtn.
+
+    Integers that the file has are taken over where they fit.
+    """
+    if is_given(value) and key.block_size is None and key.axis is not None:
+        named = WeightKey(key.tensor, key.axis, limit, key.observer)
+        qparams, notes = qparams_of_weight(value, named)
+        return StoredScales(qparams), notes
+    array = constant_array(value)
     qparams, notes = observe_stored(array, key, limit)
     spec = None if key.block_size is None else searched_as(key.observer, key.block_size)
     raised = None if spec is None else _raised(array, spec, qparams)

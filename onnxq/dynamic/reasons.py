@@ -48,6 +48,12 @@ class WeightEmpty(Reason):
     tensor: str
 
 
+class StoredInFewerBits(Reason):
+    WORDS = "the file stores its weight '{tensor}' in {bits} bits, and others would be larger"
+    tensor: str
+    bits: int
+
+
 class AheadOfAmplification(Reason):
     WORDS = (
         "{reader} reads its results, and integers may lose all that is quiet; samples (onnxq "

@@ -35,6 +35,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.edit import FreeNames, all_nodes, all_values, graph_of, merge_equal
+from onnxq.graph.folded import write_as_given
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant
@@ -83,6 +84,7 @@ def rewrite_dynamic(
     check_decisions(model, plan.quantized)
     rewritten = model.clone()
     write_dynamic(rewritten, plan.quantized)
+    write_as_given(rewritten)
     store_tied_integers_once(float_matrices(rewritten))
     upgrade_opset(rewritten, opset_needed(plan.quantized))
     compact(rewritten, names_in(model))

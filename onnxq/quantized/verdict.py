@@ -131,9 +131,17 @@ class OutputVerdict:
         return self.sqnr_db is not None and not self.known_db >= LOW_SQNR_DB
 
     def __str__(self) -> str:
+        return self.words("float")
+
+    def words(self, beside: str) -> str:
+        """A line that says it.
+
+        Args:
+            beside: what the output was compared with.
+        """
         said = []
         if self.sqnr_db is not None:
-            said.append(f"SQNR {self.sqnr_db:.1f} dB, {self._difference}")
+            said.append(f"SQNR {self.sqnr_db:.1f} dB, {self._difference(beside)}")
         if self.worst_part is not None:
             said.append(str(self.worst_part))
         if self.agreement is not None:
@@ -142,13 +150,12 @@ class OutputVerdict:
             said.append(f"same top-1 in {self.top1_agreement:.1%}")
         return f"output '{shown(self.name)}': {'; '.join(said)}"
 
-    @property
-    def _difference(self) -> str:
+    def _difference(self, beside: str) -> str:
         """In words: root mean square of the difference over that of the float output."""
         assert self.sqnr_db is not None
         if not math.isfinite(self.sqnr_db):
-            return "equal to float" if self.sqnr_db > 0 else INCOMPARABLE
-        return f"{10 ** (-self.sqnr_db / 20):.2%} away from float"
+            return f"equal to {beside}" if self.sqnr_db > 0 else INCOMPARABLE
+        return f"{10 ** (-self.sqnr_db / 20):.2%} away from {beside}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +212,7 @@ class Verdict(Saved):
             itself; None: the speedup leaves no doubt, or was not measured.
         taken_back: nodes that are in float since their integers gained nothing, as runs showed.
         float_is_better: nothing is quantized any more, since no integers gained anything.
+        beside: what it was compared with.
     """
 
     FORMAT: ClassVar[str] = "onnxq verdict 1"
@@ -227,6 +235,7 @@ class Verdict(Saved):
     speedup_range: tuple[float, float] | None = None
     taken_back: tuple[str, ...] = ()
     float_is_better: bool = False
+    beside: str = "float"
 
     @property
     def is_float(self) -> bool:
@@ -308,7 +317,9 @@ class Verdict(Saved):
             return (
                 f"{self._runs}, and nothing is quantized: its {nodes} nodes are the float model's"
             )
-        speed = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as float"
+        speed = (
+            "" if self.speedup is None else f", {self.speedup:.2f} times as fast as {self.beside}"
+        )
         stored = f", {self.stored_nodes} store integers or float16" if self.stored_nodes else ""
         return (
             f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers{stored}; "
@@ -319,10 +330,10 @@ class Verdict(Saved):
         """A line on the samples, then one for each output, the worst first, at most so many."""
         if not self.outputs or self.is_float:
             return
-        yield f"beside float, {self._where}:"
+        yield f"beside {self.beside}, {self._where}:"
         ordered = sorted(self.outputs, key=lambda o: math.inf if o.sqnr_db is None else o.known_db)
         for output in ordered[:most]:
-            yield f"  {output}"
+            yield f"  {output.words(self.beside)}"
         if len(ordered) > most:
             yield f"  and {len(ordered) - most} outputs that are no worse"
         if self.samples == 1:
@@ -334,7 +345,7 @@ class Verdict(Saved):
             is_slower = self.speedup < 1 / LEAST_SPEEDUP
             if self.speedup_range is not None:
                 is_slower = self.is_slower
-            gain = "it is slower than float" if is_slower else "it gains little or no time"
+            gain = f"it is slower than {self.beside}" if is_slower else "it gains little or no time"
             yield f"{gain} on this machine: onnxq report shows what loses time"
         if self.left_in_float:
             names = listed(self.left_in_float)
@@ -345,7 +356,8 @@ class Verdict(Saved):
     def _size(self) -> str:
         if self.float_bytes is None:
             return f"{self.quantized_bytes} bytes"
-        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of the float model's size"
+        whose = "the float model's" if self.beside == "float" else f"{self.beside}'s"
+        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of {whose} size"
 
     @property
     def _runs(self) -> str:

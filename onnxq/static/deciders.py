@@ -5,7 +5,8 @@
     BESIDE          beside nodes ahead: by_infinity, by_clip_bounds
     by_conversions  what integers cost in conversions, where the quantizers are inserted
     BY_STATE        by_state: rounding that would add up from batch to batch
-    BY_RULES        what was measured of whole networks: by_static_form, by_neighbours, by_lookup
+    BY_RULES        what was measured of whole networks: by_stored_bits, by_static_form,
+                    by_neighbours, by_lookup
     WITH_EVIDENCE   by_data (what 8 bits do not hold), by_time, by_total_time, by_shared_tails
                     (noise at the start of float sums), by_size (objective `size`)
 
@@ -35,7 +36,7 @@ from onnxq.static.choosing.by_size import by_size, note_on_size
 from onnxq.static.choosing.by_state import by_state
 from onnxq.static.choosing.evidence import Evidence, by_data, by_time, by_total_time
 from onnxq.static.choosing.proposals import Proposals, SoFar, open_entry
-from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form
+from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form, by_stored_bits
 from onnxq.static.insertion.candidates import ALONE
 from onnxq.static.insertion.groups import as_observed
 from onnxq.static.insertion.insert_quantizers import BESIDE, by_conversions
@@ -49,7 +50,12 @@ if TYPE_CHECKING:
     from onnxq.static.statistics import Statistics
 
 BY_STATE: tuple[Callable[[SoFar], Proposals], ...] = (by_state,)
-BY_RULES: tuple[Callable[[SoFar], Proposals], ...] = (by_static_form, by_neighbours, by_lookup)
+BY_RULES: tuple[Callable[[SoFar], Proposals], ...] = (
+    by_stored_bits,
+    by_static_form,
+    by_neighbours,
+    by_lookup,
+)
 WITH_EVIDENCE: tuple[Callable[[Prepared, Evidence], Proposals], ...] = (
     by_data,
     by_time,

@@ -137,7 +137,7 @@ def test_a_collapse_names_the_first_node_behind_which_it_is() -> None:
 
 
 def test_an_output_of_another_shape_keeps_no_bound() -> None:
-    output = module._Output(Pair("y", "y", "y", None))
+    output = module.ComparedOutput(Pair("y", "y", "y", None))
     output.update(np.zeros((2, 3)), np.zeros((3, 2)))
     verdict = output.verdict()
     assert verdict is not None
@@ -146,7 +146,7 @@ def test_an_output_of_another_shape_keeps_no_bound() -> None:
 
 
 def test_indices_of_another_number_agree_in_none_and_break_no_bound_in_db() -> None:
-    output = module._Output(Pair("kept", "kept", "kept", None))
+    output = module.ComparedOutput(Pair("kept", "kept", "kept", None))
     output.update(np.arange(6), np.arange(4))
     output.update(np.arange(6), np.arange(6))
     verdict = output.verdict()

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ModelError
+from onnxq.graph.given_weights import is_given
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
@@ -73,9 +74,11 @@ def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
     return WeightKey(value_name(weight_of(node, rule)), rule.weight.axis, limit, spec)
 
 
-def plan_weight(key: WeightKey, qparams: QParams) -> PlannedWeight:
-    """Plan of the key's weight, with qparams that `observe_weight` found for it."""
-    return PlannedWeight(key.tensor, qparams, key.limit if qparams.dtype == INT8 else None)
+def plan_weight(key: WeightKey, qparams: QParams, value: ir.Value) -> PlannedWeight:
+    """Plan of the key's weight, with qparams that `qparams_of_weight` found for it."""
+    has_least = key.limit == INT8.qmax and is_given(value)  # whose integers may be -128
+    limited = qparams.dtype == INT8 and not has_least
+    return PlannedWeight(key.tensor, qparams, key.limit if limited else None)
 
 
 def with_channel_scale(

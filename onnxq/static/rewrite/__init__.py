@@ -16,6 +16,7 @@ from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
 from onnxq.errors import CalibrationError, nearest
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
+from onnxq.graph.folded import write_as_given
 from onnxq.graph.walk import node_name, tensor_names, walk
 from onnxq.graph.weights import constant_array
 from onnxq.operator.nodes import find_input
@@ -75,6 +76,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     model = prepared.model.clone()
     write_qdq(model, plan)
     write_dynamic(model, plan.dynamic)
+    write_as_given(model)
     cancel_round_trips(model)
     take_integers(
         model, [n for n, m in prepared.quantized_input.items() if m is QuantizedInput.INTEGERS]
