@@ -71,7 +71,7 @@ class Job:
         return done.stdout
 
     def show(self, *arguments: str) -> None:
-        """Runs it, and prints what it printed."""
+        """Runs a command as `run` does, and shows what it printed."""
         print(self.run(*arguments), end="", flush=True)
 
 

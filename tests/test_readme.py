@@ -45,7 +45,7 @@ def test_the_first_example_shows_all_that_its_commands_print(tmp_path: Path) -> 
 
 
 def test_no_command_of_the_documentation_is_piped() -> None:
-    """Outputs are short enough; `...` on a page stands for what is left out."""
+    """Commands print little enough; `...` on a page stands for what is left out."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
     piped = re.compile(
         r"^(?:\$ )?(?:      )?.*onnxq [^`\n]*\| *(?:head|tail|grep|sed)\b", re.MULTILINE

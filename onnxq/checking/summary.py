@@ -186,7 +186,7 @@ class Summary:
         return max(groups, key=lambda g: (g.constants, len(g.nodes)), default=None)
 
     def node_counts(self, runs: Execution | None) -> NodeCounts:
-        """What becomes of the nodes.
+        """Counts the nodes by what becomes of them.
 
         Args:
             runs: what ONNX Runtime runs of the quantized model; None: it was not tried.

@@ -395,7 +395,7 @@ class FilesOfSearch:
 
 
 def _answer(tuned: Tuned, files: FilesOfSearch) -> Iterator[Line]:
-    """What was found, what it reaches on samples that chose nothing, and what to do next."""
+    """Says what was found, what it reaches on samples that chose nothing, and what to do next."""
     from onnxq.errors import counted
     from onnxq.report.print_verdict import Line, next_lines, verdict_lines
     from onnxq.tuning.tables import score_words

@@ -109,10 +109,9 @@ class WholeTime(Saved):
 
         The interval holds what sessions of one model differ by, and that of `of` over all rounds.
         """
-        logs = np.log([np.median(np.divide(ours, theirs)) for ours, theirs in pairs])
-        rounds = cls.of(
-            np.concatenate([x for x, _ in pairs]), np.concatenate([y for _, y in pairs])
-        )
+        ours, theirs = ([np.asarray(each) for each in side] for side in zip(*pairs, strict=True))
+        logs = np.log([np.median(x / y) for x, y in zip(ours, theirs, strict=True)])
+        rounds = cls.of(np.concatenate(ours), np.concatenate(theirs))
         if len(logs) < 2:
             return rounds
         spread = T95[len(logs) - 1] * float(logs.std(ddof=1)) / math.sqrt(len(logs))

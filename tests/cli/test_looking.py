@@ -55,7 +55,7 @@ def test_inspect_says_what_dynamic_quantization_would_do(run: Run, model_path: P
 def test_inspect_says_which_nodes_are_left_to_dynamic_quantization(
     run: Run, model_path: Path
 ) -> None:
-    result = run("inspect", model_path, "--set", "op:Gemm=dynamic_int8")
+    result = run("inspect", model_path, "--set", "op:Gemm=dynamic_int8", "-v")
     text = " ".join(result.stdout.split())
     assert "gemm Gemm dynamic_int8" in text
     assert "dynamic_int8 1 Gemm quantized dynamically" in text
