@@ -12,12 +12,12 @@ import torch
 from onnxq import dtypes
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import MATMUL_NBITS
-from onnxq.pytorch.numerics import block_ops, boundary, dynamic_ops, rounding_ops  # noqa: F401  # registers the operators
+from onnxq.pytorch.numerics import dynamic_ops, rounding_ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# --- Which ONNX nodes the operators of numerics.dynamic_ops and numerics.block_ops become.
+# --- Which ONNX nodes the operators of numerics.dynamic_ops become.
 
 _MICROSOFT = onnxscript.values.Opset(MICROSOFT, 1)
 _REQUIRED = ("X", "W", "R")

@@ -24,8 +24,7 @@ from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
-from onnxq.pytorch.importers.dequantized import dequantized_modules
-from onnxq.pytorch.importers.dynamic_modules import quantize_again
+from onnxq.pytorch.importers.dynamic_modules import dequantized_modules, quantize_again
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
 from onnxq.pytorch.importers.int8_weights import (
     ImportedWeights,

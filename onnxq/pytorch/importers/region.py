@@ -25,8 +25,12 @@ from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.activation_qparams import Constants, TracedQParams, stored_type
-from onnxq.pytorch.numerics.boundary import leave_integers
-from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
+from onnxq.pytorch.numerics.rounding_ops import (
+    NO_AXIS,
+    dequantize_linear,
+    leave_integers,
+    quantize_linear,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -24,12 +24,11 @@ from onnxq.graph.canonical import canonicalize_module
 from onnxq.graph.walk import node_name
 from onnxq.operator import Float
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.pytorch.insertion.names import Names, is_tensor
 from onnxq.pytorch.insertion.operands import Operands
 from onnxq.pytorch.insertion.tensors import Tensors
-from onnxq.pytorch.insertion.view import View
+from onnxq.pytorch.insertion.view import Names, View, is_tensor
 from onnxq.pytorch.modules.parametrized_layer import weighted_layer
-from onnxq.pytorch.nn.qat.linear_in_blocks import rounding_part
+from onnxq.pytorch.nn.qat.linear import rounding_part
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import program_of

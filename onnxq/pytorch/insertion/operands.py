@@ -11,8 +11,8 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import OpCategory
 from onnxq.operator.nodes import tensor_of
-from onnxq.pytorch.insertion.names import is_tensor
 from onnxq.pytorch.insertion.tensors import OWN_BACKWARD, with_observer
+from onnxq.pytorch.insertion.view import is_tensor
 from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS

@@ -15,15 +15,108 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.observers import MovingAverageMinMaxObserver
-from onnxq.pytorch.numerics import rounding_ops, straight_through
+from onnxq.pytorch.numerics import rounding_ops
 from onnxq.pytorch.numerics.integer_types import torch_dtype
 from onnxq.pytorch.numerics.observing import Observing
+from onnxq.pytorch.numerics.rounding import (
+    IntegerRange,
+    check,
+    learned_gradients,
+    numbers_of,
+    passed_between,
+    passed_inside,
+    rounded,
+)
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
 
 if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import Part
     from onnxq.qparams import QParams
+
+# --- Fake quantization with gradients, in the form that is quickest where it runs.
+#
+#     torch.export     torch.ops.onnxq.fake_quantize, whole: QuantizeLinear and DequantizeLinear
+#     torch.compile    tensor operations, which inductor fuses into one loop there and one back
+#     eager            the same behind one autograd node: a torch.library operator costs 100 us a
+#                      step in dispatch alone, this 30 (benchmarks/training_step.py)
+#
+# All three give the same bits.
+
+
+def fake_quantize(
+    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
+) -> Tensor:
+    """The values and the gradient of rounding_ops.fake_quantize."""
+    if torch.compiler.is_exporting():
+        whole: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, qmin, qmax, axis)
+        return whole
+    check(x, scale)
+    made: Tensor = _Passing.apply(  # type: ignore[no-untyped-call]  # torch's
+        x, scale, zero_point, IntegerRange(qmin, qmax, axis)
+    )
+    return made
+
+
+def learned_fake_quantize(
+    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
+) -> Tensor:
+    """The values and the gradients of rounding_ops.learned_fake_quantize."""
+    if torch.compiler.is_exporting():
+        whole: Tensor = rounding_ops.learned_fake_quantize(x, scale, zero_point, qmin, qmax, axis)
+        return whole
+    check(x, scale)
+    made: Tensor = _Learning.apply(  # type: ignore[no-untyped-call]  # torch's
+        x, scale, zero_point, IntegerRange(qmin, qmax, axis)
+    )
+    return made
+
+
+class _Passing(torch.autograd.Function):
+    """A gradient for x alone."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
+    ) -> Tensor:
+        ctx.integers, ctx.numbers = integers, numbers_of(scale, zero_point)
+        if ctx.numbers is not None and ctx.numbers.scale is not None:
+            ctx.save_for_backward(x)
+        else:
+            _keep(ctx, x, scale, zero_point)
+        return rounded(x, scale, zero_point, integers, ctx.numbers)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.numbers is not None and ctx.numbers.scale is not None:
+            (x,) = ctx.saved_tensors
+            passed = passed_between(grad, x, ctx.numbers, ctx.integers)
+        else:
+            x, scale, zero_point = ctx.saved_tensors
+            passed = passed_inside(grad, x, scale, zero_point, ctx.integers)
+        return passed, None, None, None
+
+
+class _Learning(torch.autograd.Function):
+    """A gradient for x and for scale."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
+    ) -> Tensor:
+        ctx.integers = integers
+        _keep(ctx, x, scale, zero_point)
+        return rounded(x, scale, zero_point, integers, numbers_of(scale, zero_point))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, scale, zero_point = ctx.saved_tensors
+        return *learned_gradients(grad, x, scale, zero_point, ctx.integers), None, None
+
+
+def _keep(ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor) -> None:
+    # copies: an observer that sees a second tensor in this step writes new ones in their place
+    ctx.save_for_backward(x, scale.detach().clone(), zero_point.clone())
 
 
 class FakeQuantize(Observing):
@@ -117,7 +210,7 @@ class FakeQuantize(Observing):
         return self._round(x, self.scale if scale is None else scale)
 
     def _round(self, x: Tensor, scale: Tensor) -> Tensor:
-        return straight_through.fake_quantize(
+        return fake_quantize(
             x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
 
@@ -216,7 +309,7 @@ class LearnableFakeQuantize(FakeQuantize):
         """Nothing: the scale is a parameter, which DistributedDataParallel keeps equal."""
 
     def _round(self, x: Tensor, scale: Tensor) -> Tensor:
-        return straight_through.learned_fake_quantize(
+        return learned_fake_quantize(
             x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
 

@@ -18,10 +18,20 @@ from torch import Tensor
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.observers import NoopObserver
-from onnxq.pytorch.numerics import min_max_state
 from onnxq.pytorch.numerics.compiling import never_compiled
 from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
-from onnxq.pytorch.numerics.min_max import UNSEEN, check_values, min_max_of, rule_of
+from onnxq.pytorch.numerics.min_max import (
+    MAX,
+    MIN,
+    UNSEEN,
+    check_values,
+    min_max_of,
+    observer_state,
+    rule_of,
+    save_min_max,
+    take_min_max,
+    warn_unseen,
+)
 from onnxq.pytorch.numerics.ranks import (
     has_ranks,
     mean_of_ranks,
@@ -140,7 +150,7 @@ class Observing(ExactBuffers):
     def observer(self) -> Observer:
         """The observer, with what it has seen; read on the host."""
         if self._rule is not None and not self.min_max.is_meta:
-            state = min_max_state.observer_state(self._observer, self.min_max.cpu().numpy())
+            state = observer_state(self._observer, self.min_max.cpu().numpy())
             self._observer.load_state(state)
         return self._observer
 
@@ -300,7 +310,7 @@ class Observing(ExactBuffers):
         self.check_left_out()
         self._refresh()
         if not self.has_observed:
-            min_max_state.warn_unseen(type(self).__name__)
+            warn_unseen(type(self).__name__)
         scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))
         return QParams(scale, zero_point, self.dtype, self.granularity)
 
@@ -346,7 +356,7 @@ class Observing(ExactBuffers):
         for flag in self.FLAGS:
             destination[prefix + flag] = torch.tensor([getattr(self, flag)], dtype=torch.uint8)
         if self._rule is not None:
-            min_max_state.save_min_max(destination, prefix, self.min_max)
+            save_min_max(destination, prefix, self.min_max)
             return
         for key, array in self._observer.state().items():
             destination[f"{prefix}{STATE}{key}"] = torch.from_numpy(np.array(array))
@@ -378,9 +388,9 @@ class Observing(ExactBuffers):
         )
 
     def _load_min_max(self, state_dict: dict[str, Tensor], prefix: str, missing: list[str]) -> None:
-        found = min_max_state.take_min_max(state_dict, prefix)
+        found = take_min_max(state_dict, prefix)
         if found is None:
-            missing += [prefix + name for name in (min_max_state.MIN, min_max_state.MAX)]
+            missing += [prefix + name for name in (MIN, MAX)]
         elif (
             found.ndim == self.min_max.ndim
         ):  # else the scale has another rank too, and torch says so

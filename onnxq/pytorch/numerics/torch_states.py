@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 from onnxq.observers import HistogramObserver
-from onnxq.pytorch.numerics.min_max import rule_of
-from onnxq.pytorch.numerics.min_max_state import MAX, MIN, observer_state
+from onnxq.pytorch.numerics.min_max import MAX, MIN, observer_state, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

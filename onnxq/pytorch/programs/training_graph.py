@@ -23,19 +23,18 @@ from onnxq.pytorch.programs.call_form import (
     ConstantGuard,
     OutputForm,
     entry,
+    guard_of,
     is_plain,
     result_of,
 )
 from onnxq.pytorch.programs.graph_module import TrainingGraph
-from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, scope, scopes
-from onnxq.pytorch.programs.linear_calls import linear_call
+from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
 from onnxq.pytorch.programs.recurrences import as_function, is_recurrence, layer_call
-from onnxq.pytorch.programs.shape_guard import guard_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from onnxq.pytorch.programs.linear_calls import LinearCall
+    from onnxq.pytorch.programs.leaf_calls import LinearCall
     from onnxq.pytorch.programs.own_gradients import FunctionCall
     from onnxq.pytorch.programs.program import Program
 

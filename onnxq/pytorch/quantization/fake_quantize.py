@@ -23,7 +23,7 @@ from onnxq.pytorch.quantization.observer import (
     of_spec,
 )
 from onnxq.pytorch.quantization.refused import REFUSED
-from onnxq.pytorch.quantization.with_args import WithArgs
+from onnxq.pytorch.quantization.uniform_observer import WithArgs
 
 if TYPE_CHECKING:
     from onnxq.qconfig import FakeQuantSpec

@@ -25,20 +25,18 @@ from onnxq.observers.histogram import MIN_BINS
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.torch_states import histogram_state
-from onnxq.pytorch.quantization.range_observers import (
-    MinMaxObserver,
-    MovingAverageMinMaxObserver,
-    MovingAveragePerChannelMinMaxObserver,
-    PerChannelMinMaxObserver,
-)
 from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.quantization.uniform_observer import (
     EPS,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
     Observer,
     ObserverBase,
+    PerChannelMinMaxObserver,
     UniformObserver,
+    WithArgs,
 )
-from onnxq.pytorch.quantization.with_args import WithArgs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -40,7 +40,7 @@ from onnxq.pytorch.quantization.observer import (
 from onnxq.pytorch.quantization.refused import REFUSED
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.quantization.with_args import WithArgs
+    from onnxq.pytorch.quantization.uniform_observer import WithArgs
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.eager.layer_types import COMPUTING
+from onnxq.pytorch.eager.add_observer import COMPUTING
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVOLUTIONS
 from onnxq.pytorch.quantization.refused import REFUSED

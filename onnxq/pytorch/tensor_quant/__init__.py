@@ -7,10 +7,6 @@ QConfig(activation=QuantDescriptor(unsigned=True), weight=QUANT_DESC_8BIT_CONV2D
 
 from __future__ import annotations
 
-from onnxq.pytorch.tensor_quant.affine_function import (
-    FakeAffineTensorQuantFunction,
-    fake_affine_tensor_quant,
-)
 from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator, MaxCalibrator
 from onnxq.pytorch.tensor_quant.descriptor import (
     QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL,
@@ -25,17 +21,20 @@ from onnxq.pytorch.tensor_quant.descriptor import (
     QuantDescriptor,
     ScaledQuantDescriptor,
 )
-from onnxq.pytorch.tensor_quant.float8_function import ScaledE4M3Function, scaled_e4m3
+from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError, QuantValueError
 from onnxq.pytorch.tensor_quant.functions import (
+    FakeAffineTensorQuantFunction,
     FakeTensorQuantFunction,
     LegacyFakeTensorQuantFunction,
+    ScaledE4M3Function,
     TensorQuantFunction,
+    fake_affine_tensor_quant,
     fake_tensor_quant,
     legacy_fake_tensor_quant,
+    scaled_e4m3,
     tensor_quant,
 )
 from onnxq.pytorch.tensor_quant.learned_bounds import Clip
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer
 
 __all__ = [

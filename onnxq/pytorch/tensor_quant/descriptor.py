@@ -13,6 +13,8 @@ import yaml
 from onnxq.observers import AmaxObserver, NarrowRangeObserver
 from onnxq.pytorch.tensor_quant.descriptor_arguments import (
     Axis,
+    QuantTypeError,
+    QuantValueError,
     as_amax,
     as_axis,
     as_bool,
@@ -21,7 +23,6 @@ from onnxq.pytorch.tensor_quant.descriptor_arguments import (
     as_scale_amax,
     said,
 )
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
 
 if TYPE_CHECKING:

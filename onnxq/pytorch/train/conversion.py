@@ -16,8 +16,7 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, OnnxqError, UnsupportedError, listed
-from onnxq.pytorch.modules.hooks import move_hooks, move_pre_hooks, remove_hooks
-from onnxq.pytorch.modules.places import places
+from onnxq.pytorch.modules.places import move_hooks, move_pre_hooks, places, remove_hooks
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.nn.qat import QatModule

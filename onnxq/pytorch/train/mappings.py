@@ -12,9 +12,9 @@ from onnxq.pytorch.nn import qat
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
-from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks as TrainedInBlocks
+from onnxq.pytorch.nn.qat.linear import LinearInBlocks as TrainedInBlocks
 from onnxq.pytorch.nn.quantized import dynamic
-from onnxq.pytorch.nn.quantized.dynamic.linear_in_blocks import LinearInBlocks
+from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
 from onnxq.pytorch.numerics.fake_quantize import LearnableFakeQuantize
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from torch import nn
 
 from onnxq.errors import CalibrationError
 from onnxq.pytorch.modules.float_functional import FloatFunctional, NeverCalled
-from onnxq.pytorch.modules.hooks import move_hooks, move_pre_hooks, remove_hooks
-from onnxq.pytorch.modules.places import exchanged
+from onnxq.pytorch.modules.places import exchanged, move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onnxq.pytorch.eager.layer_types import COMPUTING, IN_FLOAT_BETWEEN_INTEGERS, UNFOLDED
+from onnxq.pytorch.eager.add_observer import COMPUTING, IN_FLOAT_BETWEEN_INTEGERS, UNFOLDED
 from onnxq.pytorch.train.mappings import QAT_MAPPING, STATIC_MAPPING
 
 

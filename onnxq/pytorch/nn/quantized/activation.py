@@ -10,8 +10,8 @@ from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
-from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.weighted import check_type
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType

@@ -11,9 +11,9 @@ from torch.nn import functional as F  # noqa: N812  # as everywhere
 from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
-from onnxq.pytorch.nn.quantized.optional_output import OptionalOutput
-from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
+from onnxq.pytorch.nn.quantized.output_qparams import OptionalOutput
 from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.weighted import check_layer, float_weights
 from onnxq.pytorch.numerics.integer_types import qdtype_of, torch_dtype
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qtensor import QTensor

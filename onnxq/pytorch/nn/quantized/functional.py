@@ -18,8 +18,7 @@ import torch
 
 from onnxq import functional
 from onnxq.errors import ShapeError, kind_of
-from onnxq.pytorch.numerics.integer_types import qdtype_of
-from onnxq.pytorch.numerics.quantized_tensors import from_torch, to_torch
+from onnxq.pytorch.numerics.integer_types import from_torch, qdtype_of, to_torch
 from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
-from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.weighted import check_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.mapped_module import MappedModule
+from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.stored import WeightBuffers
 
 if TYPE_CHECKING:
-    import torch
+    from collections.abc import Mapping
 
-    from onnxq.pytorch.nn.quantized.requantize import Requantize
+    import torch
 
 
 class OutputQParams:
@@ -71,3 +73,33 @@ class QuantizedOutput(OutputQParams, MappedModule):
     def __repr__(self) -> str:
         shown = filter(None, (self.extra_repr(), self.output.extra_repr()))
         return f"Quantized{type(self).__name__}({', '.join(shown)})"
+
+
+# --- OptionalOutput: modules whose result is at quantized levels, or stays in float32.
+
+
+class OptionalOutput(WeightBuffers):
+    """A module with a weight in integers, and qparams for its result or none.
+
+    Attributes:
+        output: qparams of the result; None leaves it in float32.
+    """
+
+    output: Requantize | None
+
+    def requantized(self, y: torch.Tensor) -> torch.Tensor:
+        """Fake-quantizes the result; returns it as it is where it stays in float."""
+        return y if self.output is None else self.output(y)
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Has output qparams exactly where the state_dict has them."""
+        if not any(key.startswith(f"{prefix}output.") for key in state_dict):
+            self.output = None
+        elif self.output is None:
+            self.output = Requantize().to(self.weight_integers.device)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self.title}({self.extra_repr()})"

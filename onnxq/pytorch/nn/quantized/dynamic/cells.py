@@ -9,8 +9,8 @@ from torch import nn
 
 from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.quantized.dynamic.linear import Linear
-from onnxq.pytorch.nn.quantized.dynamic.weight_integers import quantized, weight_part
-from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
+from onnxq.pytorch.nn.quantized.weighted import check_type
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}

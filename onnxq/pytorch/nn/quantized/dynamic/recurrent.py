@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, kind_of
-from onnxq.pytorch.nn.quantized.dynamic.weight_integers import quantized, weight_part
-from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
 from onnxq.pytorch.nn.quantized.stored import Stored, tensors_of
+from onnxq.pytorch.nn.quantized.weighted import check_type
 from onnxq.pytorch.numerics.dynamic_ops import (
     ONNX_GATES,
     dynamic_quantize_lstm,
