@@ -84,34 +84,6 @@ def _prefixes(mod: nn.Module) -> tuple[str, ...]:
     return tuple(f"{name}." for name, one in parts if isinstance(one, Observing | ObserverBase))
 
 
-__all__ = [
-    "HistogramObserver",
-    "MinMaxObserver",
-    "MovingAverageMinMaxObserver",
-    "MovingAveragePerChannelMinMaxObserver",
-    "NoopObserver",
-    "Observer",
-    "ObserverBase",
-    "PerChannelMinMaxObserver",
-    "PlaceholderObserver",
-    "RecordingObserver",
-    "default_debug_observer",
-    "default_dynamic_quant_observer",
-    "default_float_qparams_observer",
-    "default_float_qparams_observer_4bit",
-    "default_histogram_observer",
-    "default_observer",
-    "default_per_channel_weight_observer",
-    "default_placeholder_observer",
-    "default_weight_observer",
-    "get_observer_state_dict",
-    "load_observer_state_dict",
-    "of_spec",
-    "per_channel_weight_observer_range_neg_127_to_127",
-    "weight_observer_range_neg_127_to_127",
-]
-
-
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)
 
@@ -329,3 +301,11 @@ weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(
 per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with_args(
     qscheme=torch.per_channel_symmetric, **_NARROW
 )
+
+__all__ = [
+    *(name for name in vars() if name.endswith(("_observer", "_observer_4bit", "neg_127_to_127"))),
+    *(kind.__name__ for kind in (*_BY_NAME.values(), ObserverBase, PlaceholderObserver)),
+    "Observer",
+    "get_observer_state_dict",
+    "load_observer_state_dict",
+]

@@ -39,3 +39,6 @@ def get_default_qat_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:
 def get_default_qconfig_propagation_list() -> set[type[nn.Module]]:
     """Types whose result `prepare` observes."""
     return set(COMPUTING)
+
+
+__all__ = [name for name in vars() if name.startswith("get_default")]

@@ -295,3 +295,16 @@ class ScaledE4M3Function(Function):
 
 
 scaled_e4m3 = cast("Callable[..., Tensor]", ScaledE4M3Function.apply)
+
+__all__ = [
+    "FakeAffineTensorQuantFunction",
+    "FakeTensorQuantFunction",
+    "LegacyFakeTensorQuantFunction",
+    "ScaledE4M3Function",
+    "TensorQuantFunction",
+    "fake_affine_tensor_quant",
+    "fake_tensor_quant",
+    "legacy_fake_tensor_quant",
+    "scaled_e4m3",
+    "tensor_quant",
+]

@@ -16,6 +16,7 @@ from onnxq.pytorch.nn.quantized.weighted import check_type
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
 
+__all__ = ["ELU", "Hardswish", "LeakyReLU", "MaxPool2d", "ReLU", "ReLU6", "Sigmoid", "Softmax"]
 UINT8 = torch.uint8
 
 

@@ -18,7 +18,7 @@ from onnxq.pytorch.modules.transposed import (
     output_padding,
 )
 from onnxq.pytorch.nn.quantized.weighted import Weighted, check_layer, core_of, float_weights
-from onnxq.pytorch.nn.triplets import triplet
+from onnxq.pytorch.nn.triplets import names_of, triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -266,6 +266,7 @@ class _ConvTranspose(TransposedConvolution, _ConvNd):
         return self.activated(self.convolved(x, output_size))
 
 
+__all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",

@@ -86,28 +86,4 @@ upsample = _on_tensors(functional.upsample)
 upsample_bilinear = _on_tensors(functional.upsample_bilinear)
 upsample_nearest = _on_tensors(functional.upsample_nearest)
 
-__all__ = [
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "celu",
-    "clamp",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "elu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "interpolate",
-    "leaky_relu",
-    "linear",
-    "max_pool1d",
-    "max_pool2d",
-    "relu",
-    "threshold",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
-]
+__all__ = [name for name, one in vars().items() if getattr(one, "__wrapped__", None)]

@@ -17,6 +17,16 @@ from onnxq.pytorch.nn.quantized.weighted import check_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = [
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+]
+
 
 class Normalization(QuantizedOutput):
     """A float normalization, and the qparams of its result."""

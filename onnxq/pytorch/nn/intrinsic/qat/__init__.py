@@ -21,35 +21,25 @@ from onnxq.pytorch.nn.qat.conv import (
 )
 from onnxq.pytorch.nn.qat.linear import Linear
 from onnxq.pytorch.nn.refused import INTRINSIC_QAT
-from onnxq.pytorch.nn.triplets import triplet
+from onnxq.pytorch.nn.triplets import names_of, triplet
 
 if TYPE_CHECKING:
     from onnxq.pytorch.nn.triplets import Triplet
     from onnxq.qconfig import QConfig
 __all__ = [
-    "ConvBn1d",
-    "ConvBn2d",
-    "ConvBn3d",
-    "ConvBnReLU1d",
-    "ConvBnReLU2d",
-    "ConvBnReLU3d",
-    "ConvReLU1d",
-    "ConvReLU2d",
-    "ConvReLU3d",
-    "ConvTransposeBn1d",
-    "ConvTransposeBn2d",
-    "ConvTransposeBn3d",
-    "ConvTransposeBnReLU1d",
-    "ConvTransposeBnReLU2d",
-    "ConvTransposeBnReLU3d",
-    "ConvTransposeReLU1d",
-    "ConvTransposeReLU2d",
-    "ConvTransposeReLU3d",
     "LinearBn1d",
     "LinearReLU",
     "WithBatchNorm",
     "freeze_bn_stats",
     "update_bn_stats",
+    *names_of(
+        "ConvBn",
+        "ConvBnReLU",
+        "ConvReLU",
+        "ConvTransposeBn",
+        "ConvTransposeBnReLU",
+        "ConvTransposeReLU",
+    ),
 ]
 
 # --- Convolutions with the batch norm or ReLU behind them, in training; transposed ones too.

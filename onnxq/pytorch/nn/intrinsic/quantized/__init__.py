@@ -17,19 +17,9 @@ from onnxq.pytorch.nn.quantized.conv import (
 from onnxq.pytorch.nn.quantized.linear import Linear
 from onnxq.pytorch.nn.quantized.normalization import BatchNorm2d, BatchNorm3d
 from onnxq.pytorch.nn.refused import INTRINSIC_QUANTIZED
-from onnxq.pytorch.nn.triplets import triplet
+from onnxq.pytorch.nn.triplets import names_of, triplet
 
-__all__ = [
-    "BNReLU2d",
-    "BNReLU3d",
-    "ConvReLU1d",
-    "ConvReLU2d",
-    "ConvReLU3d",
-    "ConvTransposeReLU1d",
-    "ConvTransposeReLU2d",
-    "ConvTransposeReLU3d",
-    "LinearReLU",
-]
+__all__ = ["BNReLU2d", "BNReLU3d", "LinearReLU", *names_of("ConvReLU", "ConvTransposeReLU")]
 
 # --- Convolution and ReLU, transposed too.
 

@@ -12,7 +12,7 @@ from onnxq.pytorch.nn.quantized.conv import (
 )
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.weighted import check_type
-from onnxq.pytorch.nn.triplets import triplet
+from onnxq.pytorch.nn.triplets import names_of, triplet
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class _ConvTranspose(TransposedConvolution, _Dynamic):
         return self.convolved(x, output_size)
 
 
+__all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",
