@@ -27,6 +27,7 @@ from onnxq.pytorch.eager.convert import (
     convert,
     default_eval_fn,
     quantize,
+    quantize_,
     quantize_qat,
     swap_module,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "prepare_qat",
     "propagate_qconfig_",
     "quantize",
+    "quantize_",
     "quantize_dynamic",
     "quantize_dynamic_jit",
     "quantize_jit",

@@ -39,12 +39,7 @@ Assignment = dict[str, int]
 
 
 def batch_axes(module: nn.Module, bound: BoundInputs) -> Axes:
-    """The axis of each input that is the batch; inputs without one are left out.
-
-    Args:
-        module: in eval mode.
-        bound: example inputs, which forward takes.
-    """
+    """The axis of each input that is the batch; inputs without one are left out."""
     for name, x in bound.tensors.items():
         if x.ndim and not x.numel():
             empty = x.shape.index(0)

@@ -15,12 +15,7 @@ _CACHE = "use_cache"
 
 
 def without_cache(model: nn.Module, given: BoundInputs) -> BoundInputs:
-    """The call without a cache of keys and values, unless the caller says something of it.
-
-    Args:
-        model: whose forward is called.
-        given: example inputs.
-    """
+    """The call without a cache of keys and values, unless the caller says something of it."""
     parameters = inspect.signature(model.forward).parameters
     if _CACHE not in parameters or given.call.arguments.get(_CACHE) is not None:
         return given

@@ -23,13 +23,7 @@ Group = dict[str, tuple[int, ...]]
 
 
 def length_axes(module: nn.Module, bound: BoundInputs, batch: Axes) -> dict[str, set[int]]:
-    """Axes of each input that are lengths; inputs without one are left out.
-
-    Args:
-        module: in eval mode.
-        bound: example inputs, which forward takes.
-        batch: axes that are the batch already.
-    """
+    """Axes of each input that are lengths; inputs without one are left out."""
     found: dict[str, set[int]] = {}
     for group in _groups(bound, batch):
         first = {name: axes[:1] for name, axes in group.items()}

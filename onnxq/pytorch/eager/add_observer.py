@@ -17,7 +17,6 @@ from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import (
     FakeQuantize,
-    LearnableFakeQuantize,
     fake_quantize_module,
 )
 from onnxq.pytorch.train.mappings import STATIC_MAPPING
@@ -49,7 +48,7 @@ IN_FLOAT_BETWEEN_INTEGERS: tuple[type[nn.Module], ...] = (
 """Types without a quantized form: the float module computes, and its result is rounded."""
 
 # FloatFunctional has a place for its observer, the others round by themselves or not at all
-_OBSERVED_OTHERWISE = {DeQuantStub, FakeQuantize, LearnableFakeQuantize, FloatFunctional}
+_OBSERVED_OTHERWISE = {DeQuantStub, FakeQuantize, FloatFunctional}
 
 COMPUTING: tuple[type[nn.Module], ...] = (
     *(

@@ -6,15 +6,19 @@ Usage: quantized = onnxq.pytorch.convert(prepared.eval())
 from __future__ import annotations
 
 import copy
+import dataclasses
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from onnxq.errors import QConfigError, UnsupportedError, kind_of, nearest
+from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, kind_of, nearest
+from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.eager.custom_config import QUANTIZED_CLASSES, entries_of
 from onnxq.pytorch.eager.prepare import prepare, prepare_qat
+from onnxq.pytorch.eager.propagation import propagate_qconfig_
 from onnxq.pytorch.train.conversion import (
     DEFAULT_MAPPINGS,
     ModuleMappings,
@@ -23,9 +27,14 @@ from onnxq.pytorch.train.conversion import (
     swapped,
 )
 from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
+from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping
+
+_INT8_MAX, _LEAST = 127, 2.0**-23  # of activations around 0, as torchao has them
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from onnxq.pytorch.arguments.bound_inputs import Inputs
 
 
 def convert(
@@ -181,3 +190,91 @@ def quantize_qat(
     prepared = prepare_qat(prepared.train(), inplace=True)
     run_fn(prepared, *run_args)
     return convert(prepared.eval(), inplace=True)
+
+
+def quantize_(
+    model: nn.Module,
+    config: object,
+    samples: Iterable[Inputs] | None = None,
+    filter_fn: Callable[[nn.Module, str], bool] | None = None,
+) -> nn.Module:
+    """Quantizes a model as a config says, in torchao's way of asking; onnxq.export writes it.
+
+    With a config of torchao's, torchao quantizes the layers in place: integers and scales are its
+    own. With a QConfigDynamic layers are exchanged in place. With a QConfig or QConfigMapping the
+    result is another module, traced and calibrated on the samples.
+
+    Args:
+        model: float.
+        config: torchao's, or one of onnxq.qconfig.
+        samples: inputs of forward, each a batch; for what needs the ranges of activations.
+        filter_fn: of a module and its name, whether it is quantized; None: every linear layer.
+    Returns:
+        The quantized model: the same object, where it was changed in place.
+    Raises:
+        QConfigError: another config.
+        CalibrationError: no samples where ranges are needed.
+        OnnxqError: as prepare and convert.
+    """
+    wanted = filter_fn or (lambda module, _: isinstance(module, nn.Linear))
+    if type(config).__module__.startswith("torchao."):
+        ao: Any = sys.modules["torchao.quantization"]
+        if getattr(config, "act_quant_scale", 0) is not None:
+            ao.quantize_(model, config, wanted)
+            return model
+        for layer, own in _with_ranges(model, config, samples, wanted).items():
+            ao.quantize_(model, own, lambda part, _, layer=layer: part is layer)
+        return model
+    if isinstance(config, QConfigDynamic):
+        names = [name for name, part in model.named_modules() if wanted(part, name)]
+        propagate_qconfig_(model.eval(), dict.fromkeys(names, config))
+        return convert(model, inplace=True)
+    mapping = QConfigMapping(config) if isinstance(config, QConfig) else config
+    if not isinstance(mapping, QConfigMapping):
+        raise QConfigError(
+            f"quantize_: got {kind_of(config)}; wanted a config of torchao, such as "
+            "Int8WeightOnlyConfig(), or a QConfig, QConfigDynamic or QConfigMapping."
+        )
+    batches = _given(samples, "a static QConfig")
+    prepared = prepare(model, inputs=batches[0], qconfig=mapping)
+    for batch in batches:
+        bound = bind(prepared, batch)
+        prepared(*bound.args, **bound.kwargs)
+    return convert(prepared)
+
+
+def _with_ranges(
+    model: nn.Module,
+    config: Any,
+    samples: Iterable[Inputs] | None,
+    wanted: Callable[[nn.Module, str], bool],
+) -> dict[nn.Module, Any]:
+    """Layer -> torchao's config of static activations, with the scale of the layer's input."""
+    layers = [part for name, part in model.named_modules() if wanted(part, name)]
+    largest: dict[nn.Module, torch.Tensor] = {}
+
+    def watch(layer: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        found = args[0].detach().abs().amax().reshape([1] * args[0].ndim)
+        largest[layer] = torch.maximum(largest.get(layer, found), found)
+
+    handles = [layer.register_forward_pre_hook(watch) for layer in layers]
+    with torch.no_grad():
+        for batch in _given(samples, type(config).__name__):
+            bound = bind(model, batch)
+            model(*bound.args, **bound.kwargs)
+    for handle in handles:
+        handle.remove()
+    return {
+        layer: dataclasses.replace(config, act_quant_scale=value.clamp_min(_LEAST) / _INT8_MAX)
+        for layer, value in largest.items()
+    }
+
+
+def _given(samples: Iterable[Inputs] | None, wanted_by: str) -> list[Inputs]:
+    batches = list(samples or ())
+    if not batches:
+        raise CalibrationError(
+            f"quantize_: {wanted_by} needs the ranges of activations; give samples, a list of "
+            "batches such as model takes."
+        )
+    return batches

@@ -44,7 +44,7 @@ from onnxq.pytorch.exporting.script import bind_script, check_script_request, ex
 from onnxq.pytorch.exporting.trace import trace
 from onnxq.pytorch.exporting.whole_layers import merge_directions
 from onnxq.pytorch.modules.adapter import Model, as_module, exported_axes, in_float32, is_scripted
-from onnxq.pytorch.modules.transformers import without_shortcuts, zeroes_padding
+from onnxq.pytorch.nn.quantized.dynamic.torchao import taken_from_torchao
 from onnxq.pytorch.nn.quantized.stored import Stored
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
@@ -76,12 +76,7 @@ if TYPE_CHECKING:
 
 
 def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
-    """The module's result for the example inputs; a warning says where NaN in it comes from.
-
-    Args:
-        module: in eval mode.
-        inputs: one batch.
-    """
+    """The module's result for the example inputs; a warning says where NaN in it comes from."""
     with contextlib.ExitStack() as stack:
         for name, part in module.named_modules():
             if isinstance(part, Stored):
@@ -184,8 +179,9 @@ def export(
 
     Args:
         module: anything that torch.export can trace; an ExportedProgram, or the path of a .pt2
-            file; a scripted or traced module (in opset 20, by torch's older exporter, with tensors
-            as inputs). One in half precision is exported in float32, with a warning.
+            file; one that torchao's quantize_ changed; a scripted or traced module (in opset 20, by
+            torch's older exporter, with tensors as inputs). One in half precision is exported in
+            float32, with a warning.
         inputs: example inputs of forward: a tensor, a sequence of its arguments, or a mapping by
             parameter name. Tensors may be nested in them, in tuples, lists, dicts, named tuples and
             dataclasses; each becomes an input of the model, called as the parameter, or as the way
@@ -228,7 +224,7 @@ def export(
     check_format(format)
     if path is not None:
         io.check_writable(path)  # before the work, not after it
-    module = as_module(module)
+    module = as_module(_without_torchao(module))
     if is_scripted(module):
         check_script_request(opset == DEFAULT_OPSET, input_names, output_names, dynamic_axes)
         model = export_script(module.eval(), bind_script(module, inputs))
@@ -248,11 +244,10 @@ def export(
         axes = asked or batch_axes(module, given)
         bound = traceable(given, axes)
         names = output_names or names_of(outputs, bound.tensors)
-        traced = without_shortcuts(module)
         if is_flat(bound, outputs):
-            model = trace(traced, bound, axes, opset, names)
+            model = trace(module, bound, axes, opset, names)
         else:
-            flat = flattened(traced, bound)
+            flat = flattened(module, bound)
             model = trace(flat, positional(bound.tensors), axes, opset, names)
         check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
@@ -270,6 +265,16 @@ def export(
     if isinstance(model, QuantizedModel):
         model.attach(try_alone(model, bound.arrays))
     return model
+
+
+def _without_torchao(module: Model) -> Model:
+    """The module with layers of onnxq where torchao's quantize_ was."""
+    taken = taken_from_torchao(module) if isinstance(module, nn.Module) else None
+    if taken is None:
+        return module
+    for note in taken.notes:
+        warnings.warn(f"{type(module).__name__}: {note}.", UserWarning, stacklevel=3)
+    return taken.model
 
 
 def traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
@@ -312,15 +317,7 @@ class Limits(NamedTuple):
 def check_sizes(
     module: nn.Module, model: ir.Model, bound: BoundInputs, axes: Axes, limits: Limits
 ) -> None:
-    """Compares both on the example inputs, and in other sizes of what is dynamic.
-
-    Args:
-        module: in eval mode.
-        model: what was exported of it, in the form that is written.
-        bound: example inputs.
-        axes: those that are dynamic.
-        limits: how far apart results may be.
-    """
+    """Compares both on the example inputs, and in other sizes of what is dynamic."""
     trials = [bound, *_other_sizes(module, bound, axes)]
     check = functools.partial(_check_trials, module, model, trials, limits)
     check_here_or_exactly(check, model, trials)
@@ -402,6 +399,7 @@ def _check_validation(
     try:
         check_against(module, run, names, validation, limit)
     except VerificationError as error:
-        if not zeroes_padding(module):
+        encoders = (part for part in module.modules() if isinstance(part, nn.TransformerEncoder))
+        if not any(encoder.use_nested_tensor for encoder in encoders):
             raise
         raise VerificationError(f"{error} {_PADDING}") from error

@@ -58,13 +58,7 @@ def optimize(made: ONNXProgram) -> None:
 def name_inputs_and_outputs(
     model: ir.Model, inputs: Sequence[str], outputs: Sequence[str] | None
 ) -> None:
-    """Names a model's inputs and outputs, in order; one result may be several outputs.
-
-    Args:
-        model: optimized.
-        inputs: names.
-        outputs: names; None leaves them.
-    """
+    """Names a model's inputs and outputs, in order; one result may be several outputs."""
     named = [*zip(model.graph.inputs, inputs, strict=False)]
     for value, name in [*named, *zip(model.graph.outputs, outputs or (), strict=False)]:
         value.metadata_props[NAME_BEFORE] = str(value.name)

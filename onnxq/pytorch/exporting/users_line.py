@@ -18,10 +18,7 @@ WIDTH = 100
 def users_line(error: BaseException) -> str:
     """Place and text of the innermost line, as the end of a message; "" where there is none.
 
-        At model.py:12, in forward: if y.sum() > 0:
-
-    Args:
-        error: raised while forward ran; its causes are looked at first.
+    At model.py:12, in forward: if y.sum() > 0:
     """
     found = ""
     cause: BaseException | None = error

@@ -198,11 +198,12 @@ def _cat(activation: Callable[[Tensor], Tensor]) -> Handler:
     return handler
 
 
-def _unary(compute: Callable[..., Tensor], count: int = 0) -> Handler:
+def _into(compute: Callable[..., Tensor], count: int = 0) -> Handler:
     """Y = compute(x, the first `count` arguments); scale and zero point are the next ones."""
+    name = getattr(compute, "__name__", "a function").strip("_")
 
     def handler(region: Region, x: Tensor, *arguments: Any, **named: Any) -> Tensor:
-        incoming = region.need_qparams(x, getattr(compute, "__name__", "a function"))
+        incoming = region.need_qparams(x, name)
         scale, zero_point = _output_qparams(arguments[count : count + 2], named)
         rest = {k: v for k, v in named.items() if not k.endswith(("scale", "zero_point"))}
         qparams = region.new_qparams(scale, zero_point, incoming.dtype)
@@ -226,34 +227,16 @@ def _relu6(region: Region, x: Tensor, inplace: object = None) -> Tensor:
     return region.clamped(x, region.need_qparams(x, "relu6"), 0.0, 6.0)
 
 
-def _leaky_relu(
-    region: Region, x: Tensor, slope: float, inplace: object, scale: Any, zero_point: Any
-) -> Tensor:
-    del inplace
-    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "leaky_relu").dtype)
-    return region.put(functional.leaky_relu(x, slope), qparams)
+def _leaky_relu(x: Tensor, slope: float, _inplace: object) -> Tensor:
+    return functional.leaky_relu(x, slope)
 
 
-def _elu(
-    region: Region, x: Tensor, scale: Any, zero_point: Any, alpha: float = 1.0, *_: Any
-) -> Tensor:
-    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "elu").dtype)
-    return region.put(functional.elu(x, alpha), qparams)
+def _elu(x: Tensor, alpha: float = 1.0, *_: object) -> Tensor:
+    return functional.elu(x, alpha)
 
 
-def _celu(region: Region, x: Tensor, scale: Any, zero_point: Any, alpha: float = 1.0) -> Tensor:
-    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "celu").dtype)
-    return region.put(functional.celu(x, alpha), qparams)
-
-
-def _prelu(region: Region, x: Tensor, weight: Tensor, scale: Any, zero_point: Any) -> Tensor:
-    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "prelu").dtype)
-    return region.put(functional.prelu(x, weight), qparams)
-
-
-def _softmax(region: Region, x: Tensor, dim: int, scale: Any, zero_point: Any) -> Tensor:
-    qparams = region.new_qparams(scale, zero_point, region.need_qparams(x, "softmax").dtype)
-    return region.put(functional.softmax(x, dim), qparams)
+def _instance_norm(x: Tensor, weight: Any, bias: Any, eps: float) -> Tensor:
+    return functional.instance_norm(x, weight=weight, bias=bias, eps=eps)
 
 
 def _matmul(region: Region, x: Tensor, y: Tensor, scale: Any, zero_point: Any) -> Tensor:
@@ -263,36 +246,6 @@ def _matmul(region: Region, x: Tensor, y: Tensor, scale: Any, zero_point: Any) -
 
 
 # --- normalization
-
-
-def _layer_norm(
-    region: Region, x: Tensor, shape: list[int], weight: Any, bias: Any, eps: float,
-    output_scale: Any, output_zero_point: Any,
-) -> Tensor:  # fmt: skip
-    qparams = region.new_qparams(
-        output_scale, output_zero_point, region.need_qparams(x, "layer_norm").dtype
-    )
-    return region.put(functional.layer_norm(x, shape, weight, bias, eps), qparams)
-
-
-def _group_norm(
-    region: Region, x: Tensor, groups: int, weight: Any, bias: Any, eps: float,
-    output_scale: Any, output_zero_point: Any,
-) -> Tensor:  # fmt: skip
-    qparams = region.new_qparams(
-        output_scale, output_zero_point, region.need_qparams(x, "group_norm").dtype
-    )
-    return region.put(functional.group_norm(x, groups, weight, bias, eps), qparams)
-
-
-def _instance_norm(
-    region: Region, x: Tensor, weight: Any, bias: Any, eps: float,
-    output_scale: Any, output_zero_point: Any,
-) -> Tensor:  # fmt: skip
-    incoming = region.need_qparams(x, "instance_norm")
-    qparams = region.new_qparams(output_scale, output_zero_point, incoming.dtype)
-    y = functional.instance_norm(x, weight=weight, bias=bias, eps=eps)
-    return region.put(y, qparams)
 
 
 def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
@@ -359,16 +312,16 @@ def _operators() -> dict[str, Handler]:
         "max_pool1d": _keeping(functional.max_pool1d),
         "max_pool2d": _keeping(functional.max_pool2d),
         "max_pool3d": _keeping(functional.max_pool3d),
-        "hardswish": _unary(functional.hardswish),
-        "sigmoid": _unary(torch.sigmoid),
-        "leaky_relu": _leaky_relu,
-        "celu": _celu,
-        "elu": _elu,
-        "prelu": _prelu,
-        "softmax": _softmax,
-        "layer_norm": _layer_norm,
-        "group_norm": _group_norm,
-        "instance_norm": _instance_norm,
+        "hardswish": _into(functional.hardswish),
+        "sigmoid": _into(torch.sigmoid),
+        "leaky_relu": _into(_leaky_relu, 2),
+        "celu": _into(functional.celu),
+        "elu": _into(_elu),
+        "prelu": _into(functional.prelu, 1),
+        "softmax": _into(functional.softmax, 1),
+        "layer_norm": _into(functional.layer_norm, 4),
+        "group_norm": _into(functional.group_norm, 4),
+        "instance_norm": _into(_instance_norm, 3),
         "linear": _weighted(_same),
         "linear_relu": _weighted(relu),
         "linear_tanh": _weighted(torch.tanh),
@@ -408,12 +361,7 @@ def is_converted(model: nn.Module) -> bool:
 
 
 def traceable(model: nn.Module, inputs: BoundInputs) -> nn.Module:
-    """The model in Q/DQ form, in float32, for torch.export.
-
-    Args:
-        model: a copy of a converted model, with its weights unpacked; it is changed.
-        inputs: example inputs.
-    """
+    """The model in Q/DQ form, in float32, for torch.export."""
     made = _plain(model).eval()
     make_printable(made)
     _numbers_from_buffers(made)

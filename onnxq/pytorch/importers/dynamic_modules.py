@@ -92,7 +92,7 @@ class Dequantized:
 def dequantized_modules(model: nn.Module) -> tuple[Dequantized, dict[int, nn.Module]]:
     """The float module of every dynamically quantized module of the model, by its id.
 
-    `copying.copy_structure` puts them in their places.
+    `copy_structure` puts them in their places.
     """
     dequantized, made = Dequantized({}, {}), dict[int, nn.Module]()
     for path, module in model.named_modules():

@@ -142,13 +142,7 @@ FIXED_QPARAMS = {
 
 
 class Region(TorchFunctionMode):
-    """The meaning of torch functions on quantized tensors, in Q/DQ form.
-
-    Args:
-        root: the model; named in messages.
-        constants: scales, zero points and biases, in the order of forward.
-        operators: name of torch.ops.quantized.<name> -> what computes it.
-    """
+    """The meaning of torch functions on quantized tensors, in Q/DQ form."""
 
     def __init__(
         self, root: nn.Module, constants: Constants, operators: dict[str, Handler]

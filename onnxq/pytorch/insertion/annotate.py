@@ -66,11 +66,7 @@ if TYPE_CHECKING:
 
 
 def weights_in_blocks(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[str, str]]:
-    """Weights that are trained in blocks, in graph order; ONNX node -> why another stays float.
-
-    Args:
-        view: of the program; nodes with a QConfigDynamic are in float there.
-    """
+    """Weights that are trained in blocks, in graph order; ONNX node -> why another stays float."""
     annotated: dict[str, AnnotatedWeight] = {}  # path -> weight; a layer may be called twice
     reasons: dict[str, str] = {}
     for node in view.nodes:
@@ -200,11 +196,6 @@ def annotate_program(
 ) -> Annotations:
     """Annotates the training graph of a program.
 
-    Args:
-        traced: of `training_graph`.
-        program: that it was made of.
-        qconfig: names nodes and tensors of the program's ONNX form.
-        target: as for onnxq.prepare.
     Raises:
         UnsupportedError: the program has no ONNX form.
         QConfigError: as onnxq.prepare.

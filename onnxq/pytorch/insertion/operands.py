@@ -36,9 +36,6 @@ EQUAL_NUMBERS = 1e-6  # a root that was taken in float32, or in float64
 class Operands:
     """Weights, activations and numbers that quantized nodes read.
 
-    Args:
-        view: what is annotated where.
-        tensors: annotated already.
     Attributes:
         weights: found by `annotate`, in graph order.
     """

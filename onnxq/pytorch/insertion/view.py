@@ -62,13 +62,7 @@ _PADS = {_aten.constant_pad_nd.default, _aten.pad.default}
 
 
 class Names:
-    """Nodes of a training graph, by the nodes of the program that they stand for.
-
-    Args:
-        traced: a training graph; its nodes know the program's.
-        program: that it was made of.
-        functions: calls in it of functions with a backward of their own.
-    """
+    """Nodes of a training graph, by the nodes of the program that they stand for."""
 
     def __init__(
         self,

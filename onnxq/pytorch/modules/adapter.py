@@ -42,11 +42,7 @@ _TRAINS = {  # operator -> position of the argument that says whether it trains
 
 
 def as_module(model: Model) -> nn.Module:
-    """The plain module.
-
-    Args:
-        model: in any of the forms above.
-    """
+    """The plain module."""
     if isinstance(model, str | Path):
         return _of_program(read_program(Path(model)))
     if isinstance(model, ExportedProgram):
@@ -98,10 +94,6 @@ def exported_axes(model: nn.Module, bound: BoundInputs) -> Axes | None:
     """The dynamic axes that a program was exported with; None: the module is no program.
 
     A size that is computed from another one counts as fixed.
-
-    Args:
-        model: of `as_module`.
-        bound: example inputs.
     """
     if not isinstance(model, fx.GraphModule) or not model.meta.get(_MARK):
         return None

@@ -26,12 +26,7 @@ class Place:
 
 
 class AppliedFunction(nn.Module):
-    """Calls Function.apply.
-
-    Args:
-        function: a subclass of torch.autograd.Function.
-        arguments: of apply; in place of each tensor there is a Place.
-    """
+    """Calls Function.apply."""
 
     def __init__(self, function: type[Function], arguments: tuple[object, ...]) -> None:
         super().__init__()

@@ -12,12 +12,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def never_compiled(function: Function, reason: str | None = None) -> Function:
-    """torch.compiler.disable, which is untyped.
-
-    Args:
-        function: torch.compile leaves its graph there, or raises where fullgraph forbids it.
-        reason: that torch gives then.
-    """
+    """torch.compiler.disable, which is untyped."""
     disabled: Function = torch.compiler.disable(function, reason=reason)  # type: ignore[no-untyped-call]  # torch's
     return disabled
 

@@ -251,8 +251,8 @@ def matmul_n_bits(
         x: float32 (..., inputs).
         integers: uint8 (outputs, blocks, block * bits / 8), the first integer in the low bits.
         scales: float32 (outputs * blocks,).
-        zero_points: uint8, each row of blocks packed as integers are, up to a whole byte, flat;
-            None: 2^(bits - 1).
+        zero_points: uint8, each row of blocks packed as integers are, up to a whole byte, flat; or
+            float32, one for each scale; None: 2^(bits - 1).
         bias: float32 (outputs,), or None.
         inputs: length of the rows of w, without what fills up the last block.
         bits: 2, 4 or 8.
@@ -269,6 +269,8 @@ def real_weight(
     wide = _unpacked(integers, bits).to(torch.int32)  # (outputs, blocks, block)
     if zero_points is None:
         points = wide.new_full((1, 1), 1 << (bits - 1))
+    elif zero_points.dtype is torch.float32:
+        points = zero_points.reshape(outputs, blocks)
     else:
         points = _unpacked(zero_points.reshape(outputs, -1), bits)[:, :blocks].to(torch.int32)
     real = (wide - points[..., None]).float() * scales.reshape(outputs, blocks, 1)

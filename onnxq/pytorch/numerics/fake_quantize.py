@@ -9,7 +9,7 @@ The first line is onnxq.pytorch.numerics.observing, the second onnxq.pytorch.num
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,11 @@ from onnxq.observers import MovingAverageMinMaxObserver
 from onnxq.pytorch.numerics import rounding_ops
 from onnxq.pytorch.numerics.integer_types import torch_dtype
 from onnxq.pytorch.numerics.observing import Observing
+from onnxq.pytorch.numerics.own_module import ModuleSpec, is_observer
 from onnxq.pytorch.numerics.rounding import (
     IntegerRange,
     check,
+    check_floats,
     learned_gradients,
     numbers_of,
     passed_between,
@@ -144,6 +146,9 @@ class FakeQuantize(Observing):
         UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
     """
 
+    has_own_forward: ClassVar[bool] = False
+    """Whether a subclass, or a module in it, rounds in a forward of its own."""
+
     FLAGS = ("observer_enabled", "fake_quant_enabled", "has_observed")
     fake_quant_enabled: bool = True
 
@@ -157,6 +162,10 @@ class FakeQuantize(Observing):
         spec = self.with_args(observer, quant_min, quant_max, **observer_kwargs)
         super().__init__(spec.observer)
         self.spec = spec
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.has_own_forward = cls.forward is not FakeQuantize.forward
 
     @classmethod
     def with_args(
@@ -322,6 +331,28 @@ class LearnableFakeQuantize(FakeQuantize):
             self.scale.data.clamp_(min=self._observer.range.eps)
 
 
+class OwnFakeQuantize(FakeQuantize):
+    """A user's module that rounds: values and gradients are those of its own forward."""
+
+    def __init__(self, spec: ModuleSpec) -> None:
+        Observing.__init__(self, spec)
+        self.spec = FakeQuantSpec(spec)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the module makes of x."""
+        check_floats(x)
+        if not self.fake_quant_enabled and not self.observer_enabled:
+            return x
+        made: Tensor = self.own(x)  # type: ignore[misc]  # a ModuleSpec's module
+        if self.observer_enabled and x.numel() and not torch.compiler.is_exporting():
+            self._note_seen()
+        return made if self.fake_quant_enabled else x
+
+    def rounded(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        """What the module makes of x; at a scale that it has not found, plain rounding."""
+        return self(x) if scale is None else super().rounded(x, scale)
+
+
 def fake_quantize_module(part: Part) -> FakeQuantize:
     """The module for what a QConfig holds.
 
@@ -330,6 +361,13 @@ def fake_quantize_module(part: Part) -> FakeQuantize:
     Raises:
         UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
     """
+    spec = part.observer if isinstance(part, FakeQuantSpec) else part
+    if isinstance(spec, ModuleSpec) and isinstance(part, FakeQuantSpec):
+        if issubclass(spec.kind, FakeQuantize):
+            made: FakeQuantize = spec.module()
+            return made
+        if not is_observer(spec.kind):
+            return OwnFakeQuantize(spec)
     if isinstance(part, FakeQuantSpec):
         learned = part.scale is ScaleRule.LEARNED
         return (LearnableFakeQuantize if learned else FakeQuantize)(part.observer)

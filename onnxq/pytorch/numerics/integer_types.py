@@ -55,11 +55,7 @@ _DTYPES = (quint8, qint8, qint32)
 
 
 def from_torch(tensor: torch.Tensor) -> QTensor:
-    """The integers and qparams of a tensor that torch quantized.
-
-    Args:
-        tensor: quint8, qint8 or qint32, with one scale or one per channel.
-    """
+    """The integers and qparams of a tensor that torch quantized."""
     if not tensor.is_quantized:
         raise ShapeError(
             f"a tensor of {tensor.dtype}; wanted a QTensor, or one quantized by torch. Quantize "
@@ -82,11 +78,7 @@ def from_torch(tensor: torch.Tensor) -> QTensor:
 
 
 def to_torch(tensor: QTensor) -> torch.Tensor:
-    """The tensor as torch quantizes: quint8, qint8 or qint32, on the CPU.
-
-    Args:
-        tensor: of one of these types, with one scale or one per channel.
-    """
+    """The tensor as torch quantizes: quint8, qint8 or qint32, on the CPU."""
     qparams = tensor.qparams
     granularity = qparams.granularity
     if qparams.dtype not in _DTYPES or not isinstance(granularity, PerTensor | PerChannel):

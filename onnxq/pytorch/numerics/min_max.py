@@ -191,12 +191,7 @@ _TORCHS = "activation_post_process."  # where torch's FakeQuantize keeps its obs
 def observer_state(
     observer: Observer, min_max: npt.NDArray[np.float32]
 ) -> dict[str, npt.NDArray[np.generic]]:
-    """State that the observer's load_state takes.
-
-    Args:
-        observer: one that needs min and max alone.
-        min_max: (-min, max), shape (2,) or (2, channels).
-    """
+    """State that the observer's load_state takes."""
     has_seen = bool(min_max.size and np.isfinite(min_max).all())
     low, high = np.asarray(-min_max[0]), np.asarray(min_max[1])
     if isinstance(observer, NarrowRangeObserver):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, UnsupportedError
@@ -32,6 +32,7 @@ from onnxq.pytorch.numerics.min_max import (
     take_min_max,
     warn_unseen,
 )
+from onnxq.pytorch.numerics.own_module import ModuleSpec
 from onnxq.pytorch.numerics.ranks import (
     has_ranks,
     mean_of_ranks,
@@ -102,8 +103,6 @@ class Observing(ExactBuffers):
 
     In train mode under DistributedDataParallel min and max are those of all ranks' tensors.
 
-    Args:
-        spec: the observer.
     Attributes:
         scale: buffer, float32, shape () or (channels,); (1,) before any data where per channel.
         zero_point: buffer, int32, same shape.
@@ -129,7 +128,8 @@ class Observing(ExactBuffers):
         super().__init__()
         self._observer_spec = spec
         self._observer = _checked(spec())
-        self._rule = rule_of(self._observer)
+        self.own = spec.module() if isinstance(spec, ModuleSpec) else None
+        self._rule = rule_of(self._observer) if self.own is None else None
         self.observer_enabled = True
         self.has_observed = False
         self.ran_unobserved = False
@@ -218,9 +218,14 @@ class Observing(ExactBuffers):
     @property
     def needs_range_alone(self) -> bool:
         """Whether min and max of a batch are all that counts of it."""
-        return self._observer.needs_range_alone
+        return self.own is None and self._observer.needs_range_alone
 
     def _observe(self, x: Tensor) -> None:
+        if self.own is not None:
+            if x.numel():
+                self.own(x)
+                self._note_seen()
+            return
         if self._rule is None:
             self._show(x)
             return
@@ -235,8 +240,7 @@ class Observing(ExactBuffers):
         new, is_left_out = self._rule.seen_with(self.min_max, min_max)
         self.min_max.copy_(new)
         self.left_out.add_(is_left_out)
-        self.has_observed = True
-        self._stale = True
+        self._note_seen()
 
     def _make_room(self, min_max: Tensor) -> None:
         before = self.min_max.shape[-1]
@@ -262,14 +266,18 @@ class Observing(ExactBuffers):
         except CalibrationError as error:
             raise CalibrationError(f"{type(self).__name__}: {error}") from error
         self._batches += 1
-        self.has_observed = True
-        self._stale = True
+        self._note_seen()
+
+    def _note_seen(self) -> None:
+        self.has_observed = self._stale = True
 
     def _refresh(self) -> None:
         """Brings scale and zero point up to date with what was seen."""
         if not self._stale:
             return
-        if self._rule is None:
+        if self.own is not None:
+            self._hold(self._own_qparams(*self.own.calculate_qparams()))
+        elif self._rule is None:
             self._ask()
         else:
             scale, zero_point = self._rule.scale_and_zero_point(self.min_max, self._span)
@@ -286,6 +294,18 @@ class Observing(ExactBuffers):
                 f"one for {self.granularity}."
             )
         self._hold(found)
+
+    def _own_qparams(self, scale: Any, zero_point: Any) -> QParams:
+        """Scale and zero point of a user's module, in the shape of its qscheme."""
+        shape = (-1,) if self.is_per_channel else ()
+        numbers = [torch.as_tensor(x).detach().cpu().numpy() for x in (scale, zero_point)]
+        if not self.is_per_channel and numbers[0].size != 1:
+            raise UnsupportedError(
+                f"{type(self.own).__name__} gives {numbers[0].size} scales; its qscheme says one. "
+                "Give it an attribute `qscheme` of torch's, and `ch_axis`."
+            )
+        scales, zeros = (x.reshape(shape) for x in numbers)
+        return QParams(scales.astype(np.float32), np.rint(zeros), self.dtype, self.granularity)
 
     def _hold(self, qparams: QParams) -> None:
         self.set_tensor("scale", torch.from_numpy(qparams.scale.copy()))
@@ -323,7 +343,10 @@ class Observing(ExactBuffers):
 
     def synchronize(self) -> None:
         """Takes over what the other ranks have seen; see `synchronize_ranks`."""
-        if self._rule is None:
+        if self.own is not None:
+            for part in (*self.own.parameters(), *self.own.buffers()):
+                distributed.broadcast(part.detach(), 0)
+        elif self._rule is None:
             self._observer = merged_of_ranks(self._observer)
         elif self._rule.averaging_constant is None:
             self.min_max.copy_(widest_of_ranks(self.min_max))
@@ -337,6 +360,8 @@ class Observing(ExactBuffers):
     def reset_min_max_vals(self) -> None:
         """Forgets what was seen; scale and zero point stay until the next batch."""
         self._observer = self._observer_spec()
+        if self.own is not None:
+            self.own = self._observer_spec.module()  # type: ignore[attr-defined]  # a ModuleSpec
         if self._rule is not None:
             self.min_max.fill_(UNSEEN)
             self.left_out.zero_()
@@ -344,6 +369,8 @@ class Observing(ExactBuffers):
     def enable_observer(self, enabled: bool = True) -> Self:
         """Lets the observer watch (the documented signature)."""
         self.observer_enabled = bool(enabled)
+        if hasattr(self.own, "enable_observer"):
+            self.own.enable_observer(enabled)
         return self
 
     def disable_observer(self) -> Self:

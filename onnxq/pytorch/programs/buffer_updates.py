@@ -48,11 +48,7 @@ class BufferUpdate:
 
 
 class Updating(nn.Module):
-    """Runs the operators of an update in train mode.
-
-    Args:
-        steps: of a BufferUpdate.
-    """
+    """Runs the operators of an update in train mode."""
 
     _is_impure = True  # torch.fx: not to be left out, though nothing reads it
 
@@ -70,13 +66,7 @@ class Updating(nn.Module):
 def left_out(
     model: nn.Module, program: ExportedProgram, changed: Collection[str]
 ) -> frozenset[str]:
-    """Buffers that a run in train mode changed, and neither the program nor a layer updates.
-
-    Args:
-        model: that was exported.
-        program: of eval mode.
-        changed: names of buffers.
-    """
+    """Buffers that a run in train mode changed, and neither the program nor a layer updates."""
     written = {_path(program, _base(node)) for node in program.graph.nodes if is_mutation(node)}
     parts = dict(model.named_modules(remove_duplicate=False))
     return frozenset(

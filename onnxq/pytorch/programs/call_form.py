@@ -48,13 +48,7 @@ class Entry:
 
 
 def entry(graph: fx.Graph, model: nn.Module, bound: BoundInputs) -> Entry:
-    """Makes the placeholders of a graph, and the nodes that take tensors out of arguments.
-
-    Args:
-        graph: empty; changed in place.
-        model: whose forward it stands for.
-        bound: example inputs.
-    """
+    """Makes the placeholders of a graph, and the nodes that take tensors out of arguments."""
     given = bound.call.arguments
     parameters = dict(inspect.signature(model.forward).parameters)
     nodes: dict[str, fx.Node] = {}
@@ -110,11 +104,7 @@ def _taken_out(graph: fx.Graph, node: fx.Node, template: object) -> dict[str, fx
 
 
 class ConstantGuard(nn.Module):
-    """Raises a ModelError for arguments that differ from those that the graph was made for.
-
-    Args:
-        constants: value by parameter.
-    """
+    """Raises a ModelError for arguments that differ from those that the graph was made for."""
 
     _is_impure = True  # torch.fx: not to be left out, though nothing reads it
 
@@ -143,11 +133,7 @@ def _agrees(got: object, wanted: object) -> bool:
 
 
 class OutputForm(nn.Module):
-    """Puts tensors where forward had them in its result: dataclasses, named tuples, mappings.
-
-    Args:
-        outputs: what forward returned.
-    """
+    """Puts tensors where forward had them in its result: dataclasses, named tuples, mappings."""
 
     def __init__(self, outputs: object) -> None:
         super().__init__()
@@ -183,12 +169,7 @@ def _built(template: Any, tensors: Iterator[object]) -> Any:
 
 
 def result_of(outputs: object, nodes: Iterator[fx.Node]) -> Any:
-    """Value that the graph's output node holds; None where an OutputForm has to make it.
-
-    Args:
-        outputs: what forward returned.
-        nodes: of its tensors, in order.
-    """
+    """Value that the graph's output node holds; None where an OutputForm has to make it."""
     if isinstance(outputs, torch.Tensor):
         return next(nodes)
     kind = type(outputs)

@@ -39,11 +39,7 @@ _OF_SEQUENCE = "_split_"
 
 
 def onnx_form(program: Program) -> ir.Model:
-    """The program as a float ONNX model; graph.origins says what its values are the result of.
-
-    Args:
-        program: without operators that work in place.
-    """
+    """The program as a float ONNX model; graph.origins says what its values are the result of."""
     try:
         with quiet_exporter():
             made = torch.onnx.export(

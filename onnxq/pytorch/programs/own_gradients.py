@@ -158,10 +158,6 @@ def remove_marks(program: ExportedProgram, noted: OwnGradients) -> tuple[Functio
 
     A call of which more than its results is read (a tensor kept on the side) has no place of its
     own: it stays traced.
-
-    Args:
-        program: exported in the context.
-        noted: the context.
     """
     graph = program.graph
     numbers = {node.args[1] for node in graph.nodes if node.target is _RESULT}
@@ -204,11 +200,7 @@ class _Call:
         return not any(node.op == "output" for node in self._inside)
 
     def unmark_results(self, outputs: Collection[str]) -> None:
-        """Takes the results' marks away; a result that is no node of its own becomes one.
-
-        Args:
-            outputs: names of nodes that the program's signature knows.
-        """
+        """Takes the results' marks away; a result that is no node of its own becomes one."""
         taken: set[fx.Node] = set()
         for position, mark in self._results.items():
             result, name = _argument(mark), mark.name

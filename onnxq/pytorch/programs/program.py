@@ -28,12 +28,9 @@ from onnxq.pytorch.arguments.cache import without_cache
 from onnxq.pytorch.arguments.flat import flattened
 from onnxq.pytorch.arguments.forward import first_run
 from onnxq.pytorch.arguments.length_axes import length_axes
-from onnxq.pytorch.exporting.even_bounds import EvenBounds
 from onnxq.pytorch.exporting.exporter import eval_mode, traceable
-from onnxq.pytorch.exporting.quiet import quiet_exporter
+from onnxq.pytorch.exporting.trace import tracing
 from onnxq.pytorch.exporting.users_line import users_line
-from onnxq.pytorch.exporting.whole_layers import WholeLayers
-from onnxq.pytorch.modules.transformers import without_shortcuts
 from onnxq.pytorch.programs.buffer_updates import BufferUpdate, buffer_updates, left_out
 from onnxq.pytorch.programs.dropouts import (
     Dropouts,
@@ -246,14 +243,12 @@ def program_of(
         bound = traceable(given, axes)
         dropouts = train_dropouts(model, bound)
         model.eval()
-        flat = flattened(without_shortcuts(model), bound)
+        flat = flattened(model, bound)
         finds_lengths = asked is None and left_open is Open.LENGTHS
         lengths = length_axes(model, bound, axes) if finds_lengths else {}
         with (
             marked_identities(model, bound),
-            quiet_exporter(flat),
-            WholeLayers(),
-            EvenBounds(),
+            tracing(flat),
             _explained(model),
             OwnGradients() as own_gradients,
         ):
@@ -290,9 +285,9 @@ def _updates(
     buffers = left_out(model, exported, dropouts.buffers)
     if not buffers:
         return ()
-    flat = flattened(without_shortcuts(copy.deepcopy(model).train()), bound)
+    flat = flattened(copy.deepcopy(model).train(), bound)
     try:
-        with quiet_exporter(flat), WholeLayers(), EvenBounds():
+        with tracing(flat):
             trained = _exported(flat, bound, Axes({}, {}), {})
     except Exception:  # of many kinds; programs.train_mode says what is not updated then
         return ()

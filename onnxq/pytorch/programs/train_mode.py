@@ -28,12 +28,7 @@ _TOLERANCE = 1e-3  # of the largest value: float sums in another order; other nu
 
 
 def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
-    """Notes on what train mode does and the graph does not; empty where they agree.
-
-    Args:
-        graph: of `training_graph`, without quantizers; left as it is.
-        program: that it was made of.
-    """
+    """Notes on what train mode does and the graph does not; empty where they agree."""
     run = program.dropouts
     if run.failure:
         return (
@@ -65,10 +60,6 @@ def check_same_form(model: nn.Module, program: Program) -> None:
     """Passes a model whose forward returns as many tensors in train mode as in eval mode.
 
     A model in eval mode is asked for what that mode returns.
-
-    Args:
-        model: as it was given.
-        program: of it.
     """
     run = program.dropouts
     if run.failure or not model.training or run.paths == tensor_paths(program.outputs):

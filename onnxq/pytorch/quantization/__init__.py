@@ -38,13 +38,15 @@ from onnxq.pytorch.quantization.stubs import __all__ as _stubs
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)
 
-__all__ = [
-    *_fake_quantize,
-    *_fuse_modules,
-    *_observer,
-    *_qconfig,
-    *_quantization_mappings,
-    *_quantize,
-    *_quantize_jit,
-    *_stubs,
-]
+__all__ = sorted(
+    [
+        *_fake_quantize,
+        *_fuse_modules,
+        *_observer,
+        *_qconfig,
+        *_quantization_mappings,
+        *_quantize,
+        *_quantize_jit,
+        *_stubs,
+    ]
+)

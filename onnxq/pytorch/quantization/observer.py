@@ -26,16 +26,18 @@ from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.torch_states import histogram_state
 from onnxq.pytorch.quantization.refused import REFUSED
+from onnxq.pytorch.quantization.uniform_observer import EPS, UniformObserver, WithArgs
+from onnxq.pytorch.quantization.uniform_observer import MinMaxObserver as MinMaxObserver
 from onnxq.pytorch.quantization.uniform_observer import (
-    EPS,
-    MinMaxObserver,
-    MovingAverageMinMaxObserver,
-    MovingAveragePerChannelMinMaxObserver,
-    Observer,
-    ObserverBase,
-    PerChannelMinMaxObserver,
-    UniformObserver,
-    WithArgs,
+    MovingAverageMinMaxObserver as MovingAverageMinMaxObserver,
+)
+from onnxq.pytorch.quantization.uniform_observer import (
+    MovingAveragePerChannelMinMaxObserver as MovingAveragePerChannelMinMaxObserver,
+)
+from onnxq.pytorch.quantization.uniform_observer import Observer as Observer
+from onnxq.pytorch.quantization.uniform_observer import ObserverBase as ObserverBase
+from onnxq.pytorch.quantization.uniform_observer import (
+    PerChannelMinMaxObserver as PerChannelMinMaxObserver,
 )
 
 if TYPE_CHECKING:
@@ -302,10 +304,16 @@ per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with
     qscheme=torch.per_channel_symmetric, **_NARROW
 )
 
-__all__ = [
-    *(name for name in vars() if name.endswith(("_observer", "_observer_4bit", "neg_127_to_127"))),
-    *(kind.__name__ for kind in (*_BY_NAME.values(), ObserverBase, PlaceholderObserver)),
-    "Observer",
-    "get_observer_state_dict",
-    "load_observer_state_dict",
-]
+__all__ = sorted(
+    [
+        *(
+            name
+            for name in vars()
+            if name.endswith(("_observer", "_observer_4bit", "neg_127_to_127"))
+        ),
+        *(kind.__name__ for kind in (*_BY_NAME.values(), ObserverBase, PlaceholderObserver)),
+        "Observer",
+        "get_observer_state_dict",
+        "load_observer_state_dict",
+    ]
+)

@@ -41,4 +41,4 @@ def get_default_qconfig_propagation_list() -> set[type[nn.Module]]:
     return set(COMPUTING)
 
 
-__all__ = [name for name in vars() if name.startswith("get_default")]
+__all__ = sorted([name for name in vars() if name.startswith("get_default")])

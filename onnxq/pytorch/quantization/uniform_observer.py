@@ -11,11 +11,13 @@ from torch import Tensor, nn
 
 from onnxq import observers
 from onnxq.errors import ShapeError
+from onnxq.pytorch.modules.torch_qconfig import own_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxq.observers import ObserverSpec
+    from onnxq.qconfig import Part
     from onnxq.qparams import QParams
 
 # --- Makers of modules: a class with arguments, as `with_args` gives them.
@@ -42,6 +44,12 @@ class WithArgs:
     def with_args(self, **more: Any) -> WithArgs:
         """A maker with some arguments replaced."""
         return WithArgs(self.func, {**self.keywords, **more})
+
+    def weight_part(self) -> Part:
+        """What onnxq.qconfig.QConfig holds for this maker."""
+        return own_part(self, "QConfig")
+
+    activation_part = weight_part
 
     def __hash__(self) -> int:
         return hash((self.func, tuple(sorted(self.keywords))))

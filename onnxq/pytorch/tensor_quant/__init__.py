@@ -15,13 +15,15 @@ from onnxq.pytorch.tensor_quant.functions import *  # noqa: F403  # its `__all__
 from onnxq.pytorch.tensor_quant.learned_bounds import Clip
 from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer
 
-__all__ = [
-    *descriptor.__all__,
-    *functions.__all__,
-    "Clip",
-    "HistogramCalibrator",
-    "MaxCalibrator",
-    "QuantTypeError",
-    "QuantValueError",
-    "TensorQuantizer",
-]
+__all__ = sorted(
+    [
+        *descriptor.__all__,
+        *functions.__all__,
+        "Clip",
+        "HistogramCalibrator",
+        "MaxCalibrator",
+        "QuantTypeError",
+        "QuantValueError",
+        "TensorQuantizer",
+    ]
+)

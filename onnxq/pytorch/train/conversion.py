@@ -111,7 +111,9 @@ class ModuleMappings:
         """The quantized type with from_float for a module; None: it stays."""
         is_dynamic = isinstance(getattr(module, "qconfig", None), QConfigDynamic)
         mapping = self.dynamic if is_dynamic and self.dynamic else self.static
-        return mapping.get(type_before_parametrizations(module))
+        kind = type_before_parametrizations(module)
+        # of a user's own there may be subclasses
+        return mapping.get(FakeQuantize if isinstance(module, FakeQuantize) else kind)
 
 
 DEFAULT_MAPPINGS = ModuleMappings(STATIC_MAPPING, DYNAMIC_MAPPING)
@@ -141,12 +143,7 @@ def check_prepared(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPING
 
 
 def convert_in_place(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPINGS) -> nn.Module:
-    """The module with quantized modules in place of those that were observed or trained.
-
-    Args:
-        module: of `prepare` or `prepare_qat`, after it has seen data; passed by `check_prepared`.
-        mappings: quantized types by module type.
-    """
+    """The module with quantized modules in place of those that were observed or trained."""
     check_not_sharded(module, "convert")
     check_observed_values(module)
     check_parameters(module)

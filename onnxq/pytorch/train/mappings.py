@@ -15,7 +15,6 @@ from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.nn.qat.linear import LinearInBlocks as TrainedInBlocks
 from onnxq.pytorch.nn.quantized import dynamic
 from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
-from onnxq.pytorch.numerics.fake_quantize import LearnableFakeQuantize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +39,6 @@ QAT_MAPPING: Types = _by_float_type(qat, fused)
 STATIC_MAPPING: Types = {
     **_QUANTIZED,
     **{kind: _QUANTIZED[kind.deployed_type()] for kind in _by_float_type(qat, fused).values()},
-    LearnableFakeQuantize: nnq.Requantize,
 }
 """Quantized types for modules whose activations have been observed or trained."""
 

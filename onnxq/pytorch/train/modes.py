@@ -46,11 +46,7 @@ class Modes:
 
 
 def modes_of(model: nn.Module) -> Modes:
-    """The modes of a float model's parts; of one in eval mode, those that its train() leaves.
-
-    Args:
-        model: any modes; left as it is.
-    """
+    """The modes of a float model's parts; of one in eval mode, those that its train() leaves."""
     frozen = set(_left_in_eval(model))
     if not model.training:
         return Modes(frozenset(), frozenset(frozen))
@@ -72,12 +68,7 @@ def _left_in_eval(model: nn.Module) -> Iterable[str]:
 
 
 def restore_modes(prepared: nn.Module, modes: Modes) -> None:
-    """Puts parts of a prepared model, which is in train mode, into the modes of the float model.
-
-    Args:
-        prepared: a training graph, with parts under the paths of the float model.
-        modes: of the float model.
-    """
+    """Puts parts of a prepared model, which is in train mode, into the modes of the float model."""
     owners = {part.bn: part for part in prepared.modules() if isinstance(part, WithBatchNorm)}
     parts = dict(prepared.named_modules(remove_duplicate=False))
     for name in modes.frozen & parts.keys():

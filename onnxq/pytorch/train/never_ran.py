@@ -33,10 +33,6 @@ def leave_float(module: nn.Module, custom: Collection[type[nn.Module]]) -> None:
     A FloatFunctional that is not called is not named in it: blocks have one for a residual
     connection that not all of them make. It refuses to be called, exported or not. Where no data
     was seen at all, everything stays as it is.
-
-    Args:
-        module: prepared; changed in place.
-        custom: types that the user converts.
     """
     fakes = [part for part in module.modules() if isinstance(part, FakeQuantize)]
     if not any(fake.has_observed for fake in fakes):

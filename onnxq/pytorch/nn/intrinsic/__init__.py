@@ -18,24 +18,26 @@ from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn.refused import INTRINSIC
 from onnxq.pytorch.nn.triplets import names_of, triplet
 
-__all__ = [
-    "BATCH_NORMS",
-    "FUSED",
-    "BNReLU2d",
-    "BNReLU3d",
-    "FusedModule",
-    "LinearBn1d",
-    "LinearReLU",
-    "without_batch_norm",
-    *names_of(
-        "ConvBn",
-        "ConvBnReLU",
-        "ConvReLU",
-        "ConvTransposeBn",
-        "ConvTransposeBnReLU",
-        "ConvTransposeReLU",
-    ),
-]
+__all__ = sorted(
+    [
+        "BATCH_NORMS",
+        "FUSED",
+        "BNReLU2d",
+        "BNReLU3d",
+        "FusedModule",
+        "LinearBn1d",
+        "LinearReLU",
+        "without_batch_norm",
+        *names_of(
+            "ConvBn",
+            "ConvBnReLU",
+            "ConvReLU",
+            "ConvTransposeBn",
+            "ConvTransposeBnReLU",
+            "ConvTransposeReLU",
+        ),
+    ]
+)
 
 if TYPE_CHECKING:
     from onnxq.pytorch.nn.triplets import Triplet

@@ -10,7 +10,7 @@ from onnxq.pytorch.nn.qat.embedding import Embedding
 from onnxq.pytorch.nn.qat.linear import Linear
 from onnxq.pytorch.nn.refused import QAT
 
-__all__ = [*conv.__all__, "Embedding", "Linear", "QatModule"]
+__all__ = sorted([*conv.__all__, "Embedding", "Linear", "QatModule"])
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, QAT)

@@ -116,6 +116,10 @@ class QatModule(MappedModule):
         fake, source = self.weight_fake_quant, self.input_fake_quant
         if bias is None or source is None or not fake.fake_quant_enabled:
             return fake(weight), bias
+        if fake.has_own_forward:
+            made = fake(weight)
+            scale = bias_scale(source.scale, fake.calculate_qparams()[0], bias.numel())
+            return made, round_bias(bias, scale.detach())
         fake.watch(weight)
         scale = scale_for_int32_bias(fake.scale, bias.detach(), source.scale.detach())
         rounded = round_bias(bias, bias_scale(source.scale, scale, bias.numel()).detach())

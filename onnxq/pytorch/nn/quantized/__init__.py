@@ -18,20 +18,22 @@ from onnxq.pytorch.nn.quantized.q_functional import QFunctional
 from onnxq.pytorch.nn.quantized.requantize import DeQuantize, Quantize, Requantize
 from onnxq.pytorch.nn.refused import QUANTIZED
 
-__all__ = [
-    *activation.__all__,
-    *conv.__all__,
-    *normalization.__all__,
-    "DeQuantize",
-    "Embedding",
-    "EmbeddingBag",
-    "FloatFunctional",
-    "Linear",
-    "QFunctional",
-    "Quantize",
-    "Requantize",
-    "functional",
-]
+__all__ = sorted(
+    [
+        *activation.__all__,
+        *conv.__all__,
+        *normalization.__all__,
+        "DeQuantize",
+        "Embedding",
+        "EmbeddingBag",
+        "FloatFunctional",
+        "Linear",
+        "QFunctional",
+        "Quantize",
+        "Requantize",
+        "functional",
+    ]
+)
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, QUANTIZED)

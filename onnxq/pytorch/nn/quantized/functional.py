@@ -86,4 +86,4 @@ upsample = _on_tensors(functional.upsample)
 upsample_bilinear = _on_tensors(functional.upsample_bilinear)
 upsample_nearest = _on_tensors(functional.upsample_nearest)
 
-__all__ = [name for name, one in vars().items() if getattr(one, "__wrapped__", None)]
+__all__ = sorted([name for name, one in vars().items() if getattr(one, "__wrapped__", None)])

@@ -26,21 +26,23 @@ from onnxq.pytorch.nn.triplets import names_of, triplet
 if TYPE_CHECKING:
     from onnxq.pytorch.nn.triplets import Triplet
     from onnxq.qconfig import QConfig
-__all__ = [
-    "LinearBn1d",
-    "LinearReLU",
-    "WithBatchNorm",
-    "freeze_bn_stats",
-    "update_bn_stats",
-    *names_of(
-        "ConvBn",
-        "ConvBnReLU",
-        "ConvReLU",
-        "ConvTransposeBn",
-        "ConvTransposeBnReLU",
-        "ConvTransposeReLU",
-    ),
-]
+__all__ = sorted(
+    [
+        "LinearBn1d",
+        "LinearReLU",
+        "WithBatchNorm",
+        "freeze_bn_stats",
+        "update_bn_stats",
+        *names_of(
+            "ConvBn",
+            "ConvBnReLU",
+            "ConvReLU",
+            "ConvTransposeBn",
+            "ConvTransposeBnReLU",
+            "ConvTransposeReLU",
+        ),
+    ]
+)
 
 # --- Convolutions with the batch norm or ReLU behind them, in training; transposed ones too.
 

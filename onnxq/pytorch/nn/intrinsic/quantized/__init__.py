@@ -19,7 +19,7 @@ from onnxq.pytorch.nn.quantized.normalization import BatchNorm2d, BatchNorm3d
 from onnxq.pytorch.nn.refused import INTRINSIC_QUANTIZED
 from onnxq.pytorch.nn.triplets import names_of, triplet
 
-__all__ = ["BNReLU2d", "BNReLU3d", "LinearReLU", *names_of("ConvReLU", "ConvTransposeReLU")]
+__all__ = sorted(["BNReLU2d", "BNReLU3d", "LinearReLU", *names_of("ConvReLU", "ConvTransposeReLU")])
 
 # --- Convolution and ReLU, transposed too.
 

@@ -10,4 +10,4 @@ from onnxq.pytorch.nn.quantized.dynamic.conv import *  # noqa: F403  # its `__al
 from onnxq.pytorch.nn.quantized.dynamic.linear import Linear
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import GRU, LSTM, RNN
 
-__all__ = ["GRU", "LSTM", "RNN", *conv.__all__, "GRUCell", "LSTMCell", "Linear", "RNNCell"]
+__all__ = sorted(["GRU", "LSTM", "RNN", *conv.__all__, "GRUCell", "LSTMCell", "Linear", "RNNCell"])

@@ -111,7 +111,8 @@ class LinearInBlocks(Stored):
         integers: uint8 (out_features, blocks, block_size * bits / 8), the first integer in the low
             bits.
         scales: float32 (out_features * blocks,).
-        zero_points: uint8, packed as the integers of each output, flat; None: 2^(bits - 1).
+        zero_points: uint8, packed as the integers of each output, flat; or float32, one for each
+            scale; None: 2^(bits - 1).
         bias_values: float32 (out_features,), or None.
     """
 
@@ -160,10 +161,15 @@ class LinearInBlocks(Stored):
         found = block_integers(mod)
         spec = found.spec
         made = cls(mod.in_features, mod.out_features, spec.bits, spec.group_size)
+        bias = None if mod.bias is None else mod.bias.detach().clone()
+        return made.take(found, bias).to(mod.weight.device)
+
+    def take(self, found: GroupIntegers, bias: Tensor | None) -> Self:
+        """Stores a weight in groups, and a float bias."""
         for name, array in found.packed().arrays.items():
-            setattr(made, name, torch.from_numpy(array.copy()))
-        made.bias_values = None if mod.bias is None else mod.bias.detach().clone()
-        return made.to(mod.weight.device)
+            setattr(self, name, torch.from_numpy(array.copy()))
+        self.bias_values = bias
+        return self
 
     def extra_repr(self) -> str:
         """Sizes, bits and blocks."""
