@@ -8,12 +8,14 @@ QConfig(activation=QuantDescriptor(unsigned=True), weight=QUANT_DESC_8BIT_CONV2D
 from __future__ import annotations
 
 from onnxq.pytorch.tensor_quant import descriptor, functions
-from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator, MaxCalibrator
+from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator as HistogramCalibrator
+from onnxq.pytorch.tensor_quant.calibrators import MaxCalibrator as MaxCalibrator
 from onnxq.pytorch.tensor_quant.descriptor import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError as QuantTypeError
+from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantValueError as QuantValueError
 from onnxq.pytorch.tensor_quant.functions import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.tensor_quant.learned_bounds import Clip
-from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer
+from onnxq.pytorch.tensor_quant.learned_bounds import Clip as Clip
+from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer as TensorQuantizer
 
 __all__ = sorted(
     [

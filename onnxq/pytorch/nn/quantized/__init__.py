@@ -6,16 +6,20 @@ the integers. Arguments and names are those of torch.nn.quantized.
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.modules.float_functional import FloatFunctional as FloatFunctional
 from onnxq.pytorch.modules.refused_names import refusing
-from onnxq.pytorch.nn.quantized import activation, conv, functional, normalization
+from onnxq.pytorch.nn.quantized import activation, conv, normalization
+from onnxq.pytorch.nn.quantized import functional as functional
 from onnxq.pytorch.nn.quantized.activation import *  # noqa: F403  # its `__all__`
 from onnxq.pytorch.nn.quantized.conv import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.nn.quantized.embedding import Embedding, EmbeddingBag
-from onnxq.pytorch.nn.quantized.linear import Linear
+from onnxq.pytorch.nn.quantized.embedding import Embedding as Embedding
+from onnxq.pytorch.nn.quantized.embedding import EmbeddingBag as EmbeddingBag
+from onnxq.pytorch.nn.quantized.linear import Linear as Linear
 from onnxq.pytorch.nn.quantized.normalization import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.nn.quantized.q_functional import QFunctional
-from onnxq.pytorch.nn.quantized.requantize import DeQuantize, Quantize, Requantize
+from onnxq.pytorch.nn.quantized.q_functional import QFunctional as QFunctional
+from onnxq.pytorch.nn.quantized.requantize import DeQuantize as DeQuantize
+from onnxq.pytorch.nn.quantized.requantize import Quantize as Quantize
+from onnxq.pytorch.nn.quantized.requantize import Requantize as Requantize
 from onnxq.pytorch.nn.refused import QUANTIZED
 
 __all__ = sorted(

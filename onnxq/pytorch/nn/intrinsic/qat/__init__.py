@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn import intrinsic
-from onnxq.pytorch.nn.intrinsic.qat.batch_norm import (
-    WithBatchNorm,
-    freeze_bn_stats,
-    update_bn_stats,
-)
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm as WithBatchNorm
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import freeze_bn_stats as freeze_bn_stats
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import update_bn_stats as update_bn_stats
 from onnxq.pytorch.nn.qat.conv import (
     Convolution,
     QatConv,
