@@ -26,8 +26,6 @@ def without_cache(model: nn.Module, given: BoundInputs) -> BoundInputs:
         call = replace(call, args=args, arguments={**call.arguments, _CACHE: False})
     else:
         call = replace(
-            call,
-            kwargs={**call.kwargs, _CACHE: False},
-            arguments={**call.arguments, _CACHE: False},
+            call, kwargs={**call.kwargs, _CACHE: False}, arguments={**call.arguments, _CACHE: False}
         )
     return replace(given, call=call)

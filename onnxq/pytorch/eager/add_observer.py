@@ -15,10 +15,7 @@ from onnxq.pytorch.modules.places import carry_over, exchanged, places
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantWrapper
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import observe_output
-from onnxq.pytorch.numerics.fake_quantize import (
-    FakeQuantize,
-    fake_quantize_module,
-)
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.train.mappings import STATIC_MAPPING
 from onnxq.qconfig import QConfig
 

@@ -171,10 +171,7 @@ def quantize(
 
 
 def quantize_qat(
-    model: nn.Module,
-    run_fn: Callable[..., object],
-    run_args: Sequence[Any],
-    inplace: bool = False,
+    model: nn.Module, run_fn: Callable[..., object], run_args: Sequence[Any], inplace: bool = False
 ) -> nn.Module:
     """The trained and quantized model: prepare_qat, run_fn(prepared, *run_args), convert.
 

@@ -46,10 +46,7 @@ def propagate_qconfig_(
                 f"qconfig_dict: key {key!r}; wanted the name of a submodule or a module type."
             )
     custom = entries_of(prepare_custom_config_dict, "prepare_custom_config_dict", PREPARING)
-    opaque: tuple[object, ...] = (
-        *_listed(custom, OPAQUE_NAMES),
-        *_listed(custom, OPAQUE_TYPES),
-    )
+    opaque: tuple[object, ...] = (*_listed(custom, OPAQUE_NAMES), *_listed(custom, OPAQUE_TYPES))
     _propagate(module, "", None, entries, opaque)
 
 

@@ -20,13 +20,7 @@ from onnxq.graph.edit import FreeNames
 from onnxq.observers import MinMaxObserver
 from onnxq.ort import runtime
 from onnxq.pytorch.importers.notes import note
-from onnxq.qdq.read import (
-    WEIGHT,
-    dequantizer,
-    is_constant,
-    is_quantize,
-    qparams_of,
-)
+from onnxq.qdq.read import WEIGHT, dequantizer, is_constant, is_quantize, qparams_of
 from onnxq.qdq.tidy import tidy_quantized
 from onnxq.qdq.write import constants_of, new_graph_qparams, quantize_behind
 from onnxq.qparams import QParams
@@ -95,9 +89,7 @@ def _clamped(node: ir.Node) -> ir.Value:
 
 
 def _computed(
-    model: ir.Model,
-    values: list[ir.Value],
-    inputs: Mapping[str, npt.NDArray[np.generic]],
+    model: ir.Model, values: list[ir.Value], inputs: Mapping[str, npt.NDArray[np.generic]]
 ) -> list[npt.NDArray[np.float32]]:
     """Arrays of the values for the inputs."""
     shown = model.clone()

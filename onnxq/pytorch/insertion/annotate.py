@@ -189,10 +189,7 @@ def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None
 
 
 def annotate_program(
-    traced: fx.GraphModule,
-    program: Program,
-    qconfig: QConfigMapping,
-    target: str | Target | None,
+    traced: fx.GraphModule, program: Program, qconfig: QConfigMapping, target: str | Target | None
 ) -> Annotations:
     """Annotates the training graph of a program.
 

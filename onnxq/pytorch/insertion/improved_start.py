@@ -111,10 +111,7 @@ def _from_the_largest(qconfig: QConfigMapping) -> QConfigMapping:
 
 
 def start_improved(
-    prepared: fx.GraphModule,
-    made: Improved,
-    found: Annotations,
-    fakes: Mapping[str, FakeQuantize],
+    prepared: fx.GraphModule, made: Improved, found: Annotations, fakes: Mapping[str, FakeQuantize]
 ) -> tuple[str, ...]:
     """Gives a prepared module the weights, biases and scales of an improved plan; notes."""
     for tensor, fake in fakes.items():

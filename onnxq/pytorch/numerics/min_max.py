@@ -199,11 +199,7 @@ def observer_state(
     if not isinstance(observer, MovingAverageMinMaxObserver):
         return {"min": low, "max": high}
     rows = slice(0, 1 if has_seen else 0)  # one batch, which stands for all
-    return {
-        "index": np.zeros(1, np.int64)[rows],
-        "min": low[None][rows],
-        "max": high[None][rows],
-    }
+    return {"index": np.zeros(1, np.int64)[rows], "min": low[None][rows], "max": high[None][rows]}
 
 
 def save_min_max(destination: Any, prefix: str, min_max: Tensor) -> None:

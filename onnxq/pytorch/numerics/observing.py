@@ -33,12 +33,7 @@ from onnxq.pytorch.numerics.min_max import (
     warn_unseen,
 )
 from onnxq.pytorch.numerics.own_module import ModuleSpec
-from onnxq.pytorch.numerics.ranks import (
-    has_ranks,
-    mean_of_ranks,
-    merged_of_ranks,
-    widest_of_ranks,
-)
+from onnxq.pytorch.numerics.ranks import has_ranks, mean_of_ranks, merged_of_ranks, widest_of_ranks
 from onnxq.pytorch.numerics.rounding import check_floats
 from onnxq.pytorch.numerics.torch_states import STATE, adopt
 from onnxq.qparams import PerChannel, PerTensor, QParams

@@ -291,12 +291,7 @@ default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
 default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(
     dtype=torch.quint4x2, qscheme=torch.per_channel_affine_float_qparams, ch_axis=0
 )
-_NARROW: dict[str, Any] = {
-    "dtype": torch.qint8,
-    "quant_min": -127,
-    "quant_max": 127,
-    "eps": 2**-12,
-}
+_NARROW: dict[str, Any] = {"dtype": torch.qint8, "quant_min": -127, "quant_max": 127, "eps": 2**-12}
 weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(
     qscheme=torch.per_tensor_symmetric, **_NARROW
 )

@@ -88,9 +88,7 @@ class QConfigDynamic(QConfig):
     __slots__ = ()
 
     def __new__(
-        cls,
-        activation: Any = default_dynamic_quant_observer,
-        weight: Any = default_weight_observer,
+        cls, activation: Any = default_dynamic_quant_observer, weight: Any = default_weight_observer
     ) -> Self:
         """The makers, checked."""
         return super().__new__(cls, activation, weight)

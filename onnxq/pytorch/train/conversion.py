@@ -213,10 +213,7 @@ def _is_prepared(mod: nn.Module) -> bool:
 
 
 def _converted(
-    module: nn.Module,
-    mappings: ModuleMappings,
-    path: str,
-    done: dict[nn.Module, nn.Module],
+    module: nn.Module, mappings: ModuleMappings, path: str, done: dict[nn.Module, nn.Module]
 ) -> nn.Module:
     """The module, or what takes its place; one that stands in two places is converted once."""
     if module in done:

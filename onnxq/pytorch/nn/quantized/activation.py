@@ -85,10 +85,7 @@ class _Activation(QuantizedOutput):
     """A function that ONNX Runtime has no integer kernel for, and the qparams of its result."""
 
     def __init__(
-        self,
-        scale: float,
-        zero_point: int,
-        dtype: torch.dtype | QDType | str = UINT8,
+        self, scale: float, zero_point: int, dtype: torch.dtype | QDType | str = UINT8
     ) -> None:
         super().__init__()
         self.output = Requantize(scale, zero_point, dtype)

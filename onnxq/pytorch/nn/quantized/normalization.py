@@ -171,13 +171,7 @@ class _InstanceNorm(Normalization):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
-            num_features,
-            eps,
-            momentum,
-            affine,
-            track_running_stats,
-            device=device,
-            dtype=dtype,
+            num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype
         )
         self.hold(weight, bias)
         self.output = Requantize(scale, zero_point).to(device)

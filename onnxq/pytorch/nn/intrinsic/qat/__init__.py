@@ -124,10 +124,7 @@ ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = _trained(
     "ConvTransposeReLU", "ConvTranspose{n}d and ReLU.", QatConvTranspose, TRANSPOSED
 )
 ConvTransposeBn1d, ConvTransposeBn2d, ConvTransposeBn3d = _trained(
-    "ConvTransposeBn",
-    "ConvTranspose{n}d and BatchNorm{n}d.",
-    QatConvTransposeBn,
-    TRANSPOSED,
+    "ConvTransposeBn", "ConvTranspose{n}d and BatchNorm{n}d.", QatConvTransposeBn, TRANSPOSED
 )
 ConvTransposeBnReLU1d, ConvTransposeBnReLU2d, ConvTransposeBnReLU3d = _trained(
     "ConvTransposeBnReLU",

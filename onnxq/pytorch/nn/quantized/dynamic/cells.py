@@ -28,11 +28,7 @@ class _Cell(nn.Module):
     float_type: ClassVar[type[nn.Module]]
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        dtype: torch.dtype = torch.qint8,
+        self, input_size: int, hidden_size: int, bias: bool = True, dtype: torch.dtype = torch.qint8
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size = input_size, hidden_size

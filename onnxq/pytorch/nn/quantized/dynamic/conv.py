@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
-from onnxq.pytorch.nn.quantized.conv import (
-    Convolution,
-    ConvolutionBase,
-    TransposedConvolution,
-)
+from onnxq.pytorch.nn.quantized.conv import Convolution, ConvolutionBase, TransposedConvolution
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.weighted import check_type
 from onnxq.pytorch.nn.triplets import names_of, triplet
