@@ -261,8 +261,9 @@ def _with_ranges(
             model(*bound.args, **bound.kwargs)
     for handle in handles:
         handle.remove()
+    most = _INT8_MAX // 2 if config.reduce_range else _INT8_MAX
     return {
-        layer: dataclasses.replace(config, act_quant_scale=value.clamp_min(_LEAST) / _INT8_MAX)
+        layer: dataclasses.replace(config, act_quant_scale=value.clamp_min(_LEAST) / most)
         for layer, value in largest.items()
     }
 

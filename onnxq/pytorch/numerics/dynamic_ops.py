@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from onnxq.operator import Array, AttributeValue
 
 MICROSOFT = "com.microsoft"
-DIRECTIONS = {"forward": 1, "bidirectional": 2}
 
 
 def _computed(
@@ -124,21 +123,9 @@ def dynamic_quantize_lstm(
 
 
 @dynamic_quantize_lstm.register_fake
-def _(
-    x: Tensor,
-    w: Tensor,  # noqa: ARG001  # the operator's signature
-    r: Tensor,
-    b: Tensor | None,  # noqa: ARG001  # the operator's signature
-    initial_h: Tensor | None,  # noqa: ARG001  # the operator's signature
-    initial_c: Tensor | None,  # noqa: ARG001  # the operator's signature
-    w_scale: Tensor,  # noqa: ARG001  # the operator's signature
-    w_zero_point: Tensor,  # noqa: ARG001  # the operator's signature
-    r_scale: Tensor,  # noqa: ARG001  # the operator's signature
-    r_zero_point: Tensor,  # noqa: ARG001  # the operator's signature
-    direction: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    steps, batch, _ = x.shape
-    directions, hidden = DIRECTIONS[direction], r.shape[1]
+def _(x: Tensor, w: Tensor, r: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    steps, batch = x.shape[:2]
+    directions, hidden = len(w), r.shape[1]
     state = (directions, batch, hidden)
     return x.new_empty((steps, directions, batch, hidden)), x.new_empty(state), x.new_empty(state)
 
@@ -189,19 +176,9 @@ def stored_recurrence(
 
 
 @stored_recurrence.register_fake
-def _(
-    x: Tensor,
-    w: Tensor,  # noqa: ARG001  # the operator's signature
-    r: Tensor,
-    b: Tensor | None,  # noqa: ARG001  # the operator's signature
-    initial_h: Tensor | None,  # noqa: ARG001  # the operator's signature
-    w_scale: Tensor,  # noqa: ARG001  # the operator's signature
-    r_scale: Tensor,  # noqa: ARG001  # the operator's signature
-    kind: str,  # noqa: ARG001  # the operator's signature
-    direction: str,
-) -> tuple[Tensor, Tensor]:
-    steps, batch, _ = x.shape
-    directions, hidden = DIRECTIONS[direction], r.shape[2]
+def _(x: Tensor, w: Tensor, r: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    steps, batch = x.shape[:2]
+    directions, hidden = len(w), r.shape[2]
     return (
         x.new_empty((steps, directions, batch, hidden)),
         x.new_empty((directions, batch, hidden)),
@@ -285,14 +262,5 @@ def _unpacked(packed: Tensor, bits: int) -> Tensor:
 
 
 @matmul_n_bits.register_fake
-def _(
-    x: Tensor,
-    integers: Tensor,
-    scales: Tensor,  # noqa: ARG001  # the operator's signature
-    zero_points: Tensor | None,  # noqa: ARG001  # likewise
-    bias: Tensor | None,  # noqa: ARG001  # likewise
-    inputs: int,  # noqa: ARG001  # likewise
-    bits: int,  # noqa: ARG001  # likewise
-    block: int,  # noqa: ARG001  # likewise
-) -> Tensor:
+def _(x: Tensor, integers: Tensor, *_: Any) -> Tensor:
     return x.new_empty((*x.shape[:-1], integers.shape[0]))

@@ -135,14 +135,7 @@ def learned_fake_quantize(
     return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)
 
 
-def _fake(
-    x: Tensor,
-    scale: Tensor,
-    zero_point: Tensor,  # noqa: ARG001  # the operator's signature
-    qmin: int,  # noqa: ARG001  # the operator's signature
-    qmax: int,  # noqa: ARG001  # the operator's signature
-    axis: int,  # noqa: ARG001  # the operator's signature
-) -> Tensor:
+def _fake(x: Tensor, scale: Tensor, *_: Any) -> Tensor:
     check(x, scale)
     return torch.empty_like(x)
 

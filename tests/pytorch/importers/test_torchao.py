@@ -15,7 +15,7 @@ from onnxq import qconfig
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import import_quantized, quantize_
-from onnxq.pytorch.nn.quantized import Quantize, dynamic
+from onnxq.pytorch.nn.quantized import Requantize, dynamic
 from onnxq.pytorch.nn.quantized.dynamic import torchao as taken
 from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
 
@@ -37,7 +37,7 @@ GROUPS = ao.IntxWeightOnlyConfig(**INT4, granularity=ao.PerGroup(32))
 
 def net() -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 8, bias=False)).eval()
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8, bias=False)).eval()
 
 
 def run(model: ir.Model) -> Array:
@@ -113,8 +113,8 @@ def test_static_activations_get_their_scale_from_samples() -> None:
         quantize_(net(), config)
     model = quantize_(net(), config, [X[:2], X[2:]])
     found: Any = taken.taken_from_torchao(model)
-    assert isinstance(found.model[0][0], Quantize)
-    assert float(found.model[0][0].scale) == pytest.approx(2 / 127)
+    assert isinstance(found.model[0][0], Requantize)
+    assert float(found.model[0][0].scale) == pytest.approx(2 / 63)
     torch.testing.assert_close(found.model(X), model(X))
     import_quantized(model, X)
 
@@ -135,9 +135,9 @@ def test_what_torchao_trains_is_what_it_converts_to(base: Any) -> None:
 
 def test_convolutions_and_embeddings_hold_a_scale_per_row() -> None:
     torch.manual_seed(0)
-    image = nn.Sequential(nn.Conv2d(4, 8, 3)).eval()
+    image = nn.Sequential(nn.Conv2d(32, 8, 1)).eval()
     quantize_(image, ao.IntxWeightOnlyConfig(), filter_fn=lambda m, _: isinstance(m, nn.Conv2d))
-    import_quantized(image, torch.randn(2, 4, 6, 6))  # holds the results against torchao's
+    import_quantized(image, torch.randn(2, 32, 6, 6))  # holds the results against torchao's
     words = nn.Sequential(nn.Embedding(20, 32)).eval()
     quantize_(words, ao.IntxWeightOnlyConfig(), filter_fn=lambda m, _: isinstance(m, nn.Embedding))
     import_quantized(words, torch.tensor([[1, 3], [0, 19]]))
@@ -157,5 +157,5 @@ def test_configs_of_onnxq_are_taken_too() -> None:
     assert isinstance(in_place[0], dynamic.Linear)
     static = quantize_(net(), qconfig.get_default_qconfig("fbgemm"), [X])
     assert onnxq.export(static, X).graph
-    with pytest.raises(QConfigError, match="quantize_: got str"):
+    with pytest.raises(QConfigError, match="quantize_: got a str"):
         quantize_(net(), "int8")

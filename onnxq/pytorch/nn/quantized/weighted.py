@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
@@ -268,6 +269,17 @@ def having_seen(fake: FakeQuantize, weight: torch.Tensor) -> FakeQuantize:
     fake.enable_observer()
     fake(weight.detach().to(torch.float32))
     return fake.enable_observer(watching)
+
+
+def arguments_in(mod: nn.Module, kind: type[nn.Module]) -> dict[str, Any]:
+    """Arguments of a constructor that the float module has as attributes; scale 1, zero point 0."""
+    given: dict[str, Any] = {"scale": 1.0, "zero_point": 0}
+    names = list(inspect.signature(kind).parameters)
+    return {
+        name: getattr(mod, name, given.get(name))
+        for name in names
+        if hasattr(mod, name) or name in given
+    }
 
 
 def check_type(mod: object, float_type: type[nn.Module], wanted_by: str) -> None:

@@ -3,7 +3,7 @@
     weight of the layer                       becomes                  in the ONNX model
     int8, a scale per row or one              WeightOnlyLinear         DequantizeLinear, Gemm
     the same, activations quantized too       Linear                   MatMulInteger
-    the same, with a scale for activations    Quantize, Linear         QLinearMatMul's form, Q/DQ
+    the same, with a scale for activations    Requantize, Linear       QuantizeLinear, Gemm of Q/DQ
     1 to 8 bits in groups of inputs           LinearInBlocks           MatMulNBits
     of a convolution, or an embedding         Conv2d, Embedding        DequantizeLinear
     FakeQuantizedLinear, in training          what its weight would be
@@ -31,7 +31,7 @@ from onnxq.pytorch.nn.quantized.dynamic.linear import Linear, LinearInBlocks
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.embedding import Embedding
 from onnxq.pytorch.nn.quantized.linear import Linear as StaticLinear
-from onnxq.pytorch.nn.quantized.requantize import Quantize
+from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.qparams.group_spec import GROUP_SIZES, GroupSpec, Scheme
@@ -70,6 +70,7 @@ class _Weight:
         bits: of an integer.
         activations: how the layer's input is quantized.
         input_scale: of a static one, float32 (); else None.
+        is_reduced: whether activations use half of the integers.
     """
 
     integers: Tensor
@@ -78,6 +79,7 @@ class _Weight:
     bits: int
     activations: Activations = Activations.FLOAT
     input_scale: Tensor | None = None
+    is_reduced: bool = False
 
     @property
     def groups(self) -> int:
@@ -159,6 +161,7 @@ def _int8(x: Any) -> _Weight:
         _BYTE,
         Activations.STATIC if static else dynamic,
         x.act_quant_scale.float().reshape(()) if static else None,
+        bool(x.reduce_range),
     )
 
 
@@ -244,7 +247,8 @@ class WeightOnlyLinear(DynamicWeights):
 def _layer(module: Any, weight: _Weight, path: str) -> nn.Module:
     """The layer of onnxq with this weight."""
     if isinstance(module, nn.Embedding) and weight.groups == 1:
-        return Embedding(*module.weight.shape, module.padding_idx, _weight=weight.qtensor())
+        rows, width = module.weight.shape
+        return Embedding(rows, width, module.padding_idx, _weight=weight.qtensor(), dtype="qint8")
     bias = None if module.bias is None else module.bias.detach().float()
     if isinstance(module, CONVS) and weight.groups == 1:
         kind: Any = getattr(conv, f"Conv{module.weight.ndim - 2}d")
@@ -264,7 +268,9 @@ def _layer(module: Any, weight: _Weight, path: str) -> nn.Module:
         static.set_weight_bias(weight.qtensor(), bias, weight.input_scale)
         static.output = None
         # int8 around 0 as uint8 around 128, which ONNX Runtime runs in integers on every machine
-        return nn.Sequential(Quantize(weight.input_scale, 1 << (_BYTE - 1), torch.quint8), static)
+        limits = (64, 191) if weight.is_reduced else (None, None)
+        rounding = Requantize(weight.input_scale, 1 << (_BYTE - 1), torch.quint8, *limits)
+        return nn.Sequential(rounding, static)
     is_dynamic = weight.activations is Activations.DYNAMIC
     layer: Any = Linear(*sizes) if is_dynamic else WeightOnlyLinear(*sizes)
     layer.set_weight_bias(weight.qtensor(), bias)
@@ -292,6 +298,6 @@ def _in_blocks(module: Any, weight: _Weight, bias: Tensor | None, path: str) -> 
         GroupSpec(bits, size, scheme),
         (weight.integers.short() + offset).to(torch.uint8).numpy(),
         weight.scale.expand(outputs, -1)[:, group_of].numpy(),
-        points[:, group_of].numpy().astype(np.uint8 if is_whole else np.float32),
+        points[:, group_of].to(torch.uint8 if is_whole else torch.float32).numpy(),
     )
     return LinearInBlocks(inputs, outputs, bits, size).take(found, bias)
