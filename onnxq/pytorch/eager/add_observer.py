@@ -16,7 +16,7 @@ from onnxq.pytorch.modules.stubs import DeQuantStub, QuantWrapper
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
-from onnxq.pytorch.train.mappings import STATIC_MAPPING
+from onnxq.pytorch.train.conversion import STATIC_MAPPING
 from onnxq.qconfig import QConfig
 
 if TYPE_CHECKING:
@@ -111,14 +111,7 @@ class _Rules:
 def _observe(
     module: nn.Module, name: str, rules: _Rules, done: dict[nn.Module, nn.Module]
 ) -> list[str]:
-    """Attaches observers to the module and those in it; names of what stays in float.
-
-    Args:
-        module: with its qconfig.
-        name: of the module, for messages.
-        rules: what is observed.
-        done: module -> itself, or what takes its places; grows.
-    """
+    """Attaches observers to the module and those in it; names of what stays in float."""
     if module in done or isinstance(module, FakeQuantize):
         return []
     done[module] = module

@@ -16,17 +16,17 @@ from torch import nn
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.eager.custom_config import QUANTIZED_CLASSES, entries_of
 from onnxq.pytorch.eager.prepare import prepare, prepare_qat
-from onnxq.pytorch.eager.propagation import propagate_qconfig_
+from onnxq.pytorch.eager.propagation import QUANTIZED_CLASSES, entries_of, propagate_qconfig_
 from onnxq.pytorch.train.conversion import (
     DEFAULT_MAPPINGS,
+    DYNAMIC_MAPPING,
+    STATIC_MAPPING,
     ModuleMappings,
     check_prepared,
     convert_in_place,
     swapped,
 )
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping
 
 _INT8_MAX, _LEAST = 127, 2.0**-23  # of activations around 0, as torchao has them
@@ -55,7 +55,7 @@ def convert(
     Args:
         module: of `prepare` or `prepare_qat`, after it has seen data.
         mapping: {type: quantized type with from_float}; what it lacks stays as it is. None:
-            STATIC_MAPPING of onnxq.pytorch.train.mappings, and DYNAMIC_MAPPING for modules whose
+            STATIC_MAPPING of onnxq.pytorch.train.conversion, and DYNAMIC_MAPPING for modules whose
             qconfig is a QConfigDynamic.
         inplace: changes the module itself.
         remove_qconfig: the result has no `qconfig` attributes.
@@ -93,10 +93,6 @@ def swap_module(
 
     Forward hooks of the user's own are kept.
 
-    Args:
-        mod: prepared.
-        mapping: {type: quantized type with from_float}.
-        custom_module_class_mapping: {observed type: quantized type with from_observed}.
     Raises:
         QConfigError: a mapping of other things.
         CalibrationError: it was prepared, but has seen no data.

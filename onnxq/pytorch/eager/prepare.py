@@ -21,8 +21,12 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.pytorch.eager.add_observer import UNFOLDED, WHOLE, add_observer_
-from onnxq.pytorch.eager.custom_config import OBSERVED_CLASSES, PREPARING, entries_of
-from onnxq.pytorch.eager.propagation import propagate_qconfig_
+from onnxq.pytorch.eager.propagation import (
+    OBSERVED_CLASSES,
+    PREPARING,
+    entries_of,
+    propagate_qconfig_,
+)
 from onnxq.pytorch.insertion.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.modules.adapter import Model, as_module, check_traceable, in_float32
 from onnxq.pytorch.modules.float_functional import FloatFunctional
@@ -33,7 +37,7 @@ from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.qat.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantizable.activation import why_whole
-from onnxq.pytorch.train.mappings import QAT_MAPPING
+from onnxq.pytorch.train.conversion import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 

@@ -28,7 +28,7 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.pipeline import quantize_dynamic as quantize_model
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.exporting.exporter import export
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING
+from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from onnxq.graph.annotations import Annotations
 from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind, positional
-from onnxq.pytorch.arguments.cache import without_cache
-from onnxq.pytorch.arguments.flat import flattened, is_flat
+from onnxq.pytorch.arguments.flat import flattened, is_flat, without_cache
 from onnxq.pytorch.arguments.flat import output_names as names_of
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, first_run, flatten
 from onnxq.pytorch.exporting.agreement import layer_by_layer
@@ -39,7 +38,7 @@ from onnxq.pytorch.exporting.check import (
 )
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
-from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
+from onnxq.pytorch.exporting.optimized import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.trace import trace
 from onnxq.pytorch.exporting.whole_layers import merge_directions

@@ -13,9 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.exporting.optimized import name_inputs_and_outputs, optimize
-from onnxq.pytorch.exporting.quiet import quiet_exporter
+from onnxq.pytorch.exporting.quiet import quiet_exporter, users_line
 from onnxq.pytorch.exporting.translation import translation_table
-from onnxq.pytorch.exporting.users_line import users_line
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers
 from onnxq.pytorch.train.never_ran import NOT_REACHED
 

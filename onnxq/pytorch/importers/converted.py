@@ -14,9 +14,8 @@ from torch.nn import functional
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.arguments.forward import first_run
-from onnxq.pytorch.importers.activation_qparams import Constants
 from onnxq.pytorch.importers.packed import make_printable
-from onnxq.pytorch.importers.region import run_in_region
+from onnxq.pytorch.importers.region import Constants, run_in_region
 from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qparams import MIN_SCALE
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onnxq.pytorch.importers.activation_qparams import TracedQParams
     from onnxq.pytorch.importers.packed import PackedWeight, WindowSizes
-    from onnxq.pytorch.importers.region import Region
+    from onnxq.pytorch.importers.region import Region, TracedQParams
 
     Handler = Callable[..., Any]
 

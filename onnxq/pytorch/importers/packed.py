@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from onnxq.pytorch.importers.activation_qparams import Constants, TracedQParams
+    from onnxq.pytorch.importers.region import Constants, TracedQParams
 
 
 @dataclass(frozen=True, slots=True)

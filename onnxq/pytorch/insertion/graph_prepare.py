@@ -38,8 +38,8 @@ from onnxq.pytorch.programs.train_mode import check_same_form, gradient_notes, t
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.agreeing_sums import keep_sums
 from onnxq.pytorch.train.annotations import ANNOTATIONS, operand
-from onnxq.pytorch.train.mappings import QAT_MAPPING
-from onnxq.pytorch.train.modes import modes_of, restore_modes
+from onnxq.pytorch.train.conversion import QAT_MAPPING
+from onnxq.pytorch.train.modes import cover_train_mode, modes_of, restore_modes
 from onnxq.pytorch.train.parametrizations import materialize_weights
 from onnxq.qconfig import (
     FakeQuantSpec,
@@ -368,7 +368,8 @@ def prepare_graph_qat(
         made = improved_form(program, mapping, target, found)
         notes += start_improved(prepared, made, found, builder.fakes)
     restore_modes(prepared.train(), modes)
-    prepared.meta[ANNOTATIONS] = replace(found, notes=(*notes, *modes.notes))
+    notes = (*notes, *modes.notes, *cover_train_mode(prepared, bound))
+    prepared.meta[ANNOTATIONS] = replace(found, notes=notes)
     return prepared
 
 

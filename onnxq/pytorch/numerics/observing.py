@@ -18,8 +18,7 @@ from torch import Tensor, distributed
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.observers import NoopObserver
-from onnxq.pytorch.numerics.compiling import never_compiled
-from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
+from onnxq.pytorch.numerics.exact_buffers import ExactBuffers, never_compiled
 from onnxq.pytorch.numerics.min_max import (
     MAX,
     MIN,
@@ -237,6 +236,12 @@ class Observing(ExactBuffers):
         self.left_out.add_(is_left_out)
         self._note_seen()
 
+    def widen(self, min_max: Tensor) -> None:
+        """Lets min and max that were found elsewhere count too: (-min, max), as `min_max`."""
+        self.min_max.copy_(torch.maximum(self.min_max, min_max))
+        self._stale = True
+        self._refresh()
+
     def _make_room(self, min_max: Tensor) -> None:
         before = self.min_max.shape[-1]
         if self.min_max.ndim != min_max.ndim or before:
@@ -425,6 +430,7 @@ class Observing(ExactBuffers):
         state = {k.removeprefix(prefix): state_dict.pop(k).cpu().numpy() for k in found}
         if state:
             self._observer = self._observer_spec.restore(state)
+            self._batches = 1  # behind the one that stands for all
 
 
 def _checked(observer: Observer) -> Observer:

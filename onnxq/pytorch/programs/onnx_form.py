@@ -20,9 +20,8 @@ from onnxq.graph.origins import origins_of, set_origins
 from onnxq.graph.passes.equal_values import equal_values
 from onnxq.graph.passes.no_ops import casts as casts_in
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
-from onnxq.pytorch.exporting.optimized import NAME_BEFORE, optimize
+from onnxq.pytorch.exporting.optimized import NAME_BEFORE, optimize, own_weights, tidy
 from onnxq.pytorch.exporting.quiet import quiet_exporter
-from onnxq.pytorch.exporting.result import own_weights, tidy
 from onnxq.pytorch.exporting.translation import translation_table
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, merge_directions
 

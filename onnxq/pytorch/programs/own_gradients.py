@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.utils.checkpoint import CheckpointFunction
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.modules.applied_function import Place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,6 +28,41 @@ if TYPE_CHECKING:
     from torch import fx
     from torch.autograd import Function
     from torch.export import ExportedProgram
+
+# --- A torch.autograd.Function as a module of a graph, with the backward that its author wrote.
+#
+# y = Function.apply(x, 0.5)    y = AppliedFunction(Function, (Place(0), 0.5))(x)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Stands for a tensor among the arguments of a call.
+
+    Attributes:
+        position: among the call's tensors.
+    """
+
+    position: int
+
+
+class AppliedFunction(nn.Module):
+    """Calls Function.apply."""
+
+    def __init__(self, function: type[Function], arguments: tuple[object, ...]) -> None:
+        super().__init__()
+        self.function = function
+        self.arguments = arguments
+
+    def forward(self, *tensors: Tensor) -> Any:
+        """Result of apply for these tensors."""
+        given = [tensors[x.position] if isinstance(x, Place) else x for x in self.arguments]
+        apply: Any = self.function.apply
+        return apply(*given)
+
+    def extra_repr(self) -> str:
+        """The function, by its name."""
+        return self.function.__name__
+
 
 aten = torch.ops.aten
 

@@ -22,15 +22,13 @@ from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
-from onnxq.pytorch.arguments.batch_axes import batch_axes
+from onnxq.pytorch.arguments.batch_axes import batch_axes, length_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
-from onnxq.pytorch.arguments.cache import without_cache
-from onnxq.pytorch.arguments.flat import flattened
+from onnxq.pytorch.arguments.flat import flattened, without_cache
 from onnxq.pytorch.arguments.forward import first_run
-from onnxq.pytorch.arguments.length_axes import length_axes
 from onnxq.pytorch.exporting.exporter import eval_mode, traceable
+from onnxq.pytorch.exporting.quiet import users_line
 from onnxq.pytorch.exporting.trace import tracing
-from onnxq.pytorch.exporting.users_line import users_line
 from onnxq.pytorch.programs.buffer_updates import BufferUpdate, buffer_updates, left_out
 from onnxq.pytorch.programs.dropouts import (
     Dropouts,

@@ -15,7 +15,6 @@ import torch
 from torch import fx, nn
 
 from onnxq.pytorch.arguments.flat import HOOKS
-from onnxq.pytorch.modules.applied_function import AppliedFunction
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs.buffer_updates import Updating
@@ -29,6 +28,7 @@ from onnxq.pytorch.programs.call_form import (
 )
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
+from onnxq.pytorch.programs.own_gradients import AppliedFunction
 from onnxq.pytorch.programs.recurrences import as_function, is_recurrence, layer_call
 
 if TYPE_CHECKING:

@@ -144,12 +144,13 @@ default_embedding_fake_quant = FakeQuantize.with_args(
 default_embedding_fake_quant_4bit = FakeQuantize.with_args(**_TABLE, dtype=torch.quint4x2)
 
 _SWITCHES = ("disable_fake_quant", "disable_observer", "enable_fake_quant", "enable_observer")
-__all__ = sorted(
-    [
-        *_SWITCHES,
-        "FakeQuantize",
-        "FakeQuantizeBase",
-        "FusedMovingAvgObsFakeQuantize",
-        *(name for name in vars() if name.startswith(("default_", "fused_"))),
-    ]
-)
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted(
+        [
+            *_SWITCHES,
+            "FakeQuantize",
+            "FakeQuantizeBase",
+            "FusedMovingAvgObsFakeQuantize",
+            *(name for name in vars() if name.startswith(("default_", "fused_"))),
+        ]
+    )

@@ -52,11 +52,7 @@ if TYPE_CHECKING:
 
 
 def get_observer_state_dict(mod: nn.Module) -> OrderedDict[str, Tensor]:
-    """The entries of the state_dict that belong to observers and FakeQuantize modules.
-
-    Args:
-        mod: prepared.
-    """
+    """The entries of the state_dict that belong to observers and FakeQuantize modules."""
     prefixes = _prefixes(mod)
     state = mod.state_dict()
     return OrderedDict((key, state[key]) for key in state if key.startswith(prefixes))
@@ -299,16 +295,17 @@ per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with
     qscheme=torch.per_channel_symmetric, **_NARROW
 )
 
-__all__ = sorted(
-    [
-        *(
-            name
-            for name in vars()
-            if name.endswith(("_observer", "_observer_4bit", "neg_127_to_127"))
-        ),
-        *(kind.__name__ for kind in (*_BY_NAME.values(), ObserverBase, PlaceholderObserver)),
-        "Observer",
-        "get_observer_state_dict",
-        "load_observer_state_dict",
-    ]
-)
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted(
+        [
+            *(
+                name
+                for name in vars()
+                if name.endswith(("_observer", "_observer_4bit", "neg_127_to_127"))
+            ),
+            *(kind.__name__ for kind in (*_BY_NAME.values(), ObserverBase, PlaceholderObserver)),
+            "Observer",
+            "get_observer_state_dict",
+            "load_observer_state_dict",
+        ]
+    )

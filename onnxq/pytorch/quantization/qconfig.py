@@ -172,11 +172,12 @@ def qconfig_equals(q1: QConfig | None, q2: QConfig | None) -> bool:
     return q1 == q2 or own_entry(q1, "q1") == own_entry(q2, "q2")
 
 
-__all__ = sorted(
-    [
-        *(name for name in vars() if "_qconfig" in name and not name.startswith("_")),
-        "QConfig",
-        "QConfigDynamic",
-        "qconfig_equals",
-    ]
-)
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted(
+        [
+            *(name for name in vars() if "_qconfig" in name and not name.startswith("_")),
+            "QConfig",
+            "QConfigDynamic",
+            "qconfig_equals",
+        ]
+    )

@@ -8,7 +8,7 @@ from onnxq.pytorch.eager.add_observer import COMPUTING
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVOLUTIONS
 from onnxq.pytorch.quantization.refused import REFUSED
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
+from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,4 +41,5 @@ def get_default_qconfig_propagation_list() -> set[type[nn.Module]]:
     return set(COMPUTING)
 
 
-__all__ = sorted([name for name in vars() if name.startswith("get_default")])
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted([name for name in vars() if name.startswith("get_default")])

@@ -260,6 +260,7 @@ QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL = QUANT_DESC_8BIT_CONV1D_WEIG
 QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL = QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
 QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL = QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
 
-__all__ = sorted(
-    [name for name in vars() if name.endswith("Descriptor") or name.startswith("QUANT_DESC")]
-)
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted(
+        [name for name in vars() if name.endswith("Descriptor") or name.startswith("QUANT_DESC")]
+    )

@@ -18,9 +18,15 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from onnxq.errors import ModelError, OnnxqError, UnsupportedError, listed
 from onnxq.pytorch.modules.places import move_hooks, move_pre_hooks, places, remove_hooks
 from onnxq.pytorch.modules.stubs import DeQuantStub
+from onnxq.pytorch.nn import qat
+from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
+from onnxq.pytorch.nn.intrinsic import qat as fused
+from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.nn.qat import QatModule
-from onnxq.pytorch.nn.quantized import DeQuantize
+from onnxq.pytorch.nn.qat.linear import LinearInBlocks as TrainedInBlocks
+from onnxq.pytorch.nn.quantized import DeQuantize, dynamic
+from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
@@ -28,12 +34,44 @@ from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
 from onnxq.pytorch.train.annotations import ANNOTATIONS
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.never_ran import leave_float
 from onnxq.pytorch.train.parametrizations import materialize_weights, remove_parametrizations
 from onnxq.pytorch.train.same_scale import keep_rounding
 from onnxq.pytorch.train.sources import is_watching
 from onnxq.qconfig import QConfig, QConfigDynamic
+
+# --- Module types and what takes their place, computed from the `float_type` of each mapped module.
+#
+# float_type ------------> trained type -------------------------> quantized type
+# intrinsic.ConvBnReLU2d   intrinsic.qat.ConvBnReLU2d               intrinsic.quantized.ConvReLU2d
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    Types = Mapping[type[nn.Module], type[nn.Module]]
+
+
+def _by_float_type(*modules: ModuleType) -> dict[type[nn.Module], Any]:
+    """{float type: what stands for it} of the public classes of these modules."""
+    kinds = [getattr(module, name) for module in modules for name in module.__all__]
+    return {kind.float_type: kind for kind in kinds if hasattr(kind, "float_type")}
+
+
+_QUANTIZED = _by_float_type(nnq, nniq)
+
+QAT_MAPPING: Types = _by_float_type(qat, fused)
+"""Trained types, which prepare_qat puts in the place of float modules with a qconfig."""
+
+STATIC_MAPPING: Types = {
+    **_QUANTIZED,
+    **{kind: _QUANTIZED[kind.deployed_type()] for kind in _by_float_type(qat, fused).values()},
+}
+"""Quantized types for modules whose activations have been observed or trained."""
+
+DYNAMIC_MAPPING: Types = {**_by_float_type(dynamic), TrainedInBlocks: LinearInBlocks}
+"""Quantized types for modules whose qconfig is a QConfigDynamic: nothing needs to be observed."""
+
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

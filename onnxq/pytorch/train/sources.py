@@ -26,7 +26,7 @@ from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FusedModule
 from onnxq.pytorch.nn.qat.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import bind_input
-from onnxq.pytorch.numerics.compiling import never_compiled
+from onnxq.pytorch.numerics.exact_buffers import never_compiled
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import keep_sums, owner
 from onnxq.pytorch.train.same_scale import SAME_SCALE_AS_INPUT, Between, averaged, round_input

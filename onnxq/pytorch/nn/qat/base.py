@@ -71,8 +71,6 @@ class QatModule(MappedModule):
     def set_qconfig(self, qconfig: object) -> None:
         """Keeps the qconfig and makes the weight's FakeQuantize of it; part of the constructors.
 
-        Args:
-            qconfig: onnxq's, or one of torch.ao or onnxq.pytorch.quantization.
         Raises:
             QConfigError: there is none, or its weight has an observer that does not round.
         """
@@ -161,11 +159,7 @@ class QatModule(MappedModule):
         return made.train(mod.training)
 
     def take(self, parts: Any) -> None:
-        """Makes the float layer's parameters its own: not copies.
-
-        Args:
-            parts: the layer, and what is fused with it.
-        """
+        """Makes the float layer's parameters its own: not copies."""
         self.weight, self.bias = parts[0].weight, parts[0].bias
         self.weight_fake_quant.to(self.weight.device)
 

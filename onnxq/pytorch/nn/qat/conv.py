@@ -136,7 +136,8 @@ class QatConvTranspose(TransposedConvolution):
         self.set_qconfig(qconfig)
 
 
-__all__ = names_of("Conv", "ConvTranspose")
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",

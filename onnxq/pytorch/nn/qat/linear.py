@@ -106,12 +106,7 @@ class LinearInBlocks(Linear):
 
 
 def rounding_part(entry: object, where: str) -> FakeQuantSpec:
-    """The weight's part of a qconfig for training in blocks; its rows are channels.
-
-    Args:
-        entry: a QConfigDynamic with a block size.
-        where: names the layer in messages.
-    """
+    """The weight's part of a qconfig for training in blocks; its rows are channels."""
     if not isinstance(entry, QConfigDynamic) or entry.block_size not in GROUP_SIZES:
         raise QConfigError(
             f"{where}: got {entry!r}; wanted a QConfigDynamic with a block size of "

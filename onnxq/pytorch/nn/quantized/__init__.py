@@ -16,7 +16,7 @@ from onnxq.pytorch.nn.quantized.embedding import Embedding as Embedding
 from onnxq.pytorch.nn.quantized.embedding import EmbeddingBag as EmbeddingBag
 from onnxq.pytorch.nn.quantized.linear import Linear as Linear
 from onnxq.pytorch.nn.quantized.normalization import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.nn.quantized.q_functional import QFunctional as QFunctional
+from onnxq.pytorch.nn.quantized.output_qparams import QFunctional as QFunctional
 from onnxq.pytorch.nn.quantized.requantize import DeQuantize as DeQuantize
 from onnxq.pytorch.nn.quantized.requantize import Quantize as Quantize
 from onnxq.pytorch.nn.quantized.requantize import Requantize as Requantize

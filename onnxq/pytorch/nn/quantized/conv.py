@@ -45,12 +45,7 @@ class ConvolutionBase(nn.Module):
     stride: tuple[int, ...]
 
     def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
-        """Weights of 0, as they are before numbers are given; the subclass says it.
-
-        Args:
-            shape: of the weight.
-            bias: its length; None: there is none.
-        """
+        """Weights of 0, as they are before numbers are given; the subclass says it."""
         raise NotImplementedError
 
     def real_weight(self) -> torch.Tensor:
@@ -266,7 +261,8 @@ class _ConvTranspose(TransposedConvolution, _ConvNd):
         return self.activated(self.convolved(x, output_size))
 
 
-__all__ = names_of("Conv", "ConvTranspose")
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",

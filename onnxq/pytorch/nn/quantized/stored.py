@@ -118,11 +118,7 @@ class WeightBuffers(Stored):
         return y
 
     def fitting(self, w: QTensor | torch.Tensor) -> QTensor:
-        """A weight of the right shape, as onnxq's.
-
-        Args:
-            w: a QTensor, or a tensor quantized by torch (qint8, per tensor or channel).
-        """
+        """A weight of the right shape, as onnxq's."""
         weight = w if isinstance(w, QTensor) else from_torch(w)
         if weight.shape != tuple(self.weight_integers.shape):
             raise ShapeError(

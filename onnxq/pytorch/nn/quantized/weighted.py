@@ -62,12 +62,7 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     output: Requantize | None
 
     def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
-        """Weights of 0 at scale 1, as they are before numbers are given.
-
-        Args:
-            shape: of the weight.
-            bias: its length; None: there is none.
-        """
+        """Weights of 0 at scale 1, as they are before numbers are given."""
         self.register_weight(shape)
         self.register_buffer("input_scale", torch.ones(()))
         none = bias is None
@@ -180,9 +175,6 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     def take(self, mod: nn.Module, source: FloatWeights) -> Self:
         """Fills the module with what a prepared one has learned.
 
-        Args:
-            mod: its fake quantizes say the qparams of input and output.
-            source: its weights.
         Raises:
             CalibrationError: no data was seen.
         """
@@ -235,13 +227,7 @@ class Trained(Protocol):
 
 
 def float_weights(mod: nn.Module, wanted_by: str) -> FloatWeights:
-    """Weights of a QAT module, or of a float module that was observed.
-
-    Args:
-        mod: the prepared module; its qconfig says how weights are quantized where it has no
-            FakeQuantize for them.
-        wanted_by: class whose from_float asks, for messages.
-    """
+    """Weights of a QAT module, or of a float module that was observed."""
     if isinstance(mod, Trained):
         folded = mod.folded()
         fake = mod.weight_fake_quant

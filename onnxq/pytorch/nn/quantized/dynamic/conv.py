@@ -61,7 +61,8 @@ class _ConvTranspose(TransposedConvolution, _Dynamic):
         return self.convolved(x, output_size)
 
 
-__all__ = names_of("Conv", "ConvTranspose")
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",

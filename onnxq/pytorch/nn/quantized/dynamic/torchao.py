@@ -220,13 +220,7 @@ def _trained(module: Any, path: str) -> _Weight | None:
 
 
 class WeightOnlyLinear(DynamicWeights):
-    """y = x w^T + b in float32, w stored as int8: in the exported model DequantizeLinear and Gemm.
-
-    Args:
-        in_features: length of the last axis of x.
-        out_features: of the result.
-        bias: whether there is one.
-    """
+    """y = x w^T + b in float32, w stored as int8: DequantizeLinear and Gemm when exported."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()

@@ -65,12 +65,7 @@ class DynamicWeights(WeightBuffers):
     bias_values: torch.Tensor | None
 
     def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
-        """Weights of 0 at scale 1, as they are before numbers are given.
-
-        Args:
-            shape: of the weight.
-            bias: its length; None: there is none.
-        """
+        """Weights of 0 at scale 1, as they are before numbers are given."""
         self.register_weight(shape)
         self.register_buffer("bias_values", None if bias is None else torch.zeros(bias))
 
