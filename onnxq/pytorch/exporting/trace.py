@@ -117,14 +117,11 @@ def name_sizes(model: ir.Model, axes: Axes) -> None:
         if value.shape is not None
         for axis, label in axes.of.get(str(value.name), {}).items()
     }
-    for value in (*model.graph.inputs, *model.graph.outputs, *_results(model)):
+    results = [value for node in model.graph for value in node.outputs]
+    for value in (*model.graph.inputs, *model.graph.outputs, *results):
         for axis, size in enumerate(value.shape or ()):
             if value.shape is not None and str(size) in names:
                 value.shape[axis] = names[str(size)]
-
-
-def _results(model: ir.Model) -> list[ir.Value]:
-    return [value for node in model.graph for value in node.outputs]
 
 
 # Part of the exporter's message -> what the user can do.

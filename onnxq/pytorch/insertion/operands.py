@@ -70,9 +70,6 @@ class Operands:
         unused = [n for n in modules if n.name not in self._taken]
         return next(iter([*unused, *found]), None)
 
-    def _module(self, node: fx.Node) -> nn.Module | None:
-        return module_of(self._view.traced, node)
-
     def _annotate(self, node: ir.Node, decision: Quantize) -> Iterator[tuple[str, str]]:
         core = self.core(node)
         function = self._view.names.function_around(node.outputs[0])
@@ -111,7 +108,7 @@ class Operands:
 
     def _called(self, core: fx.Node) -> tuple[fx.Node, str | None]:
         """The node that calls the layer, and that of the batch norm that is folded into it."""
-        if isinstance(self._module(core), BATCH_NORMS):
+        if isinstance(module_of(self._view.traced, core), BATCH_NORMS):
             return core.all_input_nodes[0], core.name
         return core, None
 

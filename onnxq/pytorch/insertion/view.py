@@ -95,7 +95,8 @@ class Names:
 
     def is_copy(self, node: fx.Node) -> bool:
         """Whether a node gives its first argument as it is (dropout in eval mode, identity)."""
-        target = self._target(node)
+        step = self._step(node)
+        target: Any = None if step is None else step.target
         if node.op == "call_module" and len(node.all_input_nodes) > 1:
             return False  # of an autograd.Function: nothing says which one it copies
         if target in _COPIES:
@@ -120,10 +121,6 @@ class Names:
     def _step(self, node: fx.Node) -> fx.Node | None:
         names = node.meta.get(PROGRAM_NODES, ())
         return self._program.get(names[-1]) if names else None
-
-    def _target(self, node: fx.Node) -> Any:
-        step = self._step(node)
-        return None if step is None else step.target
 
 
 def is_tensor(node: fx.Node) -> bool:

@@ -37,12 +37,8 @@ def _computed(
 ) -> tuple[Array, ...]:
     found = catalog.find_integer(op_type, domain)
     assert found is not None, "onnxq has it"
-    arrays = [_array(x) for x in inputs]
+    arrays: list[Any] = [None if x is None else x.detach().cpu().numpy() for x in inputs]
     return found.kernel(IntegerCall(op_type, arrays, attributes=attributes or {}))
-
-
-def _array(x: Tensor | None) -> Any:
-    return None if x is None else x.detach().cpu().numpy()
 
 
 @torch.library.custom_op("onnxq::dynamic_quantize_linear", mutates_args=())

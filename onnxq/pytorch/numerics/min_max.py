@@ -220,15 +220,11 @@ def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
     low, high = (state_dict.pop(where + name, None) for name in (MIN, MAX))
     if low is None or high is None:
         return None
-    min_max = _both(low, high)
+    min_max = torch.stack([-low.detach(), high.detach()]).to(torch.float32)
     if where != prefix:
         seen = bool(min_max.numel() and torch.isfinite(min_max).all())
         state_dict.setdefault(prefix + "has_observed", torch.tensor([seen], dtype=torch.uint8))
     return min_max
-
-
-def _both(low: Tensor, high: Tensor) -> Tensor:
-    return torch.stack([-low.detach(), high.detach()]).to(torch.float32)
 
 
 def warn_unseen(name: str) -> None:

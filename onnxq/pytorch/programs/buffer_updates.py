@@ -124,7 +124,8 @@ class _Found:
                 continue
             if node.op == "placeholder":
                 continue
-            if node.target in LAYERS or _is_random(node):
+            tags = getattr(node.target, "tags", ())
+            if node.target in LAYERS or torch.Tag.nondeterministic_seeded in tags:
                 return None
             seen.add(node)
             left += node.all_input_nodes
@@ -193,7 +194,3 @@ def _path(program: ExportedProgram, node: fx.Node) -> str | None:
     """Path of the parameter or buffer that a node is."""
     signature = program.graph_signature
     return {**signature.inputs_to_parameters, **signature.inputs_to_buffers}.get(node.name)
-
-
-def _is_random(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())

@@ -75,7 +75,8 @@ class LeafCalls:
         self._modules = dict(model.named_modules(remove_duplicate=False))
         signature = program.graph_signature
         sources = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-        known = _paths(model)
+        tensors = (model.named_parameters, model.named_buffers)
+        known = {name for named in tensors for name, _ in named(remove_duplicate=False)}
         self._tensors: dict[str, tuple[str, torch.Tensor]] = {
             name: (path, operator.attrgetter(path)(model))
             for name, path in sources.items()
@@ -234,11 +235,6 @@ def _same(held: Any, value: Any) -> bool:
 def _has_parts(module: nn.Module) -> bool:
     children = any(True for _ in module.children())
     return children or any(True for _ in module.parameters(recurse=False))
-
-
-def _paths(model: nn.Module) -> set[str]:
-    named = [*model.named_parameters(remove_duplicate=False)]
-    return {name for name, _ in [*named, *model.named_buffers(remove_duplicate=False)]}
 
 
 # --- Operators that multiply by a weight, as layers that are given it.

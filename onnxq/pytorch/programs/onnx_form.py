@@ -51,7 +51,8 @@ def onnx_form(program: Program) -> ir.Model:
                 custom_translation_table=translation_table(DEFAULT_OPSET) | RECURRENT_TABLE,
             )
             assert made is not None, "torch.onnx.export(dynamo=True) returns a program"
-            of_decomposed = origins(program.exported, _decomposed(made))
+            assert made.exported_program is not None, "it was exported by way of one"
+            of_decomposed = origins(program.exported, made.exported_program)
             found = _found(made.model, of_decomposed)
             casts = [Cast.of(node) for node in casts_in(made.model)]
             optimize(made)
@@ -82,11 +83,6 @@ def _parametrized(program: ExportedProgram) -> str:
         "torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') ahead of prepare_qat "
         "leaves the weight as it is now."
     )
-
-
-def _decomposed(made: torch.onnx.ONNXProgram) -> ExportedProgram:
-    assert made.exported_program is not None, "it was exported by way of one"
-    return made.exported_program
 
 
 def _found(model: ir.Model, of_decomposed: Mapping[str, str]) -> dict[str, list[str]]:

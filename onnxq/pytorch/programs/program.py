@@ -325,7 +325,11 @@ def _dims(name: str, axes: Axes, lengths: dict[str, set[int]]) -> dict[int, Any]
 @contextlib.contextmanager
 def same_buffers(model: nn.Module) -> Iterator[None]:
     """Buffers outside have the values that they had before: counters count in eval mode, too."""
-    held = [(m, name, x, x.clone()) for m in model.modules() for name, x in _buffers(m)]
+    held = [
+        (m, name, x, x.clone())
+        for m in model.modules()
+        for name, x in m.named_buffers(recurse=False)
+    ]
     try:
         yield
     finally:
@@ -333,10 +337,6 @@ def same_buffers(model: nn.Module) -> Iterator[None]:
             setattr(module, name, x)
             with torch.no_grad():
                 x.copy_(value)
-
-
-def _buffers(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return list(module.named_buffers(recurse=False))
 
 
 @contextlib.contextmanager

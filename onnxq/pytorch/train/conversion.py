@@ -96,7 +96,7 @@ def check_parameters(module: nn.Module) -> None:
 
     An infinite buffer, or one that is not trained, may be a mask; running statistics may not.
     """
-    found = [f"'{name}' ({_share(~is_number)})" for name, is_number in _wrong(module)]
+    found = [f"'{name}' ({int((~x).sum())} of {x.numel()} elements)" for name, x in _wrong(module)]
     if found:
         others = f", and {len(found) - 1} more" if len(found) > 1 else ""
         raise ModelError(
@@ -117,10 +117,6 @@ def _wrong(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         is_number = ~x.detach().isnan() if may_be_infinite else x.detach().isfinite()
         if not bool(is_number.all()):
             yield name, is_number
-
-
-def _share(wrong: Tensor) -> str:
-    return f"{int(wrong.sum())} of {wrong.numel()} elements"
 
 
 # Modules with parameters that compute in float between two quantizers, as they were trained.
