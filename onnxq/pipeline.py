@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from onnxq import targets
 from onnxq.checking.check import Check
-from onnxq.checking.static_job import StaticJob
+from onnxq.checking.static_job import StaticJob, samples_apart
 from onnxq.checking.with_verdict import (
     dynamic_validation,
     first_unseen,
-    make_dynamic,
     make_static,
     static_validation,
 )
@@ -28,13 +27,13 @@ from onnxq.graph.io import load
 from onnxq.jobs import child
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig.excluded import excluding
-from onnxq.repair import carry_out_and_repair
+from onnxq.repair.dynamic import make_and_repair
+from onnxq.repair.search import carry_out_and_repair
 from onnxq.samples import Samples, open_samples
 from onnxq.static.arguments import check_prepared, check_progress
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import prepare
-from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples
 
 if TYPE_CHECKING:
@@ -170,10 +169,8 @@ def quantize(
         costs=costs,
         exclude=exclude,
     )
-    given, checked = checked.held_apart(given, prepared.inputs)
-    again = prepared.target.reduce_range is ReduceRange.OBSERVED or prepared.qconfig.improve
-    if again and given.is_one_shot:
-        given = replace(given, source=open_samples(given, prepared.inputs).in_memory())
+    if can_share:
+        given, checked = samples_apart(checked, given, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if isinstance(source, Statistics):
@@ -199,8 +196,10 @@ def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:
 
 
 def _warn(model: QuantizedModel) -> None:
-    """Warns of an output that is far from float, for the caller of our caller."""
+    """Warns of an output that is far from float, and of no gain, for the caller of our caller."""
     verdict = model.verdict
+    if verdict is not None and verdict.float_is_better:
+        warnings.warn(f"nothing is quantized: {verdict.notes[0]}", UserWarning, stacklevel=3)
     if verdict is not None and verdict.warning:
         warnings.warn(verdict.warning, UserWarning, stacklevel=3)
 
@@ -256,8 +255,8 @@ def quantize_dynamic(
     )
     if made.slower and not made.quantized:
         warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
-    validation = dynamic_validation(source, checked, work)
-    tried = make_dynamic(source, made, validation, checked.min_sqnr_db)
+    validation = dynamic_validation(source, checked, work, shapes)
+    tried = make_and_repair(source, made, validation, checked)
     _note(tried.model, tried.plan)
     _warn(tried.model)
     return tried.model

@@ -163,6 +163,8 @@ def pytest_collection_finish() -> None:
     """Makes exports quick, and takes what exists by now out of the way of the garbage collector.
 
     A full collection looks at every object of torch and of 15,000 tests, and exports set off many.
+    No model loses its integers for the time that it takes: tests ask for integers of tiny models,
+    and their times are chance. `timed_here` asks for it.
     """
     if "torch" in sys.modules:  # tests without it do not wait for its import
         from tests import export_memo, quick_export
@@ -173,8 +175,16 @@ def pytest_collection_finish() -> None:
         from onnxq.ort import runtime
 
         runtime._options = functools.partial(_one_thread, runtime._options)
+    from onnxq.repair import slower
+
+    slower.is_timed_here = _is_nowhere_timed
     gc.freeze()
     gc.enable()
+
+
+def _is_nowhere_timed(target: str) -> bool:
+    del target
+    return False
 
 
 def _one_thread(options: Any, threads: int | None, optimization: object) -> Any:
@@ -188,6 +198,14 @@ def _same_random_numbers() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(0)
+
+
+@pytest.fixture
+def timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for by tests of models that are slower than float."""
+    from onnxq.repair import slower
+
+    monkeypatch.setattr(slower, "is_timed_here", lambda _target: True)
 
 
 @pytest.fixture

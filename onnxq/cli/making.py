@@ -39,14 +39,35 @@ from onnxq.cli.steps import (
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import Asked, Written, report_dynamic, report_quantization, verdict_options
 from onnxq.core.stopwatch import Stopwatch
+from onnxq.errors import NoGainError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnxq.quantized.verdict import Verdict
     from onnxq.samples import Samples
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
+
+
+REPAIR = click.option(
+    "--repair",
+    default="15dB",
+    show_default=True,
+    metavar="off|DB|SECONDS",
+    help="Where the verdict is below this floor, search for something better, for as long: "
+    "off, 20dB, 30s, 20dB,30s. Off also keeps integers that are slower than float.",
+)
+
+
+def check_gain(verdict: Verdict | None) -> None:
+    """Raises NoGainError where the model is all float again, since float is faster."""
+    if verdict is not None and verdict.float_is_better:
+        raise NoGainError(
+            f"{verdict.notes[0]}. Nothing was written. To have integers anyway: --repair off, "
+            "or --objective size for a smaller file."
+        )
 
 
 @click.command()
@@ -92,14 +113,7 @@ if TYPE_CHECKING:
     help="Write the chosen precisions: a qconfig that names every node, and gives this file.",
 )
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
-@click.option(
-    "--repair",
-    default="15dB",
-    show_default=True,
-    metavar="off|DB|SECONDS",
-    help="Where the verdict is below this floor, search for something better, for as long: "
-    "off, 20dB, 30s, 20dB,30s.",
-)
+@REPAIR
 @report_option
 @json_option
 def quantize(
@@ -145,12 +159,12 @@ def quantize(
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.check import Repair
-    from onnxq.checking.static_job import StaticJob
+    from onnxq.checking.static_job import StaticJob, samples_apart
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
-    from onnxq.repair import carry_out_and_repair
+    from onnxq.repair.search import carry_out_and_repair
     from onnxq.survey.survey import BesideFiles
 
     wanted = Repair.of(repair)
@@ -168,7 +182,9 @@ def quantize(
         improve,
     ).read_from(model)
     all_samples = replace(reading, source=samples)
-    to_see, to_check = asked.as_check(reading, hold_apart).held_apart(all_samples, prepared.inputs)
+    to_see, to_check = all_samples, asked.as_check(reading, hold_apart)
+    if not stats:
+        to_see, to_check = samples_apart(to_check, to_see, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
@@ -178,6 +194,7 @@ def quantize(
 
     job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
     made, statistics = carry_out_and_repair(wanted, source, job, observe)
+    check_gain(made.model.verdict)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
@@ -205,6 +222,7 @@ def quantize(
 @samples_options
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@REPAIR
 @report_option
 @json_option
 def quantize_dynamic(
@@ -224,6 +242,7 @@ def quantize_dynamic(
     save_plan: Path | None,
     report: Path | None,
     as_json: bool,
+    repair: str,
 ) -> None:
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
@@ -231,19 +250,22 @@ def quantize_dynamic(
     outputs = [output, *given(save_plan, report)]
     claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)
-    from onnxq.checking.with_verdict import dynamic_validation, make_dynamic
+    from onnxq.checking.check import Repair
+    from onnxq.checking.with_verdict import dynamic_validation
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
+    from onnxq.repair.dynamic import make_and_repair
     from onnxq.survey.survey import BesideFiles
 
-    to_check = asked.as_check(reading)
+    to_check = replace(asked.as_check(reading), repair=Repair.of(repair))
     canonical, plan = plan_dynamic_model(
         source, qconfig, overrides, target, objective, dtype, given_shapes, to_check
     )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at
-    validation = dynamic_validation(canonical, to_check, work)
-    made = make_dynamic(canonical, plan, validation, min_sqnr)
+    validation = dynamic_validation(canonical, to_check, work, given_shapes)
+    made = make_and_repair(canonical, plan, validation, to_check)
+    check_gain(made.model.verdict)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)

@@ -149,7 +149,12 @@ def quantize_weights(
     aim = SizeAim(bits_average, size) if is_mixed else None
     check_accuracy(accuracy_level)
     source = load_model(model, outputs)
-    from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
+    from onnxq.checking.weights_job import (
+        WeightsJob,
+        carry_out_weights,
+        plan_job,
+        with_samples_apart,
+    )
     from onnxq.core.atomic import temporary
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.canonical import canonicalize
@@ -168,6 +173,7 @@ def quantize_weights(
         work,
         aim,
     )
+    job = with_samples_apart(job)
     plan, mixed = plan_job(job)
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(workers.executor())

@@ -17,10 +17,7 @@ class OperatorLimit(Reason):
 
 
 class InfiniteOperand(OperatorLimit):
-    """A constant operand puts numbers that stand for infinity into the result.
-
-    No node behind can have a scale for them.
-    """
+    """A constant operand puts numbers that stand for infinity into the result."""
 
 
 class LeftByRequest(Reason):

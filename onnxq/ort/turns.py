@@ -47,12 +47,7 @@ def repeats_of(seconds: float) -> int:
 
 
 def round_seconds(once: Sequence[float], repeats: Sequence[int]) -> float:
-    """CPU seconds of a turn of each run.
-
-    Args:
-        once: seconds of each.
-        repeats: of each in a turn.
-    """
+    """CPU seconds of a turn of each run."""
     return sum(each * (n + (n > 1)) for each, n in zip(once, repeats, strict=True))
 
 
@@ -66,9 +61,6 @@ def taken(run: Run) -> float:
 def taking_turns(runs: Sequence[Run], schedule: Schedule) -> list[list[float]]:
     """CPU seconds of one run of each, in each round; every second round goes backwards.
 
-    Args:
-        runs: on this thread.
-        schedule: of them.
     Returns:
         a list of `schedule.rounds` seconds for each run.
     """

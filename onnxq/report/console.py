@@ -29,10 +29,7 @@ MAX_NAMED = 2  # nodes named per reason
 
 
 class _Console(Console):
-    """A console whose sentences fit a terminal, and stay lines in a pipe.
-
-    It leaves a closed pipe to the command line; rich's own ends the process.
-    """
+    """A console whose sentences fit a terminal, and stay lines in a pipe."""
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
         objects = tuple(shown_lines(x) if isinstance(x, str) else x for x in objects)

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_verdict(console: Console, verdict: Verdict, source: Path, file: Path) -> None:
-    """The verdict line by line, then what to do next.
-
-    Args:
-        console: to print on.
-        verdict: on the quantized model.
-        source: file of the float model.
-        file: of the quantized one.
-    """
+    """The verdict line by line, then what to do next."""
     first, *more = verdict.sentences()
     lines = [f"verdict: {first}", *(f"  {line}" for line in more)]
     if verdict.input_source in (InputSource.MADE_UP, InputSource.NONE):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.brief import brief
 from onnxq.dtypes import UINT8
 from onnxq.dynamic.dynamic_decision import QuantizeDynamic
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.page.card import card_of, counts
 from onnxq.static.insertion.check_types import IN_INTEGERS
@@ -158,14 +158,7 @@ def summarize_choices(
     choices: Choices,
     dtypes: Mapping[str, QDType],
 ) -> Summary:
-    """The choices of a Prepared or a Plan; the decision of a node that the data left unnumbered.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        choices: node name -> precision, and why.
-        dtypes: activation tensor -> type of its integers.
-    """
+    """The choices of a Prepared or a Plan; the decision of a node that the data left unnumbered."""
     nodes = []
     for node, _ in walk(model.graph):
         name = node_name(node)
@@ -197,8 +190,3 @@ def _wide_type(
     read = [node.inputs[slot] for slot in decision.rule.activations]
     tensors = [*(value_name(v) for v in read if v is not None), *owner.results]
     return next((dtypes[t] for t in tensors if dtypes.get(t, UINT8) not in IN_INTEGERS), None)
-
-
-def op_label(node: ir.Node) -> str:
-    """Conv, or com.microsoft.Gelu outside of ai.onnx."""
-    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type

@@ -26,8 +26,6 @@ class InputSpec:
     """One input of a model.
 
     Attributes:
-        name: of the input.
-        dtype: NumPy's.
         shape: an int per static dimension, a name or None per dynamic one; None: unknown rank.
         optional: samples may leave it out (state that a model feeds back into itself).
         quantized: numbers that its integers stand for, which samples may hold in their place; of a
@@ -157,14 +155,7 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
 
 
 def check_shape(shape: Sequence[int], spec: InputSpec, where: str, got: str) -> None:
-    """Refuses a batch of another rank, or of another size in a static dimension.
-
-    Args:
-        shape: of one batch.
-        spec: the input.
-        where: the array, to begin the message with.
-        got: the shape as the user sees it, to name in the message.
-    """
+    """Refuses a batch of another rank, or of another size in a static dimension."""
     if spec.shape is None or _fits(shape, spec.shape):
         return
     raise CalibrationError(
@@ -191,13 +182,7 @@ def _turned(shape: Sequence[int], spec: InputSpec) -> str:
 
 
 def check_finite(array: Array, where: str, first: int) -> None:
-    """Refuses NaN and Inf, and says in which sample of the array they are.
-
-    Args:
-        array: one batch; samples along the first axis.
-        where: the array, to begin the message with.
-        first: number of the batch's first sample.
-    """
+    """Refuses NaN and Inf, and says in which sample of the array they are."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return
     place = np.argwhere(~np.isfinite(array))[0]
@@ -247,9 +232,6 @@ def are_different_axes(firsts: Sequence[tuple[int | str | None, int]]) -> bool:
     So it is where lengths differ because the model says that the axes do: x (steps, N, I) beside
     h (1, N, H). Axes without a name, and of one name, may be the batch axis; of these, different
     lengths are a mistake.
-
-    Args:
-        firsts: (size in the model, size of the array), one per input.
     """
     if any(isinstance(wanted, int) and wanted != length for wanted, length in firsts):
         return False
@@ -260,13 +242,7 @@ def are_different_axes(firsts: Sequence[tuple[int | str | None, int]]) -> bool:
 
 
 def batch_of(inputs: Sequence[InputSpec], batch_size: int | None, where: str) -> int:
-    """The batch size: as asked, else the model's static batch, else 1.
-
-    Args:
-        inputs: those that have their samples along the batch axis.
-        batch_size: as asked.
-        where: the samples, to begin a message with.
-    """
+    """The batch size: as asked, else the model's static batch, else 1."""
     static = {spec.name: spec.static_batch for spec in inputs if spec.static_batch is not None}
     if batch_size is not None and batch_size < 1:
         raise CalibrationError(f"{where}: batch size {batch_size}; wanted 1 or more.")

@@ -42,12 +42,7 @@ AS_IMAGES = (
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """Contents of one file or item.
-
-    Attributes:
-        where: to begin a message with.
-        arrays: by input name.
-    """
+    """Contents of one file or item."""
 
     where: str
     arrays: Batch
@@ -114,8 +109,7 @@ def _convert(
             f"({', '.join(wanted)}), and one more entry would be a label. Use a dict by input name."
         )
     return _Item(
-        where,
-        {n: _array(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)},
+        where, {n: _array(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)}
     )
 
 

@@ -226,10 +226,7 @@ class _Once:
 
 
 def samples_of_table(
-    columns: Mapping[str, Column],
-    inputs: Sequence[InputSpec],
-    batch_size: int | None,
-    where: str,
+    columns: Mapping[str, Column], inputs: Sequence[InputSpec], batch_size: int | None, where: str
 ) -> Batches:
     """Samples along the first axes of arrays.
 

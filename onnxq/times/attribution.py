@@ -20,7 +20,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxq.graph.walk import node_name, walk
+from onnxq.graph.walk import node_name, stem_among, walk
 from onnxq.operator import Precision
 from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
 from onnxq.ort.node_kinds import original_name
@@ -60,7 +60,6 @@ class TimeOwner:
 
     Attributes:
         name: of a node of the float model; of OTHER, its operator.
-        part: of that node's time.
     """
 
     name: str
@@ -70,13 +69,7 @@ class TimeOwner:
 def owners(
     source: ir.Model, optimized: ir.Model, precisions: Mapping[str, Precision | None]
 ) -> dict[str, TimeOwner]:
-    """Name of each node in the profile of a model -> whose time it is.
-
-    Args:
-        source: the float model, as prepared.
-        optimized: what ONNX Runtime runs.
-        precisions: that the nodes took; FLOAT where they are not named, None inside of another.
-    """
+    """Name of each node in the profile of a model -> whose time it is."""
     return _Attribution(source, optimized, precisions).owners()
 
 
@@ -120,15 +113,7 @@ class _Attribution:
             return name
         if node.op_type in (QUANTIZE, DEQUANTIZE, *CHANGES_LAYOUT):
             return ""
-        return self._lowered(name) or self._made(name, node.op_type) or self._given(node)
-
-    def _lowered(self, name: str) -> str:
-        """The node whose lowering a name is of: the longest one that it begins with."""
-        while name:
-            name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
-            if name in self._nodes:
-                return name
-        return ""
+        return stem_among(name, self._nodes) or self._made(name, node.op_type) or self._given(node)
 
     def _made(self, value: str, op_type: str) -> str:
         """The node with that operator which makes a tensor, or is computed ahead of its maker."""
@@ -235,13 +220,7 @@ def _index(name: str) -> int:
 def times_by_owner(
     source: ir.Model, run: Profiled, precisions: Mapping[str, Precision | None]
 ) -> dict[TimeOwner, float]:
-    """Nanoseconds of the float model's nodes, and of what belongs to none, in the run of a model.
-
-    Args:
-        source: the float model, as prepared.
-        run: of a model that was made from it.
-        precisions: that its nodes took; see `owners`.
-    """
+    """Nanoseconds of the float model's nodes, and of what belongs to none, in a run."""
     known = owners(source, run.optimized, precisions)
     sums: dict[TimeOwner, float] = defaultdict(float)
     for name, ns in with_unnamed(run.ns, known).items():
@@ -274,19 +253,9 @@ class PairedNodeTimes:
 
 
 def paired_node_times(
-    source: ir.Model,
-    target: ir.Model,
-    precisions: Mapping[str, Precision | None],
-    batch: Batch,
+    source: ir.Model, target: ir.Model, precisions: Mapping[str, Precision | None], batch: Batch
 ) -> PairedNodeTimes:
-    """Times on the first row of a batch, or on all of it where the model's batch is static.
-
-    Args:
-        source: the float model, canonical.
-        target: the quantized one.
-        precisions: that it gives the nodes.
-        batch: to run.
-    """
+    """Times on the first row of a batch, or on all of it where the model's batch is static."""
     runs = profiled([source, target], one_row(source, input_specs(source), batch))
     sums = [times_by_owner(source, run, of) for run, of in zip(runs, ({}, precisions), strict=True)]
     nodes = {str(node.name): (0.0, 0.0) for node in source.graph.all_nodes()}

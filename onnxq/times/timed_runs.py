@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
+    from onnxq.core.arrays import Array, Reals
     from onnxq.ort.runtime import Session
     from onnxq.samples import InputSpec
     from onnxq.samples.inputs import Batch
@@ -44,11 +44,6 @@ def one_row(model: ir.Model, inputs: Sequence[InputSpec], batch: Batch) -> Batch
     """One sample of a batch, as a model is run where it is used.
 
     The whole batch where the model has a static one, or does not run on one sample.
-
-    Args:
-        model: float.
-        inputs: that samples have; zeros stand for state that the batch leaves out.
-        batch: to take it of.
     """
     state = State(tuple(inputs), {})
     whole = state.feeds(batch)
@@ -56,11 +51,16 @@ def one_row(model: ir.Model, inputs: Sequence[InputSpec], batch: Batch) -> Batch
         return whole
     one = state.feeds({name: x[:1] for name, x in batch.items()})
     with open_session(model, threads=1) as session:
-        try:
-            session.run(as_taken(one, input_specs(model)))
-        except CalibrationError:
-            return whole
-    return one
+        return one if runs_on(session, as_taken(one, input_specs(model))) else whole
+
+
+def runs_on(session: Session, feeds: Mapping[str, Array]) -> bool:
+    """Whether a session runs on these inputs."""
+    try:
+        session.run(feeds)
+    except CalibrationError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class WholeTime(Saved):
     high: float
 
     @classmethod
-    def of(cls, ours: Sequence[float], theirs: Sequence[float]) -> Self:
+    def of(cls, ours: Sequence[float] | Reals, theirs: Sequence[float] | Reals) -> Self:
         """The ratio of the times of two models in the same rounds.
 
         The median lies between the ratios of ranks n / 2 -+ 0.98 sqrt(n) of n rounds with 95%,
@@ -125,24 +125,49 @@ def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
             raise ModelError(str(error)) from error  # the float model does
 
 
-def whole_times(models: Sequence[ir.Model], feeds: Mapping[str, Array]) -> list[list[float]]:
-    """CPU seconds of a run of each model, in each round."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(open_session(model, threads=1)) for model in models]
-        runs = [_run(*each, feeds) for each in zip(opened, models, strict=True)]
-        return taking_turns(runs, _scheduled(runs))
-
-
-def profiled(
+def whole_times(
     models: Sequence[ir.Model], feeds: Mapping[str, Array], seconds: float | None = None
-) -> list[Profiled]:
-    """Runs of each model with the profiler and without, all in the same rounds.
+) -> list[list[float]]:
+    """CPU seconds of a run of each model, in each round.
 
     Args:
         models: to run, on one thread.
         feeds: for all of them.
         seconds: CPU seconds that go into all runs; None: MEASURED_S.
     """
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_session(model, threads=1)) for model in models]
+        runs = [_run(*each, feeds) for each in zip(opened, models, strict=True)]
+        return taking_turns(runs, _scheduled(runs, seconds))
+
+
+def time_beside_float(
+    source: ir.Model, model: ir.Model, feeds: Mapping[str, Array], seconds: float
+) -> WholeTime:
+    """Time of a model over its float model's; the interval holds what float differs by from itself.
+
+        ratio = median of  ours / sqrt(float * again)   over rounds
+        [low / w, high * w],  w = the end of the interval of again / float that is farther from 1
+
+    `again` is the float model in a session of its own. Where the memory of a session lies decides
+    a few percent of short runs, for as long as it is open: no number of rounds averages that out.
+
+    Args:
+        source: the float model.
+        model: made of it.
+        feeds: one sample.
+        seconds: CPU seconds that go into all runs.
+    """
+    floats, again, ours = np.asarray(whole_times([source, source, model], feeds, seconds))
+    time, own = WholeTime.of(ours, np.sqrt(floats * again)), WholeTime.of(again, floats)
+    wide = max(own.high, 1 / own.low)
+    return WholeTime(time.ratio, time.low / wide, time.high * wide)
+
+
+def profiled(
+    models: Sequence[ir.Model], feeds: Mapping[str, Array], seconds: float | None = None
+) -> list[Profiled]:
+    """Runs of each model with the profiler and without, all in the same rounds."""
     with ExitStack() as stack:
         plain = [stack.enter_context(open_session(model, threads=1)) for model in models]
         opened = [open_profiled(model, stack.enter_context(temporary_folder())) for model in models]
@@ -209,11 +234,7 @@ class NodeTime:
 
 
 def node_times(profile: Path) -> dict[str, NodeTime]:
-    """Name of a node -> its time in one run behind the first WARM_UP.
-
-    Args:
-        profile: what `Session.end_profile` gives.
-    """
+    """Name of a node -> its time in one run behind the first WARM_UP."""
     try:
         events = json.loads(profile.read_text("utf-8"))
         runs = _runs(events)[WARM_UP:]
@@ -268,10 +289,6 @@ def _inside(call: _Call, ended: list[_Call]) -> list[_Call]:
 
     Calls in the body of an If or a Loop end before it does, and begin no earlier. One that ended by
     then is a neighbour's.
-
-    Args:
-        call: that ends now.
-        ended: those before it, without the ones inside of others.
     """
     inside = []
     while ended and ended[-1].begin >= call.begin and ended[-1].begin + ended[-1].took > call.begin:
@@ -292,10 +309,6 @@ def without_writing(times: Mapping[str, NodeTime], whole_ns: float) -> dict[str,
         ns - written * c, at least LEAST_NS, with c such that their sum is that of whole runs
 
     Nodes whose sum is below that of whole runs are left as they are.
-
-    Args:
-        times: name of a node -> its time, with the profiler on.
-        whole_ns: nanoseconds of a run without it.
     """
     by_share = sorted(times.values(), key=lambda time: time.ns / time.written)
     ns, written = sum(time.ns for time in by_share), sum(time.written for time in by_share)

@@ -263,16 +263,9 @@ def option_to_go_on(tuned: Tuned) -> str:
 
 
 def _print_notes(console: Console, tuned: Tuned, more: str) -> None:
-    """Notes on the choice, the end of the search, and what was refused.
-
-    Args:
-        console: to print to.
-        tuned: what was found.
-        more: option by which the search would have gone on; empty: it ended by itself.
-    """
-    is_asked_for = (
-        tuned.goal.objective is Objective.SIZE and not tuned.is_float
-    )  # stored weights are small
+    """Notes on the choice, the end of the search, and what was refused."""
+    # stored weights are small
+    is_asked_for = tuned.goal.objective is Objective.SIZE and not tuned.is_float
     if _computes_in_float(tuned.qconfig) and not is_asked_for:
         others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
         stored = "weights are stored as integers, and all computes in float"
@@ -297,7 +290,7 @@ def _print_verdict(console: Console, tuned: Tuned) -> None:
             console.print(f"  {verdict.collapse}")
     if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Objective.ACCURACY:
         console.print(
-            "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does.",
+            "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does."
         )
 
 

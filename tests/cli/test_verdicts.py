@@ -26,7 +26,7 @@ def test_quantize_ends_with_the_verdict_and_what_to_do_next(
     result = run("quantize", model_path, samples_path, "-o", output)
     lines = result.stdout[result.stdout.index("verdict:") :].splitlines()
     assert lines[0].startswith("verdict: it runs: 7 of its 9 nodes compute in integers; ")
-    assert lines[1] == "  beside float, on 1 of 8 calibration samples:"
+    assert lines[1] == "  beside float, on 8 of 8 calibration samples:"
     assert lines[2].startswith("    output 'y': SQNR ")
     assert lines[-4].startswith(f"next: onnxq verify {model_path} {output} SAMPLES")
     commands = [line.split()[1] for line in lines[-3:]]

@@ -93,6 +93,6 @@ def test_nodes_between_16_bit_integers_count_as_float_and_what_moves_them_does_n
     ("domain", "label"), [("", "Gelu"), ("com.microsoft", "com.microsoft.Gelu")]
 )
 def test_other_domains_are_named(domain: str, label: str) -> None:
-    from onnxq.report.summary import op_label
+    from onnxq.graph.walk import op_label
 
     assert op_label(ir.Node(domain, "Gelu", [])) == label

@@ -60,6 +60,10 @@ class EvenBounds(TorchFunctionMode):
         return func(*args[:1], **named | {name: float(bound) for name, bound in bounds.items()})
 
 
+def _as_hinted(mask: object, is_causal: bool | None = None, size: object = None) -> bool:  # noqa: ARG001  # torch's
+    return is_causal is True
+
+
 @contextlib.contextmanager
 def tracing(traced: object) -> Iterator[None]:
     """A context in which torch.export sees the operators that layers compute in training.
@@ -72,7 +76,7 @@ def tracing(traced: object) -> Iterator[None]:
     with quiet_exporter(traced), WholeLayers(), EvenBounds():
         try:
             torch.backends.mha.set_fastpath_enabled(False)
-            transformer._detect_is_causal_mask = lambda _, hint=None, __=None: hint is True  # noqa: SLF001  # likewise
+            transformer._detect_is_causal_mask = _as_hinted  # noqa: SLF001  # likewise
             yield
         finally:
             torch.backends.mha.set_fastpath_enabled(is_fast)

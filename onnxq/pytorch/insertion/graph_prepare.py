@@ -254,7 +254,7 @@ class TrainingBuilder(Builder):
 
     def __init__(self, traced: fx.GraphModule, found: Annotations) -> None:
         super().__init__(traced, found)
-        self._float_state = tuple(traced.state_dict())
+        self._float_state = tuple(nn.Module.state_dict(traced))  # all names of each
 
     @classmethod
     def notes(cls, model: nn.Module, traced: TrainingGraph, program: Program) -> tuple[str, ...]:

@@ -369,8 +369,9 @@ class Observing(ExactBuffers):
     def enable_observer(self, enabled: bool = True) -> Self:
         """Lets the observer watch (the documented signature)."""
         self.observer_enabled = bool(enabled)
-        if hasattr(self.own, "enable_observer"):
-            self.own.enable_observer(enabled)
+        switch = getattr(self.own, "enable_observer", None)
+        if switch is not None:
+            switch(enabled)
         return self
 
     def disable_observer(self) -> Self:

@@ -53,7 +53,7 @@ class TrainingGraph(fx.GraphModule):
                 norm.eval()
         return self
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # one for all
         """Every tensor once, by its name in the float model if it has one: as safetensors wants it.
 
         Args:

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.quantization.fake_quantize import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.fake_quantize import __all__ as _fake_quantize
+from onnxq.pytorch.quantization.fake_quantize import __all__ as _fake_quantize  # type: ignore[attr-defined]  # computed
 from onnxq.pytorch.quantization.fuse_modules import *  # noqa: F403  # its `__all__`
 from onnxq.pytorch.quantization.fuse_modules import __all__ as _fuse_modules
 from onnxq.pytorch.quantization.observer import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.observer import __all__ as _observer
+from onnxq.pytorch.quantization.observer import __all__ as _observer  # type: ignore[attr-defined]  # computed
 from onnxq.pytorch.quantization.qconfig import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.qconfig import __all__ as _qconfig
+from onnxq.pytorch.quantization.qconfig import __all__ as _qconfig  # type: ignore[attr-defined]  # computed
 from onnxq.pytorch.quantization.quantization_mappings import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.quantization_mappings import __all__ as _quantization_mappings
+from onnxq.pytorch.quantization.quantization_mappings import __all__ as _quantization_mappings  # type: ignore[attr-defined]  # computed
 from onnxq.pytorch.quantization.quantize import *  # noqa: F403  # its `__all__`
 from onnxq.pytorch.quantization.quantize import __all__ as _quantize
 from onnxq.pytorch.quantization.quantize_jit import *  # noqa: F403  # its `__all__`

@@ -19,7 +19,7 @@ from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer as TensorQuanti
 
 __all__ = sorted(
     [
-        *descriptor.__all__,
+        *descriptor.__all__,  # type: ignore[attr-defined]  # computed
         *functions.__all__,
         "Clip",
         "HistogramCalibrator",

@@ -46,8 +46,10 @@ from onnxq.qconfig import QConfig, QConfigDynamic
 # intrinsic.ConvBnReLU2d   intrinsic.qat.ConvBnReLU2d               intrinsic.quantized.ConvReLU2d
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import ModuleType
+
+    from torch import Tensor
 
     Types = Mapping[type[nn.Module], type[nn.Module]]
 
@@ -73,14 +75,6 @@ DYNAMIC_MAPPING: Types = {**_by_float_type(dynamic), TrainedInBlocks: LinearInBl
 """Quantized types for modules whose qconfig is a QConfigDynamic: nothing needs to be observed."""
 
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    Types = Mapping[type[nn.Module], type[nn.Module]]
-    from collections.abc import Iterator
-
-    from torch import Tensor
-
 # --- Parameters that training has driven out of float32's numbers, asked for before integers are
 # made.
 #
@@ -102,8 +96,7 @@ def check_parameters(module: nn.Module) -> None:
         raise ModelError(
             f"{type(module).__name__}: {found[0]}{others} holds NaN or infinite values, of which "
             "integers cannot be made. Training has diverged: go back to a checkpoint from before, "
-            "and "
-            "lower the learning rate or clip gradients."
+            "and lower the learning rate or clip gradients."
         )
 
 

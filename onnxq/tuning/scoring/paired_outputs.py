@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxq.checking.side_by_side import Pair
 from onnxq.errors import CalibrationError
+from onnxq.quantized.verdict import OutputVerdict
 from onnxq.tuning.scoring.score import least_db
 
 if TYPE_CHECKING:
@@ -19,12 +20,7 @@ if TYPE_CHECKING:
 
 
 class PairedOutputs:
-    """Sums over batches.
-
-    Args:
-        quantized: outputs of the quantized model that are integers, and the numbers that these
-            stand for.
-    """
+    """Sums over batches."""
 
     def __init__(self, quantized: Mapping[str, QuantizedIO] | None = None) -> None:
         self._quantized = dict(quantized or {})
@@ -33,12 +29,7 @@ class PairedOutputs:
         self._differing: set[str] = set()
 
     def update(self, x: Mapping[str, object], y: Mapping[str, object]) -> None:
-        """Adds a batch.
-
-        Args:
-            x: outputs of the float model by name.
-            y: outputs of the quantized one.
-        """
+        """Adds a batch."""
         for name, wanted in x.items():
             got = y[name]
             if isinstance(wanted, np.ndarray) and isinstance(got, np.ndarray):
@@ -76,6 +67,13 @@ class PairedOutputs:
                 "counts equal integers, or FILE.py:function."
             )
         return least_db(found)
+
+    @property
+    def likeness_db(self) -> float:
+        """The least dB of all outputs, integers too, as `OutputVerdict.likeness_db` has it."""
+        shares = [equal / seen for equal, seen in self._equal.values() if seen]
+        integers = [OutputVerdict("", agreement=share).likeness_db for share in shares]
+        return least_db([*self.sqnr_db.values(), *integers])
 
     @property
     def top1(self) -> float:

@@ -10,7 +10,14 @@ from onnxq.pytorch.nn.qat.embedding import Embedding as Embedding
 from onnxq.pytorch.nn.qat.linear import Linear as Linear
 from onnxq.pytorch.nn.refused import QAT
 
-__all__ = sorted([*conv.__all__, "Embedding", "Linear", "QatModule"])
+__all__ = sorted(
+    [
+        *conv.__all__,  # type: ignore[attr-defined]  # computed
+        "Embedding",
+        "Linear",
+        "QatModule",
+    ]
+)
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, QAT)

@@ -25,7 +25,7 @@ from onnxq.pytorch.nn.refused import QUANTIZED
 __all__ = sorted(
     [
         *activation.__all__,
-        *conv.__all__,
+        *conv.__all__,  # type: ignore[attr-defined]  # computed
         *normalization.__all__,
         "DeQuantize",
         "Embedding",

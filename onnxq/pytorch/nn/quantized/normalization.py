@@ -52,7 +52,7 @@ class Normalization(QuantizedOutput):
         made = cls(**arguments_in(norm, cls))
         made.load_state_dict(norm.state_dict(), strict=False)  # all but the qparams
         if norm.bias is None:
-            made.bias = None
+            made.bias = None  # type: ignore[assignment]  # as torch does
         made.output = Requantize.from_float(mod)
         tensors = [*norm.parameters(), *norm.buffers()]
         return made.to(tensors[0].device) if tensors else made

@@ -14,4 +14,6 @@ from onnxq.pytorch.nn.quantized.dynamic.recurrent import GRU as GRU
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import LSTM as LSTM
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import RNN as RNN
 
-__all__ = sorted(["GRU", "LSTM", "RNN", *conv.__all__, "GRUCell", "LSTMCell", "Linear", "RNNCell"])
+__all__ = sorted(
+    ["GRU", "LSTM", "RNN", *vars(conv)["__all__"], "GRUCell", "LSTMCell", "Linear", "RNNCell"]
+)
