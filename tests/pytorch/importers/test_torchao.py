@@ -104,7 +104,9 @@ def test_zero_points_that_are_real_are_kept() -> None:
     real = q * scale.t().repeat_interleave(32, 1) + zero.t().repeat_interleave(32, 1)
     exported = onnxq.export(layer, X)
     assert [node.op_type for node in exported.graph] == ["MatMulNBits"]
-    np.testing.assert_allclose(run(exported), (X @ real.t()).numpy(), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        np.asarray(run(exported), np.float32), (X @ real.t()).numpy(), rtol=1e-5, atol=1e-4
+    )
 
 
 def test_static_activations_get_their_scale_from_samples() -> None:
