@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from onnxq.core.arrays import Array
-    from onnxq.samples.inputs import Batch
+
+    Batch = Mapping[str, Array]
     from onnxq.static.prepared import ModelSource
 
 LARGEST = 65504.0 / 2
@@ -49,7 +50,7 @@ LARGEST = 65504.0 / 2
 GOOD_DB = 40.0
 """SQNR of an output from which on no further node is kept; float16 has 73 dB for one number."""
 LOST_DB = 10.0
-"""What a node may lose beside what it reads, before it is kept where an output is below GOOD_DB."""
+"""Loss of a node from which on it is kept, where an output is below GOOD_DB."""
 ROUNDS, MOST_BATCHES, MOST_EXPOSED = 3, 8, 64
 SUMS = (
     "sum",
@@ -131,15 +132,16 @@ def half(
     if weight_bits is not None:
         source = _named(quantize_weights(given, bits=weight_bits, check=Check.NONE))
     kept = dict.fromkeys(_asked(source, keep), "asked for") | _by_type(source)
-    kept |= _by_range(source, inputs.batches)
-    result = QuantizedModel.of(_converted(source, kept, inputs.batches))
+    batches = tuple(inputs.batches)
+    kept |= _by_range(source, batches)
+    result = QuantizedModel.of(_converted(source, kept, batches))
     try:
-        verdict, _ = try_out(result, replace(inputs, source=given))
+        verdict, *_ = try_out(result, replace(inputs, source=given))
     except ModelError as error:
         raise ModelError(f"half: {error}") from error
     if as_ends is Ends.FLOAT16:
         result = QuantizedModel.of(as_float16(source, kept, keeps_io=False))
-        _check_runs(result, inputs.batches[:1])
+        _check_runs(result, batches[:1])
     result.attach(replace(verdict, notes=(*verdict.notes, *_notes(source, kept))))
     if verdict.warning:
         warnings.warn(verdict.warning, UserWarning, stacklevel=2)
@@ -200,8 +202,9 @@ def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:
             largest[name] = max(largest.get(name, 0.0), _largest(array))
     found = {}
     for node in model.graph:
-        for value in (*node.inputs, *node.outputs):
-            reached = 0.0 if value is None else largest.get(str(value.name), 0.0)
+        names = [str(x.name) for x in (*node.inputs, *node.outputs) if x is not None]
+        for name in names:
+            reached = largest.get(name, 0.0)
             if reached > LARGEST:
                 found[node_name(node)] = f"overflow ({reached:.3g})"
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -16,10 +16,17 @@ from tests.dynamic_models import parsed
 from tests.examples import images, network, weights
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from onnxq.quantized.quantized_model import QuantizedModel
 
 X = np.random.default_rng(0).normal(0, 1, (8, 32)).astype(np.float32)
 SQUARE = weights(1, 32, 32)
+AXIS: Any = np.array(1, np.int64)
+
+
+def number(value: float) -> npt.NDArray[np.float32]:
+    return np.array(value, np.float32)
 
 
 def notes_of(model: QuantizedModel) -> str:
@@ -50,7 +57,7 @@ def test_exponentials_norms_and_sums_stay_float32() -> None:
     text = """g (float[n, 32] x) => (float[n, 32] y) {
         a = MatMul(x, w) b = Softmax(a) c = LayerNormalization(b, s) d = CumSum(c, i) y = Relu(d)
     }"""
-    numbers = {"w": SQUARE, "s": np.ones(32, np.float32), "i": np.int64(1)}
+    numbers = {"w": SQUARE, "s": weights(4, 32), "i": AXIS}
     said = notes_of(onnxq.half(parsed(text, numbers), {"x": X}))
     assert "2 of 5 nodes are float16" in said
     assert all(f"1 {kind}" in said for kind in ("Softmax (exp)", "LayerNormalization (norm)"))
@@ -60,7 +67,7 @@ def test_what_overflows_on_samples_stays_float32() -> None:
     text = """g (float[n, 32] x) => (float[n, 32] y) {
         a = Mul(x, k) b = Mul(a, l) y = MatMul(b, w)
     }"""
-    numbers = {"w": SQUARE, "k": np.float32(3e5), "l": np.float32(1e-6)}
+    numbers = {"w": SQUARE, "k": number(3e5), "l": number(1e-6)}
     model = parsed(text, numbers)
     made = onnxq.half(model, {"x": X})
     assert "2 Mul (overflow" in notes_of(made)
@@ -75,7 +82,7 @@ def test_what_loses_its_numbers_stays_float32() -> None:
     text = """g (float[n, 32] x) => (float[n, 32] y) {
         p = MatMul(x, w) a = Add(p, k) b = Sub(a, k) y = MatMul(b, v)
     }"""
-    model = parsed(text, {"w": SQUARE, "v": weights(2, 32, 32), "k": np.float32(3000)})
+    model = parsed(text, {"w": SQUARE, "v": weights(2, 32, 32), "k": number(3000)})
     made = onnxq.half(model, {"x": X})
     assert made.verdict is not None
     assert made.verdict.worst_db > 40

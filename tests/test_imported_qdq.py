@@ -194,3 +194,27 @@ def test_a_file_without_products_is_left_as_it_is() -> None:
     model = f.model("by hand")
     x = inputs(model)
     np.testing.assert_array_equal(as_said(model, x), here(onnxq.import_qdq(model, x), x))
+
+
+def test_an_output_between_q_and_dq_keeps_its_name() -> None:
+    f = File()
+    y = f.op("MatMul", f.qdq("x", 0.03, np.uint8(128)), f.weight(32, 16, axis=1))
+    f.qdq(y, 0.02, np.uint8(128))
+    f.nodes[-1].output[0] = "y"
+    model = f.model("onnx.quantize", ("N", 32))
+    x = inputs(model)
+    for rest in (None, x):
+        made = onnxq.import_qdq(model, x, quantize_rest=rest)
+        assert [value.name for value in made.graph.outputs] == ["y"]
+        assert sqnr_db(as_said(model, x), here(made, x)) > 30
+
+
+def test_a_scale_of_shape_1_is_one_number() -> None:
+    # PyTorch's exporter writes them so; ONNX Runtime refuses the QLinearAdd that it makes of them
+    f = File()
+    x = f.qdq("x", [0.03], np.zeros(1, np.int8))
+    y = f.qdq(f.op("Relu", f.op("MatMul", x, f.weight(32, 32, axis=1))), [0.02], [np.int8(0)])
+    f.op("Identity", f.qdq(f.op("Add", y, x), [0.04], [np.int8(0)]), out="y")
+    model = f.model("pytorch", ("N", 32))
+    x_in = inputs(model)
+    assert sqnr_db(as_said(model, x_in), here(onnxq.import_qdq(model, x_in), x_in)) > 30

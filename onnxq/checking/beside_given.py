@@ -64,7 +64,7 @@ class Inputs:
 
 
 class Rounds(enum.Enum):
-    """What the result rounds beside the file."""
+    """Tensors that the result rounds, beside those of the file."""
 
     AS_GIVEN = "the same tensors by the same scales"
     MORE = "more tensors"

@@ -19,6 +19,14 @@ from onnxq.core.saved import plain_fields, record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# fmt: off
+SHARED = frozenset([
+    "label", "op_type", "said", "message", "weight", "weights", "within", "gives_integers", "run",
+    "missing", "dtype", "precision", "spec", "method", "bits",
+])
+# fmt: on
+"""Names of fields that tell kinds apart beside the type; other fields are a node's own."""
+
 R = TypeVar("R", bound="Reason")
 _kinds: dict[str, type[Reason]] = {}
 """Name of a kind -> kind, of all whose modules are imported: what reads them back imports them."""
@@ -31,9 +39,11 @@ class Reason:
 
     Attributes:
         WORDS: template of `words`, with the fields' names in braces.
+        EXPECTED: whether nobody would want the node to be otherwise.
     """
 
     WORDS: ClassVar[str] = ""
+    EXPECTED: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         _kinds[cls.__name__] = cls
@@ -51,6 +61,19 @@ class Reason:
         return self.WORDS.format_map(
             {field.name: getattr(self, field.name) for field in fields(self)}
         )
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Reports group by this: the type, the SHARED fields, and the kinds of inner reasons."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        own = [value for name, value in values.items() if name in SHARED]
+        inner = [value.kind for value in values.values() if isinstance(value, Reason)]
+        return (type(self).__name__, *own, *inner)
+
+    @property
+    def severity(self) -> float:
+        """Order of reasons of one kind: the worst has the largest."""
+        return 0.0
 
     def __str__(self) -> str:
         return self.words

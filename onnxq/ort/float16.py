@@ -50,7 +50,7 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
             op_block_list=[t for t in DEFAULT_OP_BLOCK_LIST if t not in ("Min", "Max")],
             node_block_list=list(kept),
         )
-    result = ir.from_proto(made)
+    result: ir.Model = ir.from_proto(made)
     for graph in result.graphs():
         graph.sort()  # its Cast nodes stand at the end
     _keep_between_kept(result)
@@ -60,7 +60,8 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
 def _keep_between_kept(model: ir.Model) -> None:
     """Float32 numbers between two float32 nodes stay so: the conversion rounds them in between."""
     for node in list(model.graph.all_nodes()):
-        back = node.inputs[0].producer() if _casts_to(node, ir.DataType.FLOAT) else None
+        read = node.inputs[0] if _casts_to(node, ir.DataType.FLOAT) else None
+        back = None if read is None else read.producer()
         if back is None or not _casts_to(back, ir.DataType.FLOAT16):
             continue
         x, y = back.inputs[0], node.outputs[0]

@@ -108,6 +108,7 @@ def read_given(model: ir.Model) -> ir.Model:
     names = FreeNames(copy)
     for node in list(copy.graph):
         _drop_idle_clip(node)
+        _take_number(node, names)
     for node in list(copy.graph):
         store_integers(node, names)
     RemoveUnused()(copy)
@@ -277,9 +278,23 @@ def unrounded(given: ir.Model, ends: Ends) -> tuple[ir.Model, dict[str, QParams]
         result = clip(found, x, names)
         scales[value_name(result)] = found.qparams
         for reader in found.readers:
-            reader.outputs[0].replace_all_uses_with(result, replace_graph_outputs=True)
+            _give(reader, result)
     RemoveUnused()(made)
     return made, scales
+
+
+def _give(reader: ir.Node, result: ir.Value) -> None:
+    """Readers of a DequantizeLinear get the result; an output of the graph keeps its name."""
+    old = reader.outputs[0]
+    if not old.is_graph_output():
+        old.replace_all_uses_with(result)
+        return
+    copy = ir.node("Identity", [result], name=f"{reader.name}_output")
+    graph_of(reader).insert_before(reader, copy)
+    (named,) = copy.outputs
+    named.type, named.shape = old.type, old.shape
+    old.replace_all_uses_with(named, replace_graph_outputs=True)
+    named.name, old.name = old.name, None
 
 
 def _clipped(found: GivenQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
@@ -318,6 +333,18 @@ def _limits(node: ir.Node) -> tuple[int, int] | None:
         return None
     low, high = array_of(node, 1), array_of(node, 2)
     return None if low is None or high is None else (int(low), int(high))
+
+
+def _take_number(node: ir.Node, names: FreeNames) -> None:
+    """Gives one scale the shape (): ONNX Runtime makes kernels that refuse its shape (1,)."""
+    if not (is_quantize(node) or is_dequantize(node)) or one_scale(node) is None:
+        return
+    for slot in (SCALE, ZERO_POINT):
+        array = array_of(node, slot) if find_input(node, slot) is not None else None
+        if array is not None and array.ndim:
+            name = names.value(f"{input_at(node, slot).name}_number")
+            node.replace_input_with(slot, new_constant(node, name, array.reshape(())))
+    node.attributes.pop("axis", None)
 
 
 def _drop_idle_clip(node: ir.Node) -> None:

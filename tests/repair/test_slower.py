@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 import onnxq
 from onnxq.cli import main
-from onnxq.errors import NoGainError
+from onnxq.errors import NothingQuantizedError
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.repair import slower
 from onnxq.times.timed_runs import WholeTime
@@ -154,7 +154,7 @@ def test_nothing_is_written_where_float_is_better(tmp_path: Path, clock: list[Wh
     model, file = save(linear(), tmp_path / "m.onnx"), tmp_path / "q.onnx"
     np.savez(tmp_path / "x.npz", x=samples()["x"])
     result = run("quantize", model, tmp_path / "x.npz", "-o", file)
-    assert result.exit_code == NoGainError.exit_code == 13
+    assert result.exit_code == NothingQuantizedError.exit_code == 13
     assert "float is better here" in result.stderr
     assert not file.exists()
     assert run("quantize", model, tmp_path / "x.npz", "-o", file, "--repair", "off").exit_code == 0

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -33,8 +33,9 @@ def fused(kind: str, params: list[float], *, adds: bool) -> onnx.ModelProto:
     """A FusedConv of x, with a sum ahead of its activation."""
     w = np.random.default_rng(0).normal(0, 0.3, (4, 3, 3, 3)).astype(np.float32)
     slots = ["x", "w", "b", *(["z"] if adds else [])]
-    more = {"activation": kind, "activation_params": params} if params else {"activation": kind}
-    attributes = {"pads": [1] * 4, **(more if kind else {})}
+    attributes: dict[str, Any] = {"pads": [1] * 4}
+    attributes |= {"activation": kind} if kind else {}
+    attributes |= {"activation_params": params} if params else {}
     node = helper.make_node("FusedConv", slots, ["y"], "conv", domain="com.microsoft", **attributes)
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
@@ -55,19 +56,20 @@ def test_what_is_taken_apart_computes_the_same(kind: str, params: list[float], a
     rng = np.random.default_rng(1)
     feeds = {n: rng.normal(size=s).astype(np.float32) for n, s in SHAPES.items()}
     with runtime.open_session(given, threads=1) as session:
-        wanted = session.run(feeds)[0]
+        wanted = np.asarray(session.run(feeds)[0], np.float32)
     assert TakeFusedConvsApart()(given).modified
     assert not TakeFusedConvsApart()(given).modified
     assert "FusedConv" not in {node.op_type for node in given.graph}
     with runtime.open_session(given, threads=1) as session:
-        np.testing.assert_allclose(session.run(feeds)[0], wanted, rtol=0, atol=1e-5)
+        found = np.asarray(session.run(feeds)[0], np.float32)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
 
 
 SHAPES = {"x": (1, 3, 6, 6), "z": (1, 4, 6, 6)}
 
 
 def optimized(level: str, path: Path) -> Path:
-    """What ONNX Runtime makes of a network at a level."""
+    """Path of a network as ONNX Runtime optimizes it at a level."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.optimized_model_filepath = str(path)
@@ -81,7 +83,7 @@ def test_an_optimized_network_is_quantized_as_its_original(tmp_path: Path) -> No
     assert "FusedConv" in {node.op_type for node in onnx.load(path).graph.node}
     counts = [
         onnxq.plan(made, onnxq.calibrate(made, {"x": images(8)})).decisions.values()
-        for made in map(onnxq.prepare, (str(path), network()))
+        for made in (onnxq.prepare(path), onnxq.prepare(network()))
     ]
     one, other = (sum("Quantize" in type(d).__name__ for d in found) for found in counts)
     assert one == other > 0
