@@ -56,7 +56,7 @@ class Reason:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Key that reports group by: the type, the SHARED fields, and the kinds of inner reasons."""
+        """Key that reports group by: the type, SHARED fields, and the kinds of inner reasons."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         own = [value for name, value in values.items() if name in SHARED]
         inner = [value.kind for value in values.values() if isinstance(value, Reason)]
