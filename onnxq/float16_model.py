@@ -136,7 +136,7 @@ def half(
     kept |= _by_range(source, batches)
     result = QuantizedModel.of(_converted(source, kept, batches))
     try:
-        verdict, _ = try_out(result, replace(inputs, source=given))
+        verdict, *_ = try_out(result, replace(inputs, source=given))
     except ModelError as error:
         raise ModelError(f"half: {error}") from error
     if as_ends is Ends.FLOAT16:

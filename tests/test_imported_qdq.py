@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -22,8 +23,6 @@ from tests.examples import images, network
 from tests.qdq_files import FILES, File, brevitas, inputs, modelopt, tensorrt
 
 if TYPE_CHECKING:
-    import onnx
-
     from onnxq.quantized.quantized_model import QuantizedModel
     from tests.qdq_files import Numbers
 
@@ -218,3 +217,17 @@ def test_a_scale_of_shape_1_is_one_number() -> None:
     model = f.model("pytorch", ("N", 32))
     x_in = inputs(model)
     assert sqnr_db(as_said(model, x_in), here(onnxq.import_qdq(model, x_in), x_in)) > 30
+
+
+def test_a_clip_with_one_end_is_followed() -> None:
+    # PyTorch's exporter writes 7-bit integers so: Clip(q, none, 127)
+    f = File()
+    x = f.op("QuantizeLinear", "x", np.float32(0.03), np.uint8(64))
+    f.nodes.append(onnx.helper.make_node("Clip", [x, "", f.constant(np.uint8(127))], ["c"], "clip"))
+    x = f.op("DequantizeLinear", "c", np.float32(0.03), np.uint8(64))
+    f.op("Relu", f.op("MatMul", x, f.weight(32, 32, axis=1)), out="y")
+    model = f.model("pytorch", ("N", 32))
+    x_in = inputs(model)
+    for rest in (None, x_in):
+        made = onnxq.import_qdq(model, x_in, quantize_rest=rest)
+        assert sqnr_db(as_said(model, x_in), here(made, x_in)) > 30
