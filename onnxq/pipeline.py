@@ -19,7 +19,7 @@ from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.expected_sizes import expected_sizes
-from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
+from onnxq.dynamic.requests import check_something, notes_on_dtype
 from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import canonicalize
@@ -198,8 +198,6 @@ def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:
 def _warn(model: QuantizedModel) -> None:
     """Warns of an output that is far from float, and of no gain, for the caller of our caller."""
     verdict = model.verdict
-    if verdict is not None and verdict.float_is_better:
-        warnings.warn(f"nothing is quantized: {verdict.notes[0]}", UserWarning, stacklevel=3)
     if verdict is not None and verdict.warning:
         warnings.warn(verdict.warning, UserWarning, stacklevel=3)
 
@@ -235,8 +233,9 @@ def quantize_dynamic(
             decides where integers pay. None: those of the first sample to check on; without
             samples, batch 1, length 64 (docs/guides/dynamic.md).
     Raises:
-        ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
-            weights to quantize, or has NaN or Inf in one; ONNX Runtime does not run it.
+        ModelError: the model is unreadable, quantized already, of a refused type or opset, or has
+            NaN or Inf in a weight; ONNX Runtime does not run it.
+        NothingQuantizedError: it has no weights to quantize.
         CalibrationError: unusable samples.
         VerificationError: an output is below the check's bound; the error has the verdict.
         QConfigError: the spec, dtype, target or objective names what is not there, the spec has an
@@ -253,8 +252,6 @@ def quantize_dynamic(
         exclude=exclude,
         shapes=shapes,
     )
-    if made.slower and not made.quantized:
-        warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
     validation = dynamic_validation(source, checked, work, shapes)
     tried = make_and_repair(source, made, validation, checked)
     _note(tried.model, tried.plan)

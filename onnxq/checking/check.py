@@ -150,7 +150,7 @@ class Check:
     def held_apart_by_itself(
         self, samples: Samples, inputs: Sequence[InputSpec], least: int = HANDFUL
     ) -> tuple[Samples, Check]:
-        """The same, where nobody named samples to check on, and there are as many as that.
+        """This check with samples held apart, where nobody named any and there are as many as that.
 
         Args:
             samples: all of them.

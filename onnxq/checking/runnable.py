@@ -24,6 +24,7 @@ from onnxq.quantized.verdict import InputSource
 
 if TYPE_CHECKING:
     from onnxq.checking.findings import Execution
+    from onnxq.checking.summary import Summary
     from onnxq.checking.validation import Batch, Validation
     from onnxq.quantized.quantized_model import QuantizedModel
 
@@ -51,10 +52,19 @@ class Made(Generic[P]):
 def runnable(
     make: Make[P],
     quantized: Callable[[P], Sequence[str]],
+    summarize: Callable[[P], Summary],
     validation: Validation,
     min_sqnr_db: float | None = None,
 ) -> Made[P]:
-    """A model that runs, with its verdict."""
+    """A model that runs, with its verdict.
+
+    Args:
+        make: gives plan and model.
+        quantized: names of a plan's quantized nodes, those first that gain most by it.
+        summarize: counts the nodes of a plan.
+        validation: what to run it on.
+        min_sqnr_db: bound on every float output; None: none.
+    """
     floats: dict[str, Float] = {}
     while True:
         plan, model = make(floats)
@@ -66,7 +76,14 @@ def runnable(
                 validation = instead
                 continue
             floats |= _to_blame(make, quantized(plan), floats, refused)
-    verdict = replace(verdict, left_in_float=tuple(floats))
+    nodes = summarize(plan).node_counts(execution)
+    verdict = replace(
+        verdict,
+        integer_nodes=nodes.integers,
+        float_nodes=nodes.stored + nodes.floats,
+        stored_nodes=nodes.stored,
+        left_in_float=tuple(floats),
+    )
     if min_sqnr_db is not None:
         verdict.check(min_sqnr_db)
     model.attach(verdict)

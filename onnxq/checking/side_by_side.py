@@ -231,6 +231,12 @@ class Sums:
         return self.parts.worst(self.compared.sqnr_db)
 
     @property
+    def worst_db(self) -> float:
+        """SQNR in dB of the worst part, or of the whole where there is none."""
+        worst = self.worst_part
+        return self.compared.sqnr_db if worst is None else worst.sqnr_db
+
+    @property
     def agreement(self) -> float | None:
         """Share of integers that are equal; None: the output is of floats."""
         return self.equal / self.integers if self.integers else None

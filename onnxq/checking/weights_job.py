@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.summary import summarize
 from onnxq.checking.validation import Validation, on_excerpt
 from onnxq.checking.with_verdict import check_bound_is_seen
 from onnxq.core.stopwatch import Stopwatch
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.checking.summary import Summary
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Batches, Samples
@@ -146,7 +148,12 @@ def carry_out_weights(
     check_bound_is_seen(validation, job.check.min_sqnr_db)
     if validation is None:
         return Made(*make({}))
-    return runnable(make, lambda made: list(made.quantized), validation, job.check.min_sqnr_db)
+    bound = job.check.min_sqnr_db
+
+    def summary_of(made: WeightPlan) -> Summary:
+        return summarize(job.model, made.dynamic_decisions)
+
+    return runnable(make, lambda made: list(made.quantized), summary_of, validation, bound)
 
 
 def _integers(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.summary import summarize, summarize_choices
 from onnxq.checking.validation import Validation, on_excerpt, on_made_up_inputs
 from onnxq.core.collector import without_collector
 from onnxq.dynamic.expected_sizes import expected_sizes
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.checking.check import Check
+    from onnxq.checking.summary import Summary
     from onnxq.core.stopwatch import Stopwatch
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.operator import Float
@@ -78,10 +80,13 @@ def make_static(
         with without_collector():
             return better.plan, rewrite(better.prepared, better.plan, file_format)
 
+    def summary_of(made: Plan) -> Summary:
+        return summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes)
+
     check_bound_is_seen(validation, min_sqnr_db)
     if validation is None:
         return Made(*make({}))
-    return runnable(make, _quantized, validation, min_sqnr_db)
+    return runnable(make, _quantized, summary_of, validation, min_sqnr_db)
 
 
 def _quantized(made: Plan) -> list[str]:
@@ -151,4 +156,8 @@ def make_dynamic(
     check_bound_is_seen(validation, min_sqnr_db)
     if validation is None:
         return Made(*make({}))
-    return runnable(make, lambda made: list(made.quantized), validation, min_sqnr_db)
+
+    def summary_of(made: DynamicPlan) -> Summary:
+        return summarize(source, made.decisions)
+
+    return runnable(make, lambda made: list(made.quantized), summary_of, validation, min_sqnr_db)

@@ -27,7 +27,7 @@ from onnxq.errors import exit_codes
 __all__ = ["main"]
 
 
-EXIT_CODES = "\b\nExit integers:\n" + "\n".join(
+EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
     f"  {code:<3}  {t}" for code, t in exit_codes().items()
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
     annotations_option,
@@ -16,8 +17,8 @@ from onnxq.cli.options import (
     dtype_option,
     improve_option,
     json_option,
+    made_output_option,
     objective_option,
-    output_option,
     qconfig_option,
     reduce_range_option,
     set_option,
@@ -32,19 +33,25 @@ from onnxq.cli.steps import (
     claim_beside,
     given,
     load_model,
+    made_output,
     merged_files,
     plan_dynamic_model,
     prepare_model,
 )
 from onnxq.cli.worker_options import Workers, workers_options
-from onnxq.cli.written import Asked, Written, report_dynamic, report_quantization, verdict_options
+from onnxq.cli.written import (
+    Asked,
+    Written,
+    check_quantized,
+    report_dynamic,
+    report_quantization,
+    verdict_options,
+)
 from onnxq.core.stopwatch import Stopwatch
-from onnxq.errors import NoGainError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onnxq.quantized.verdict import Verdict
     from onnxq.samples import Samples
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.prepared import Prepared
@@ -61,19 +68,10 @@ REPAIR = click.option(
 )
 
 
-def check_gain(verdict: Verdict | None) -> None:
-    """Raises NoGainError where the model is all float again, since float is faster."""
-    if verdict is not None and verdict.float_is_better:
-        raise NoGainError(
-            f"{verdict.notes[0]}. Nothing was written. To have integers anyway: --repair off, "
-            "or --objective size for a smaller file."
-        )
-
-
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH, required=False)
-@output_option
+@made_output_option
 @qconfig_option
 @ends_options
 @set_option
@@ -119,7 +117,7 @@ def check_gain(verdict: Verdict | None) -> None:
 def quantize(
     model: Path,
     samples: Path | None,
-    output: Path,
+    output: Path | None,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     choice: str | None,
@@ -155,16 +153,19 @@ def quantize(
             "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
         )
     check_report(report, check or samples)
+    output = made_output(output, model, "int8")
     outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.check import Repair
     from onnxq.checking.static_job import StaticJob, samples_apart
+    from onnxq.checking.summary import summarize_choices
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
     from onnxq.repair.search import carry_out_and_repair
+    from onnxq.report.progress import progress_bar
     from onnxq.survey.survey import BesideFiles
 
     wanted = Repair.of(repair)
@@ -193,25 +194,28 @@ def quantize(
         return seen, excerpt
 
     job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
-    made, statistics = carry_out_and_repair(wanted, source, job, observe)
-    check_gain(made.model.verdict)
+    made, statistics = carry_out_and_repair(wanted, source, job, observe, progress_bar)
+    plan = made.plan
+    summary = summarize_choices(prepared.model, plan.decisions, plan.choices, plan.dtypes)
+    check_quantized(made.model.verdict, summary)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
-        made.plan.save(save_plan)
+        plan.save(save_plan)
     if save_qconfig is not None:
-        text = made.plan.qconfig.to_yaml().encode()
+        text = plan.qconfig.to_yaml().encode()
         write_atomically(save_qconfig, lambda file: file.write(text))
     if save_stats is not None:
         statistics.save(save_stats)
-    report_quantization(prepared, made.plan, Written(made, model, output), as_json)
+    compared = replace(reading, source=check or samples)
+    written = Written(made, model, output, compared, all_samples)
+    report_quantization(summary, plan, written, as_json)
     if report is not None:
-        compared = replace(reading, source=check or samples)
-        write_report((model, output, compared), report, BesideFiles(made.plan))
+        write_report((model, output, compared), report, BesideFiles(plan))
 
 
-@click.command("quantize-dynamic")
+@click.command("quantize-dynamic", cls=GroupedCommand)
 @click.argument("model", type=PATH)
-@output_option
+@made_output_option
 @qconfig_option
 @set_option
 @target_option
@@ -227,7 +231,7 @@ def quantize(
 @json_option
 def quantize_dynamic(
     model: Path,
-    output: Path,
+    output: Path | None,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     target: str | None,
@@ -247,10 +251,12 @@ def quantize_dynamic(
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check)
+    output = made_output(output, model, "int8")
     outputs = [output, *given(save_plan, report)]
     claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)
     from onnxq.checking.check import Repair
+    from onnxq.checking.summary import summarize
     from onnxq.checking.with_verdict import dynamic_validation
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
@@ -265,11 +271,13 @@ def quantize_dynamic(
         to_check = replace(to_check, samples=reading)  # its names are looked at
     validation = dynamic_validation(canonical, to_check, work, given_shapes)
     made = make_and_repair(canonical, plan, validation, to_check)
-    check_gain(made.model.verdict)
+    summary = summarize(canonical, made.plan.decisions)
+    check_quantized(made.model.verdict, summary)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:
         made.plan.save(save_plan)
-    report_dynamic(canonical, made.plan, Written(made, model, output), as_json)
+    compared = replace(reading, source=check)
+    written = Written(made, model, output, compared)
+    report_dynamic(summary, made.plan, written, as_json)
     if report is not None:
-        beside = BesideFiles(weights=made.plan.decisions)
-        write_report((model, output, replace(reading, source=check)), report, beside)
+        write_report((model, output, compared), report, BesideFiles(weights=made.plan.decisions))

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
     annotations_option,
     json_option,
-    output_option,
+    made_output_option,
 )
 from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.samples_options import stateless_samples_options
-from onnxq.cli.steps import claim_beside, given, load_model
+from onnxq.cli.steps import claim_beside, given, load_model, made_output
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import Asked, Written, report_weights, verdict_options
 from onnxq.core.stopwatch import Stopwatch
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from onnxq.samples import Samples
 
 
-@click.command("quantize-weights")
+@click.command("quantize-weights", cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH, required=False)
-@output_option
+@made_output_option
 @click.option(
     "--bits", type=int, default=4, show_default=True, metavar="2|4|8", help="Bits per weight."
 )
@@ -110,7 +111,7 @@ if TYPE_CHECKING:
 def quantize_weights(
     model: Path,
     samples: Path | None,
-    output: Path,
+    output: Path | None,
     bits: int,
     group_size: int,
     scheme: str,
@@ -134,6 +135,7 @@ def quantize_weights(
     """Store weights of MODEL's products group-wise in 2, 4 or 8 bits; activations stay float."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check or samples)
+    output = made_output(output, model, f"int{bits}")
     outputs = [output, *given(journal, report)]
     claim_beside(model, outputs, given(samples, check))
     from onnxq.errors import member
@@ -181,8 +183,9 @@ def quantize_weights(
         place = journal or stack.enter_context(temporary(output))
         made = carry_out_weights(job, plan, place, executor)
         save(made.model, output, Annotations(annotations))
-        report_weights(canonical, made.plan, mixed, Written(made, model, output), as_json)
+        compared = replace(reading, source=check or samples)
+        written = Written(made, model, output, compared)
+        report_weights(canonical, made.plan, mixed, written, as_json)
     if report is not None:
         beside = BesideFiles(weights=made.plan.dynamic_decisions)
-        compared = replace(reading, source=check or samples)
         write_report((model, output, compared), report, beside)

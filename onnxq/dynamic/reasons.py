@@ -10,27 +10,26 @@ class NotAsked(Reason):
 
 
 class NoWeights(Reason):
-    WORDS = "{label} has no weights that dynamic quantization stores"
-    label: str
+    WORDS = "it has no weights that dynamic quantization stores"
+    EXPECTED = True
 
 
 class NoDynamicOperator(Reason):
-    """The node has a constant matrix, and its operator no dynamic form.
+    """The node has a constant matrix, and its operator no form without scales of activations.
 
     Attributes:
-        is_fused: whether ONNX Runtime made the node of others.
+        remedy: that there is, in words; empty: none is known.
     """
 
     label: str
     constant: str
-    is_fused: bool
+    remedy: str
 
     @property
     def words(self) -> str:
-        remedy = "; quantize the model before such nodes are fused from MatMul or Gemm"
         return (
-            f"onnxq has no dynamic form of {self.label}: its constant '{self.constant}' stays in "
-            f"float{remedy if self.is_fused else ''}"
+            f"its constant '{self.constant}' stays in float: {self.label} has no dynamic or "
+            f"weight-only form{'; ' if self.remedy else ''}{self.remedy}"
         )
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import find, has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.choose_precision import stored_type
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
-from onnxq.errors import ModelError, QConfigError, counted, listed
+from onnxq.errors import NothingQuantizedError, QConfigError, counted, listed
 from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float
 from onnxq.qconfig import QConfigDynamic
@@ -100,8 +100,11 @@ def without_form(node: ir.Node) -> NoWeights | NoDynamicOperator:
     """Why a node stays in float whose operator has no dynamic form."""
     weight = _matrix(node)
     if weight is None:
-        return NoWeights(op_label(node))
-    return NoDynamicOperator(op_label(node), value_name(weight), node.domain == "com.microsoft")
+        return NoWeights()
+    remedy = "onnxq quantize has one, with samples" if find(node.op_type, node.domain) else ""
+    if node.domain == "com.microsoft":
+        remedy = "quantize the model before such nodes are fused from MatMul or Gemm"
+    return NoDynamicOperator(op_label(node), value_name(weight), remedy)
 
 
 def _matrix(node: ir.Node) -> ir.Value | None:
@@ -128,7 +131,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
         if isinstance(decision, Float) and (has_dynamic_form(node) or _matrix(node)):
             names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
     reasons = "; ".join(f"{counted(nodes)}: {reason}" for reason, nodes in names.items())
-    raise ModelError(
+    raise NothingQuantizedError(
         f"there are no weights to quantize. The model has {found}. "
         + (f"{reasons}. " if reasons else "None of them is quantized dynamically. ")
         + "Quantized dynamically are "

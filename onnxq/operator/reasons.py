@@ -24,6 +24,10 @@ class LeftByRequest(Reason):
     WORDS = "the qconfig leaves it in float"
 
 
+class LeftByRepair(Reason):
+    WORDS = "repair leaves it in float: the model is nearer to float so"
+
+
 class TensorLeftByRequest(Reason):
     WORDS = "the qconfig leaves tensor '{tensor}' in float"
     tensor: str

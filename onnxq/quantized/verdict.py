@@ -64,7 +64,8 @@ characters, where float reads 98.5%, and of 8 dB 67.5% (scripts/corpus.md)."""
 LEAST_SPEEDUP = 1.05
 """Below it, a run as short as a verdict's does not tell a gain from none; below its inverse, the
 model is slower than float."""
-MAX_OUTPUTS = 8  # said one by one; the rest are counted
+MAX_OUTPUTS = 8
+"""Outputs that are said one by one, the worst first; the rest are counted."""
 INCOMPARABLE = "where float gives zeros or NaN, or another shape"
 """Outputs whose SQNR is no number."""
 
@@ -201,9 +202,12 @@ class Verdict(Saved):
         speedup: CPU time of the float model over its own, on one thread, for one sample where the
             batch is open; None: not measured.
         float_bytes, quantized_bytes: sizes of the models; None: there is no float model.
-        integer_nodes, float_nodes: that ONNX Runtime runs of it; conversions count as neither.
+        integer_nodes, float_nodes: nodes of the float model that ONNX Runtime computes in integers,
+            and all others; of a model without one, its own, conversions left out.
         left_in_float: nodes with which ONNX Runtime did not run it.
         notes: what was not looked at, and why; those of the plan, where the caller sees no plan.
+        stored_nodes: of float_nodes, those that read integers or float16 from the file, or lie
+            between QuantizeLinear and DequantizeLinear.
         speedup_range: interval of 95% for the speedup, which holds what float differs by from
             itself; None: the speedup leaves no doubt, or was not measured.
         taken_back: nodes that are in float since their integers gained nothing, as runs showed.
@@ -227,10 +231,16 @@ class Verdict(Saved):
     float_nodes: int
     left_in_float: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    stored_nodes: int = 0
     speedup_range: tuple[float, float] | None = None
     taken_back: tuple[str, ...] = ()
     float_is_better: bool = False
     beside: str = "float"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether nothing is quantized: the model is the float model."""
+        return self.float_bytes is not None and not (self.integer_nodes or self.stored_nodes)
 
     @property
     def is_slower(self) -> bool:
@@ -255,7 +265,10 @@ class Verdict(Saved):
 
     @property
     def warning(self) -> str:
-        """A warning to whom it may concern; empty where no output is low."""
+        """A warning to whom it may concern; empty where something is quantized and none is low."""
+        if self.is_float:
+            why = "the result is the float model; onnxq.inspect says why"
+            return f"nothing is quantized: {self.notes[0] if self.float_is_better else why}"
         if not self.low:
             return ""
         worst = min(self.low, key=lambda output: output.known_db)
@@ -290,25 +303,45 @@ class Verdict(Saved):
 
     def sentences(self) -> Iterator[str]:
         """Lines that say it."""
+        yield self.headline
+        yield from self.beside_float()
+        if self.collapse is not None and not self.is_float:
+            yield str(self.collapse)
+        yield from self.remarks()
+
+    @property
+    def headline(self) -> str:
+        """One line: that it runs, nodes in integers, size, speed."""
         nodes = self.integer_nodes + self.float_nodes
+        if self.is_float:
+            return (
+                f"{self._runs}, and nothing is quantized: its {nodes} nodes are the float model's"
+            )
         speed = (
             "" if self.speedup is None else f", {self.speedup:.2f} times as fast as {self.beside}"
         )
-        yield (
-            f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers; "
+        stored = f", {self.stored_nodes} store integers or float16" if self.stored_nodes else ""
+        return (
+            f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers{stored}; "
             f"{self._size}{speed}"
         )
-        if self.outputs:
-            yield f"beside {self.beside}, {self._where}:"
-        for output in self.outputs[:MAX_OUTPUTS]:
+
+    def beside_float(self, most: int = MAX_OUTPUTS) -> Iterator[str]:
+        """A line on the samples, then one for each output, the worst first, at most so many."""
+        if not self.outputs or self.is_float:
+            return
+        yield f"beside {self.beside}, {self._where}:"
+        ordered = sorted(self.outputs, key=lambda o: math.inf if o.sqnr_db is None else o.known_db)
+        for output in ordered[:most]:
             yield f"  {output.words(self.beside)}"
-        if len(self.outputs) > MAX_OUTPUTS:
-            yield f"  and {len(self.outputs) - MAX_OUTPUTS} more outputs"
-        if self.outputs and self.samples == 1:
+        if len(ordered) > most:
+            yield f"  and {len(ordered) - most} outputs that are no worse"
+        if self.samples == 1:
             yield "one sample proves little: give 16 or more, different from each other"
-        if self.collapse is not None:
-            yield str(self.collapse)
-        if self.integer_nodes and self.speedup is not None and self.speedup < LEAST_SPEEDUP:
+
+    def remarks(self) -> Iterator[str]:
+        """Lines on its speed, on nodes with which it did not run, and notes."""
+        if self.speedup is not None and self.speedup < LEAST_SPEEDUP and self.integer_nodes:
             is_slower = self.speedup < 1 / LEAST_SPEEDUP
             if self.speedup_range is not None:
                 is_slower = self.is_slower

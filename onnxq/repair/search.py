@@ -20,10 +20,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.static_job import carry_out
-from onnxq.errors import OnnxqError, first_line
+from onnxq.errors import OnnxqError, counted, first_line
+from onnxq.operator import Float
+from onnxq.operator.reasons import LeftByRepair, LeftByRequest
 from onnxq.ort.target_here import target_here
 from onnxq.qconfig import Choice
 from onnxq.repair.slower import static_worth_it
+from onnxq.report.progress import Step, Watching, unwatched
 from onnxq.static.prepare import prepare
 from onnxq.targets.accumulation import SaturationMode
 from onnxq.times import Costs, costs_of
@@ -77,7 +80,11 @@ class ObservedOnce:
 
 
 def carry_out_and_repair(
-    wanted: Repair | None, model: ModelSource, job: StaticJob, observe: Observe
+    wanted: Repair | None,
+    model: ModelSource,
+    job: StaticJob,
+    observe: Observe,
+    watching: Watching = unwatched,
 ) -> tuple[Made[Plan], Statistics]:
     """A model and its statistics, repaired where its verdict is low; the bound is on the outcome.
 
@@ -86,6 +93,7 @@ def carry_out_and_repair(
         model: the float model, as it was given.
         job: what is wanted.
         observe: runs the calibration, of what is prepared anew, too.
+        watching: gives what is told of each model that the search tries.
     """
     if wanted is None or not job.check.runs:
         return carry_out(job, observe)
@@ -96,7 +104,7 @@ def carry_out_and_repair(
     made = static_worth_it(job, made, observe)
     verdict = made.model.verdict
     if verdict is not None and verdict.likeness_db < wanted.floor_db:
-        found = _repaired(wanted, model, job, observe, verdict)
+        found = _repaired(wanted, model, job, observe, verdict, watching)
         if isinstance(found, str):
             note = f"not repaired: {found}"
             made.model.attach(replace(verdict, notes=(*verdict.notes, note)))
@@ -109,7 +117,12 @@ def carry_out_and_repair(
 
 
 def _repaired(
-    wanted: Repair, model: ModelSource, job: StaticJob, observe: Observe, verdict: Verdict
+    wanted: Repair,
+    model: ModelSource,
+    job: StaticJob,
+    observe: Observe,
+    verdict: Verdict,
+    watching: Watching,
 ) -> tuple[Made[Plan], Statistics] | str:
     """A better model and its statistics, or why there is none, in words."""
     if job.samples is None:
@@ -130,19 +143,21 @@ def _repaired(
     elif seconds < spent_s * LEAST_SHARE:
         return f"one more model takes about {spent_s:.0f} s, more than is allowed"
     try:
-        found = _searched(wanted, model, job, seconds, verdict)
+        with watching("repair") as progress:
+            found = _searched(wanted, model, job, seconds, verdict, progress)
         step = _best_step(found)
         if step is None:
             return "no model with integers is better; onnxq report shows the layers that cost most"
         again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
         made, statistics = carry_out(again, observe)
+        made = replace(made, plan=_with_reasons(made.plan, job.prepared))
     except OnnxqError as error:
         return first_line(error)
     then = made.model.verdict
     before, after = verdict.likeness_db, -math.inf if then is None else then.likeness_db
     if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
         return f"of {found.spent.runs:.0f} models that were tried none is better"
-    note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {'; '.join(step.changes)}"
+    note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {counted(step.changes)}"
     made.model.attach(replace(then, notes=(*then.notes, note)))
     return made, statistics
 
@@ -164,8 +179,37 @@ def _best_step(found: Tuned) -> Milestone | None:
     return max(with_integers, key=lambda step: step.score.worst_db, default=None)
 
 
+def _with_reasons(made: Plan, asked: Prepared) -> Plan:
+    """The plan, in which nodes that the search put into float say so, and not that a user did."""
+
+    def is_by_repair(name: str, reason: object) -> bool:
+        if not isinstance(reason, LeftByRequest):
+            return False
+        before = asked.decisions.get(name)
+        return not (isinstance(before, Float) and isinstance(before.reason, LeftByRequest))
+
+    decisions = {
+        name: Float(LeftByRepair())
+        if isinstance(decision, Float) and is_by_repair(name, decision.reason)
+        else decision
+        for name, decision in made.decisions.items()
+    }
+    choices = {
+        name: replace(choice, reason=LeftByRepair())
+        if is_by_repair(name, choice.reason)
+        else choice
+        for name, choice in made.choices.items()
+    }
+    return replace(made, decisions=decisions, choices=choices)
+
+
 def _searched(
-    wanted: Repair, model: ModelSource, job: StaticJob, seconds: float, verdict: Verdict
+    wanted: Repair,
+    model: ModelSource,
+    job: StaticJob,
+    seconds: float,
+    verdict: Verdict,
+    progress: Step,
 ) -> Tuned:
     """Result of a search by `tune` within the bounds.
 
@@ -197,6 +241,7 @@ def _searched(
             quantized_input=prepared.quantized_input,
             quantized_output=prepared.quantized_output,
             costs=_costs_given(prepared) or costs_of(prepared.target.name),
+            progress=progress,
         )
 
 

@@ -205,10 +205,10 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
 
 
 def _told(nodes: Mapping[str, int], what: str) -> str:
-    """How many nodes do it, and which, the most frequent first."""
+    """How many kernels do it, and which, the most frequent first."""
     in_order = sorted(nodes.items(), key=lambda item: -item[1])
     named = ", ".join(f"{op} ({count})" for op, count in in_order)
-    return f"{sum(nodes.values())} node(s) {what}: {named}"
+    return f"{sum(nodes.values())} kernels {what}: {named}"
 
 
 def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
@@ -216,19 +216,6 @@ def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
     return [
         (name, f"{r.channels} of {r.of}", f"x {r.largest:.3f}", f"x {r.mean:.3f}")
         for name, r in made.reductions.items()
-    ]
-
-
-def reduced_in_a_line(made: Plan) -> list[str]:
-    """One note on weights with a reduced range; empty where there are none."""
-    if not made.reductions:
-        return []
-    name, most = max(made.reductions.items(), key=lambda item: item[1].largest)
-    channels = sum(r.channels for r in made.reductions.values())
-    return [
-        f"{channels} channels of weights in {len(made.reductions)} node(s) have a reduced range, "
-        f"so that pairs of products fit int16 ({made.reduce_range}): scales up to "
-        f"{most.largest:.2f} times as large, in '{name}'; -v lists them"
     ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from onnxq.graph.quantized import QuantizedIO
 
 Batch = dict[str, Array]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,27 @@ def _dimensions(shape: ir.Shape | None) -> tuple[int | str | None, ...] | None:
     if shape is None:
         return None
     return tuple(n if isinstance(n, int) else n.value for n in shape)
+
+
+def by_input(arrays: Mapping[str, T], inputs: Sequence[InputSpec], where: str) -> Mapping[str, T]:
+    """The arrays by input; one array of another name is that of a model's only input, and is noted.
+
+    Args:
+        arrays: by their own names.
+        inputs: those of the model.
+        where: what they are read from, for messages.
+    """
+    wanted = [spec.name for spec in inputs if not spec.optional]
+    if len(wanted) == len(arrays) == 1 and not arrays.keys() & {spec.name for spec in inputs}:
+        ((name, array),) = arrays.items()
+        warnings.warn(
+            f"{where}: array '{name}' is taken for '{wanted[0]}', the model's only input",
+            UserWarning,
+            stacklevel=2,
+        )
+        arrays = {wanted[0]: array}
+    check_names(arrays, inputs, where)
+    return arrays
 
 
 def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str) -> None:

@@ -311,6 +311,11 @@ class BelowSqnr(Reason):
     less_db: float
 
     @property
+    def severity(self) -> float:
+        known = [db for db in (self.sqnr_db, self.behind_db) if db is not None]
+        return -min(known, default=0.0)
+
+    @property
     def words(self) -> str:
         in_all = f"without such tensors, {self.roundings} roundings lose {self.less_db:.1f} dB less"
         if self.behind_db is None:
@@ -356,6 +361,10 @@ class SlowerInIntegers(Reason):
     saved_us: float
     model_us: float
     target: str
+
+    @property
+    def severity(self) -> float:
+        return self.saved_us
 
     @property
     def words(self) -> str:

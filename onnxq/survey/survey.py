@@ -99,9 +99,13 @@ def survey(
     if beside.weights is not None:
         choices = with_reasons(choices, beside.weights)
     errors = why.tried("accuracy", lambda: errors_of(sides, batches, feedback)) or {}
-    times = why.tried(
-        "time", lambda: paired_node_times(source, target, precisions_in(choices), batches[0])
-    )
+    times = None
+    is_float = all(c.precision in (Precision.FLOAT, None) for c in choices.values())
+    if is_float:
+        why.said["time"] = "nothing is quantized: both models take the same time"
+    else:
+        precisions = precisions_in(choices)
+        times = why.tried("time", lambda: paired_node_times(source, target, precisions, batches[0]))
     machines = why.tried("machines", lambda: layers_on_machines(target))
     graph = surveyed_graph(source, choices, {} if times is None else times.nodes)
     tensors = tuple(_tensors(sides, findings, errors, graph.makers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -22,12 +22,13 @@ from onnxq.samples.inputs import has_dynamic_batch
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
+    from numpy.typing import ArrayLike
 
-    from onnxq.core.arrays import Array, Reals
+    from onnxq.core.arrays import Array
     from onnxq.ort.runtime import Session
     from onnxq.samples import InputSpec
     from onnxq.samples.inputs import Batch
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 MEASURED_S = 1.0
 """CPU seconds that go into the runs of one measurement of all its models."""
 LEAST_ROUNDS, MOST_ROUNDS = 5, 60
+SESSION_PAIRS = 4
+"""Pairs of sessions that a speed is measured in. Two sessions of one model differ by some percent,
+and of thousands of small nodes the one that is opened second is faster by up to half: pairs are
+opened in the order A B, B A, B A, A B."""
+T95 = {1: 12.71, 2: 4.303, 3: 3.182}
+"""Degrees of freedom -> Student's t for an interval of 95%."""
 MOST_ROUNDS_PROFILED, MOST_PROFILED = 20, 3
 """Rounds with the profiler, and runs with it in a turn: all is written down, and read as JSON."""
 
@@ -81,8 +88,8 @@ class WholeTime(Saved):
     high: float
 
     @classmethod
-    def of(cls, ours: Sequence[float] | Reals, theirs: Sequence[float] | Reals) -> Self:
-        """The ratio of the times of two models in the same rounds.
+    def of(cls, ours: ArrayLike, theirs: ArrayLike) -> Self:
+        """The ratio of the times of two models in the same rounds of the same sessions.
 
         The median lies between the ratios of ranks n / 2 -+ 0.98 sqrt(n) of n rounds with 95%,
         however they are distributed.
@@ -91,6 +98,28 @@ class WholeTime(Saved):
         low = max(math.floor(len(ratios) / 2 - 0.98 * math.sqrt(len(ratios))), 0)
         return cls(
             float(np.median(ratios)), float(ratios[low]), float(ratios[len(ratios) - 1 - low])
+        )
+
+    @classmethod
+    def of_sessions(cls, pairs: Sequence[tuple[ArrayLike, ArrayLike]]) -> Self:
+        """The ratio of the times of two models in pairs of sessions.
+
+            r_k   = log(median(ours_k / theirs_k)),  k = 1 .. n
+            ratio = exp(mean(r)),  interval = exp(mean(r) -+ t(n - 1) std(r) / sqrt(n))
+
+        The interval holds what sessions of one model differ by, and that of `of` over all rounds.
+        """
+        ours, theirs = ([np.asarray(each) for each in side] for side in zip(*pairs, strict=True))
+        logs = np.log([np.median(x / y) for x, y in zip(ours, theirs, strict=True)])
+        rounds = cls.of(np.concatenate(ours), np.concatenate(theirs))
+        if len(logs) < 2:
+            return rounds
+        spread = T95[len(logs) - 1] * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+        mean = float(logs.mean())
+        return cls(
+            math.exp(mean),
+            min(math.exp(mean - spread), rounds.low),
+            max(math.exp(mean + spread), rounds.high),
         )
 
 
@@ -114,6 +143,33 @@ class Profiled:
     def ns(self) -> dict[str, float]:
         """Name of a node -> nanoseconds, without what the profiler takes."""
         return without_writing(self.nodes, self.whole_ns)
+
+
+def paired_sessions(
+    openers: tuple[Callable[[], Session], Callable[[], Session]],
+    feeds: tuple[Mapping[str, Array], Mapping[str, Array]],
+    rounds: int | None = None,
+) -> list[tuple[list[float], list[float]]]:
+    """CPU seconds of a run of each of two models, in each round of each pair of sessions.
+
+    Args:
+        openers: give a session with one thread of either.
+        feeds: inputs of either.
+        rounds: in all pairs together, at least one in each; None: what MEASURED_S pays for.
+    """
+    count = SESSION_PAIRS if rounds is None else max(1, min(SESSION_PAIRS, rounds))
+    found = []
+    for pair in range(count):
+        order = (0, 1) if pair % 4 in (0, 3) else (1, 0)
+        with ExitStack() as stack:
+            opened = {place: stack.enter_context(openers[place]()) for place in order}
+            runs = [partial(opened[place].run, feeds[place]) for place in (0, 1)]
+            schedule = _scheduled(runs, MEASURED_S / 2)
+            if rounds is not None:
+                schedule = replace(schedule, rounds=-(-rounds // count))
+            ours, theirs = taking_turns(runs, schedule)
+            found.append((ours, theirs))
+    return found
 
 
 def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:

@@ -103,7 +103,7 @@ class WeightImprovement(Improvement):
     corrects_biases: ClassVar[bool] = False
 
     def within(self, spent_s: float) -> WeightImprovement:
-        """The same, bounded by the CPU time of the work so far, where it has such a bound."""
+        """This improvement, bounded by the CPU time of the work so far if it has such a bound."""
         del spent_s
         return self
 

@@ -359,7 +359,7 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> Gr
 
 def _no_product(node: ir.Node) -> Float:
     why = without_form(node)
-    return Float(NoGroupwiseWeights(why.label) if isinstance(why, NoWeights) else why)
+    return Float(NoGroupwiseWeights() if isinstance(why, NoWeights) else why)
 
 
 def _hidden(

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import onnxq
+from onnxq.checking.static_job import StaticJob
 from onnxq.errors import QConfigError, VerificationError
+from onnxq.operator import Float
+from onnxq.operator.reasons import LeftByRepair
 from onnxq.repair import search as repair
+from onnxq.repair.search import carry_out_and_repair
+from onnxq.samples import open_samples
 from tests.dynamic_models import parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import onnx
 
+    from onnxq.report.progress import Step
+    from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.prepared import Prepared
+    from onnxq.static.statistics import Statistics
     from tests.dynamic_models import F32
 
 WIDTH, ROWS = 256, 64
@@ -60,6 +72,30 @@ def test_a_collapse_is_repaired_and_said() -> None:
     assert findings.outputs[0].sqnr_db > 15
     integers = sum(findings.execution.integer_nodes.values())
     assert integers > 0, "not all of it is given up"
+
+
+def test_nodes_that_repair_put_into_float_say_so() -> None:
+    asked = onnxq.prepare(collapsing(), target="x86-avx2")
+    found = onnxq.prepare(collapsing(), target="x86-avx2", exclude=["first"])
+    made = repair._with_reasons(onnxq.plan(found, onnxq.calibrate(found, samples())), asked)
+    assert made.decisions["first"] == Float(LeftByRepair())
+    assert made.choices["first"].reason == LeftByRepair()
+
+
+def test_each_model_that_a_repair_tries_is_told() -> None:
+    prepared, told = onnxq.prepare(collapsing(), target="x86-avx2"), list[tuple[str, int]]()
+    job = StaticJob(prepared, "qdq", samples=onnxq.Samples(samples()))
+
+    @contextlib.contextmanager
+    def watching(what: str) -> Iterator[Step]:
+        yield lambda done, _total: told.append((what, done))
+
+    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        seen = excerpt.watching(open_samples(onnxq.Samples(samples()), prepared.inputs))
+        return onnxq.calibrate(prepared, seen), excerpt
+
+    carry_out_and_repair(onnxq.Repair(), collapsing(), job, observe, watching)
+    assert told[0][0] == "repair"
 
 
 def test_samples_that_come_once_are_not_repaired_and_that_is_said() -> None:

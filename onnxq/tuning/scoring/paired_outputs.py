@@ -52,9 +52,9 @@ class PairedOutputs:
 
     @property
     def sqnr_db(self) -> dict[str, float]:
-        """Output of floats -> dB; NaN where it cannot be compared."""
-        sums = {name: pair.sums.compared for name, pair in self._floats.items()}
-        found = {name: each.sqnr_db for name, each in sums.items() if each.elements}
+        """Output of floats -> dB, of its worst part; NaN where it cannot be compared."""
+        sums = {name: pair.sums for name, pair in self._floats.items()}
+        found = {name: each.worst_db for name, each in sums.items() if each.compared.elements}
         return found | dict.fromkeys(sorted(self._differing), math.nan)
 
     @property

@@ -3,16 +3,16 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from onnxq.observers import MinMaxObserver, NarrowRangeObserver
-from onnxq.operator import Float, OperatorLimit, Precision
-from onnxq.qconfig import QConfig, QConfigMapping
-from onnxq.report.summary import (
+from onnxq.checking.summary import (
     Count,
     Group,
     NodeDecision,
     Summary,
     summarize_choices,
 )
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver
+from onnxq.operator import Float, OperatorLimit, Precision
+from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.static.prepare import prepare
 from tests.examples import network
 
