@@ -24,6 +24,7 @@ from onnxq.cli.options import (
     shape_option,
     target_option,
     threads_option,
+    weight_bits_option,
 )
 from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.samples_options import samples_options
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 @objective_option
 @costs_option
 @improve_option
+@weight_bits_option
 @annotations_option
 @verdict_options
 @workers_options
@@ -128,6 +130,7 @@ def quantize(
     as_json: bool,
     ends: Ends,
     improve: tuple[str, ...],
+    weight_bits: int | None,
     workers: Workers,
     hold_apart: int | None,
     repair: str,
@@ -152,6 +155,7 @@ def quantize(
     from onnxq.graph.saving import save
     from onnxq.repair import carry_out_and_repair
     from onnxq.survey.survey import BesideFiles
+    from onnxq.weights.carry_out import with_algorithms
 
     wanted = Repair.of(repair)
     aim = as_objective(objective)
@@ -166,7 +170,9 @@ def quantize(
         ends,
         costs,
         improve,
+        weight_bits,
     ).read_from(model)
+    prepared = with_algorithms(prepared, samples)
     all_samples = replace(reading, source=samples)
     to_see, to_check = asked.as_check(reading, hold_apart).held_apart(all_samples, prepared.inputs)
 
@@ -200,6 +206,7 @@ def quantize(
 @target_option
 @objective_option
 @dtype_option
+@weight_bits_option
 @annotations_option
 @shape_option
 @samples_options
@@ -215,6 +222,7 @@ def quantize_dynamic(
     target: str | None,
     objective: str,
     dtype: str | None,
+    weight_bits: int | None,
     annotations: str,
     given_shapes: dict[str, tuple[int, ...]],
     reading: Samples,
@@ -238,7 +246,15 @@ def quantize_dynamic(
 
     to_check = asked.as_check(reading)
     canonical, plan = plan_dynamic_model(
-        source, qconfig, overrides, target, objective, dtype, given_shapes, to_check
+        source,
+        qconfig,
+        overrides,
+        target,
+        objective,
+        dtype,
+        given_shapes,
+        to_check,
+        weight_bits,
     )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at

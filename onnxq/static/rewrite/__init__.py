@@ -26,6 +26,7 @@ from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.ends import cancel_round_trips, give_integers, take_integers
 from onnxq.qdq.float_products import keep_float_products
 from onnxq.qdq.fuse import Int8Activations
+from onnxq.qdq.narrow import narrow_types, store_narrow
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.write import min_opset
@@ -36,6 +37,7 @@ from onnxq.static.rewrite.qdq import write_qdq
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.dtypes import QDType
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -87,6 +89,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     write_sums(model)
     model = FORMATS[format](model, _int8_integers(plan))
     compact(model, names_in(prepared.model))
+    store_narrow(model, _narrow_types(plan))
     model.metadata_props.update(
         {
             "onnxq.target": plan.target,
@@ -118,6 +121,12 @@ def _int8_integers(plan: Plan) -> Int8Activations:
     """The integer type of activations: a plan has them only where its target runs them."""
     signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
     return Int8Activations.KEPT if signed else Int8Activations.SHIFTED
+
+
+def _narrow_types(plan: Plan) -> set[QDType]:
+    dynamic = (w.qparams for d in plan.dynamic.values() for w in d.weights)
+    stored = (*(w.qparams for w in plan.weights.values()), *dynamic)
+    return narrow_types(qparams for qparams in stored if qparams is not None)
 
 
 def _opset_needed(plan: Plan) -> int:
