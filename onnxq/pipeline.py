@@ -22,7 +22,7 @@ from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.expected_sizes import expected_sizes
 from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
 from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.jobs import child
@@ -100,6 +100,7 @@ def quantize(
     costs: Costs | None = None,
     exclude: Collection[str] = (),
     weight_bits: int | None = None,
+    size: float | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> QuantizedModel:
@@ -133,13 +134,16 @@ def quantize(
         weight_bits: 2, 4 or 8, of weights of 1024 elements and more, which the file packs and the
             session reads as int8; None: those of the qconfig. Below 8, the algorithms "round" and
             "bias" run unless the qconfig names others.
+        size: of the file, over that of the float model: 0.2. Each weight gets 8, 4 or 2 bits, by
+            what that costs at the outputs on a few samples. None: `weight_bits`.
         executor: whose workers run the calibration, each on parts of the samples; the result is the
             same. None: this process.
         progress: called with (batches done, batches in all or None) as calibration goes on.
     Raises:
-        CalibrationError: no samples, or unusable ones; statistics where improvements or a check
-            need samples; or an executor where no samples are calibrated on.
-        QConfigError: an option or improvement is not known, or the bound is no number.
+        CalibrationError: no samples, or unusable ones; statistics where improvements, a size or a
+            check need samples; or an executor where no samples are calibrated on.
+        QConfigError: an option or improvement is not known, the bound is no number, weight_bits
+            and size are both given, or the size cannot be reached.
         ModelError: ONNX Runtime does not run the float model.
         VerificationError: an output is below the check's bound; the error has the verdict.
         WorkerError: workers died, more often than it was tried.
@@ -163,6 +167,8 @@ def quantize(
             "hold_apart checks on some of the samples: give these, not statistics or a function "
             "that runs them."
         )
+    if size is not None and weight_bits is not None:
+        raise QConfigError("give weight_bits or size, one of the two.")
     aim = as_objective(objective)
     child.begin()  # gets ready while the model is looked at
     prepared = prepare(
@@ -175,9 +181,10 @@ def quantize(
         costs=costs,
         exclude=exclude,
     )
-    prepared = with_algorithms(prepared, given if can_share else None)
+    prepared = with_algorithms(prepared, given if can_share else None, size)
     given, checked = checked.held_apart(given, prepared.inputs)
-    again = prepared.target.reduce_range is ReduceRange.OBSERVED or prepared.qconfig.improve
+    observed = prepared.target.reduce_range is ReduceRange.OBSERVED
+    again = observed or prepared.qconfig.improve or size is not None
     if again and given.is_one_shot:
         given = replace(given, source=open_samples(given, prepared.inputs).in_memory())
 
@@ -190,7 +197,7 @@ def quantize(
         probed = excerpt.watching(open_samples(given, prepared.inputs))
         return calibrate(prepared, probed, executor=executor, progress=progress), excerpt
 
-    job = StaticJob(prepared, format, checked, given if can_share else None, aim, work)
+    job = StaticJob(prepared, format, checked, given if can_share else None, aim, work, size)
     made, _ = carry_out_and_repair(checked.repair, model, job, observe)
     _note(made.model, made.plan)
     _warn(made.model)

@@ -10,6 +10,7 @@ import click
 from onnxq.cli.end_options import Ends, ends_options
 from onnxq.cli.options import (
     PATH,
+    Bound,
     annotations_option,
     choice_option,
     costs_option,
@@ -78,6 +79,13 @@ if TYPE_CHECKING:
 @costs_option
 @improve_option
 @weight_bits_option
+@click.option(
+    "--size",
+    type=Bound(min=0, max=1, min_open=True),
+    metavar="RATIO",
+    help="Of the file, over that of MODEL (0.2): 8, 4 or 2 bits for each weight, by what that "
+    "costs at the outputs; in place of --weight-bits.",
+)
 @annotations_option
 @verdict_options
 @workers_options
@@ -131,6 +139,7 @@ def quantize(
     ends: Ends,
     improve: tuple[str, ...],
     weight_bits: int | None,
+    size: float | None,
     workers: Workers,
     hold_apart: int | None,
     repair: str,
@@ -143,6 +152,8 @@ def quantize(
         raise click.UsageError(
             "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
         )
+    if size is not None and (weight_bits is not None or stats):
+        raise click.UsageError("--size wants SAMPLES, and stands in place of --weight-bits.")
     check_report(report, check or samples)
     outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
@@ -172,7 +183,7 @@ def quantize(
         improve,
         weight_bits,
     ).read_from(model)
-    prepared = with_algorithms(prepared, samples)
+    prepared = with_algorithms(prepared, samples, size)
     all_samples = replace(reading, source=samples)
     to_see, to_check = asked.as_check(reading, hold_apart).held_apart(all_samples, prepared.inputs)
 
@@ -182,7 +193,7 @@ def quantize(
         seen = calibrate_model(prepared, to_see, excerpt=excerpt, threads=threads, workers=workers)
         return seen, excerpt
 
-    job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
+    job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work, size)
     made, statistics = carry_out_and_repair(wanted, source, job, observe)
     save(made.model, output, Annotations(annotations))
     if save_plan is not None:

@@ -128,6 +128,12 @@ def unpacked(model: ir.Model) -> ir.Model:
     return copy
 
 
+def packed_bytes(model: ir.Model) -> tuple[int, int]:
+    """Bytes of packed constants: in the file, and in a session, which unpacks them."""
+    tensors = [tensor_of(source) for _, source in _packed(model)]
+    return sum(t.nbytes for t in tensors), sum(t.size for t in tensors)
+
+
 def _packed(model: ir.Model) -> Iterator[tuple[ir.Node, ir.Value]]:
     for node in all_nodes(model):
         if (source := packed_source(node)) is not None:

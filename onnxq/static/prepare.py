@@ -138,7 +138,10 @@ def _check_names(model: ir.Model, mapping: QConfigMapping) -> None:
 
 
 def prepared_again(
-    prepared: Prepared, model: ir.Model, outcomes: tuple[Outcome, ...] = ()
+    prepared: Prepared,
+    model: ir.Model,
+    outcomes: tuple[Outcome, ...] = (),
+    mapping: QConfigMapping | None = None,
 ) -> Prepared:
     """The same request for another canonical model that computes the same.
 
@@ -146,10 +149,12 @@ def prepared_again(
         prepared: of the model so far.
         model: made from a clone of its model; the weights differ.
         outcomes: what the improvement did.
+        mapping: in place of its qconfig; None: that one.
     """
     notes = prepared.notes[: prepared.model_notes]
+    name = prepared.model_hash if model is prepared.model else model_hash(model)
     return replace(
-        _decided(model, model_hash(model), _request_of(prepared, prepared.qconfig), notes),
+        _decided(model, name, _request_of(prepared, mapping or prepared.qconfig), notes),
         source_hash=prepared.source_hash or prepared.model_hash,
         improvements=(*prepared.improvements, *outcomes),
     )

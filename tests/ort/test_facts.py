@@ -394,7 +394,10 @@ def _unpacking(kind: ir.DataType) -> onnx.ModelProto:
     byte = ir.DataType.INT8 if kind.name.startswith("I") else ir.DataType.UINT8
     weight = np.arange(72).reshape(2, 4, 3, 3) % 2
     packed = ir.serde.serialize_tensor(ir.tensor(weight.astype(kind.numpy()), kind, name="w"))
-    constants = [packed, *(numpy_helper.from_array(v, n) for n, v in PARAMETERS.items())]
+    constants = [
+        packed,
+        *(numpy_helper.from_array(np.asarray(v), n) for n, v in PARAMETERS.items()),
+    ]
     nodes = [
         helper.make_node("Cast", ["w"], ["w8"], "unpack", to=int(byte)),
         helper.make_node(Q, ["x", "s", "z"], ["x_q"]),

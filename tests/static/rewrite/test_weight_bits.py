@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
 from onnxq.checking.inventory import inventory
-from onnxq.errors import QConfigError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
@@ -30,7 +30,11 @@ CHANNELS = 16
 def convolutional() -> onnx.ModelProto:
     """Conv (small), Conv, ConvTranspose, Flatten, Gemm: channels of 16."""
     generator = np.random.default_rng(0)
-    shapes = {"a": (CHANNELS, 3, 3, 3), "b": (CHANNELS, CHANNELS, 3, 3), "c": (16, 16, 2, 2)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "a": (CHANNELS, 3, 3, 3),
+        "b": (CHANNELS, CHANNELS, 3, 3),
+        "c": (16, 16, 2, 2),
+    }
     shapes |= {"d": (CHANNELS * 64, 10)}
     constants = [
         numpy_helper.from_array((generator.normal(size=s) / 8).astype(np.float32), n)
@@ -96,9 +100,32 @@ def test_few_bits_bring_rounding_by_samples_unless_algorithms_are_named(tmp_path
     assert made.verdict is not None
     assert any("'round'" in note for note in made.verdict.notes)
     assert not any("'round'" in note for note in plain.verdict.notes)
+    assert any("session unpacks them" in note for note in made.verdict.notes)
     made.save(tmp_path / "q.onnx")
     found = onnxq.verify(convolutional(), tmp_path / "q.onnx", samples)
     assert {o.name for o in found.outputs} == {"y"}
+
+
+def test_a_size_gives_each_weight_its_bits_and_is_kept() -> None:
+    model, samples = convolutional(), batches()
+    qconfig = default_qconfig_mapping().set_improve(["bias"])
+    whole = onnxq.quantize(model, samples, check=onnxq.Check.NONE)
+    floats = 4 * (432 + CHANNELS * CHANNELS * 13 + CHANNELS * 640)
+    ratio = (saved_bytes(whole) - 4000) / floats  # b or c at 8 bits, not d
+    made = onnxq.quantize(model, samples, qconfig=qconfig, size=ratio, check=onnxq.Check.NONE)
+    assert saved_bytes(made) <= ratio * (floats + 1000)
+    assert len(set(stored(made).values())) > 1
+    with pytest.raises(QConfigError, match=r"size 0.01: .* at 2 bits, .* Ask for 0\.\d+ or more"):
+        onnxq.quantize(model, samples, size=0.01, check=onnxq.Check.NONE)
+
+
+def test_a_size_wants_samples_and_no_bits_beside_it() -> None:
+    prepared = onnxq.prepare(convolutional())
+    statistics = onnxq.calibrate(prepared, batches())
+    with pytest.raises(CalibrationError, match="size: the bits of weights are chosen by samples"):
+        onnxq.quantize(convolutional(), statistics, size=0.2)
+    with pytest.raises(QConfigError, match="weight_bits or size"):
+        onnxq.quantize(convolutional(), batches(), size=0.2, weight_bits=4)
 
 
 def test_statistics_without_samples_are_rounded_to_the_nearest() -> None:
@@ -145,5 +172,5 @@ def test_dynamic_models_pack_products_recurrent_weights_and_tables(bits: int) ->
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     made = onnxq.quantize_dynamic(model, objective="size", weight_bits=bits)
     assert {"Gather", "DynamicQuantizeLSTM"} <= set(kernels(made))
-    assert sum(w.dtype == f"int{bits}" for w in inventory(made).weights) == 4
+    assert inventory(made).stored[f"int{bits}"][0] == 4
     onnxq.cross_check(made, {"ids": np.arange(20)[:, np.newaxis]}).check()
