@@ -26,6 +26,7 @@ from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.ends import cancel_round_trips, give_integers, take_integers
 from onnxq.qdq.float_products import keep_float_products
 from onnxq.qdq.fuse import Int8Activations
+from onnxq.qdq.fuse.float_biases import store_float_biases
 from onnxq.qdq.narrow import narrow_types, store_narrow
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_integers import keep_loadable
@@ -88,6 +89,8 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     write_max(model)
     write_sums(model)
     model = FORMATS[format](model, _int8_integers(plan))
+    if format == "qdq":
+        store_float_biases(model)
     compact(model, names_in(prepared.model))
     store_narrow(model, _narrow_types(plan))
     model.metadata_props.update(
