@@ -15,6 +15,7 @@ from onnxq.cli.options import (
     choice_option,
     costs_option,
     dtype_option,
+    external_option,
     improve_option,
     json_option,
     objective_option,
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     "costs at the outputs; in place of --weight-bits.",
 )
 @annotations_option
+@external_option
 @verdict_options
 @workers_options
 @click.option(
@@ -128,6 +130,7 @@ def quantize(
     objective: str,
     costs: Path | None,
     annotations: str,
+    inline_bytes: int | None,
     check: Path | None,
     min_sqnr: float | None,
     no_verdict: bool,
@@ -195,7 +198,7 @@ def quantize(
 
     job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work, size)
     made, statistics = carry_out_and_repair(wanted, source, job, observe)
-    save(made.model, output, Annotations(annotations))
+    save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:
         made.plan.save(save_plan)
     if save_qconfig is not None:
@@ -219,6 +222,7 @@ def quantize(
 @dtype_option
 @weight_bits_option
 @annotations_option
+@external_option
 @shape_option
 @samples_options
 @verdict_options
@@ -235,6 +239,7 @@ def quantize_dynamic(
     dtype: str | None,
     weight_bits: int | None,
     annotations: str,
+    inline_bytes: int | None,
     given_shapes: dict[str, tuple[int, ...]],
     reading: Samples,
     check: Path | None,
@@ -271,7 +276,7 @@ def quantize_dynamic(
         to_check = replace(to_check, samples=reading)  # its names are looked at
     validation = dynamic_validation(canonical, to_check, work)
     made = make_dynamic(canonical, plan, validation, min_sqnr)
-    save(made.model, output, Annotations(annotations))
+    save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:
         made.plan.save(save_plan)
     report_dynamic(canonical, made.plan, Written(made, model, output), as_json)

@@ -11,6 +11,7 @@ import click
 from onnxq.cli.options import (
     PATH,
     annotations_option,
+    external_option,
     json_option,
     output_option,
 )
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     help="Keep the integers that are found; the same command goes on from there.",
 )
 @annotations_option
+@external_option
 @stateless_samples_options
 @verdict_options
 @workers_options
@@ -123,6 +125,7 @@ def quantize_weights(
     size: float | None,
     journal: Path | None,
     annotations: str,
+    inline_bytes: int | None,
     reading: Samples,
     check: Path | None,
     min_sqnr: float | None,
@@ -174,7 +177,7 @@ def quantize_weights(
         # models of any size: integers lie beside the file that they end in, or in the journal
         place = journal or stack.enter_context(temporary(output))
         made = carry_out_weights(job, plan, place, executor)
-        save(made.model, output, Annotations(annotations))
+        save(made.model, output, Annotations(annotations), inline_bytes)
         report_weights(canonical, made.plan, mixed, Written(made, model, output), as_json)
     if report is not None:
         beside = BesideFiles(weights=made.plan.dynamic_decisions)

@@ -185,6 +185,14 @@ annotations_option = click.option(
     type=click.Choice(["dropped", "kept"]),
     help="Inferred types of tensors and notes of the exporter, without which the file is smaller.",
 )
+external_option = click.option(
+    "--external-data",
+    "inline_bytes",
+    flag_value=0,
+    type=int,
+    help="Write the weights to a file beside the model, which a session maps. Decoders of more "
+    "than 100 MB have one anyway.",
+)
 threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),

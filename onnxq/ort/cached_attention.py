@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.graph.edit import all_nodes
+from onnxq.operator.nodes import tensor_of
+from onnxq.ort.node_kinds import MATMUL_NBITS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 _DOMAIN = "com.microsoft"
 _ATTENTION = "GroupQueryAttention"
+_PRODUCTS = ("MatMul", "MatMulInteger")
+_PASSING = ("Add", "Cast", "Mul", "RotaryEmbedding", "SimplifiedLayerNormalization")
+"""Operators whose result is as wide as the widest of what they read."""
 _COSINES = {"RotaryEmbedding": 2, _ATTENTION: 7}
 """Operator -> the input that is the table of cosines, a row per position."""
 
@@ -44,13 +49,49 @@ def head_size(model: ir.Model) -> int | None:
     for node in all_nodes(model):
         if not is_cached_attention(node):
             continue
-        width = node.inputs[0].shape[-1] if node.inputs[0] and node.inputs[0].shape else None
+        width = _width(node.inputs[0])
         heads, kv_heads = (node.attributes.get_int(n, 0) for n in ("num_heads", "kv_num_heads"))
         if node.inputs[1] is None:
             heads += 2 * kv_heads
         if isinstance(width, int) and heads and width % heads == 0:
             return width // heads
     return None
+
+
+def _width(value: ir.Value | None) -> int | None:
+    """Last size of a tensor; None: the graph does not say it.
+
+    Files say no inferred types (`annotations`), and onnx infers none of com.microsoft: it is read
+    off the linear layer that makes the tensor.
+    """
+    if value is None:
+        return None
+    last = value.shape[-1] if value.shape is not None and len(value.shape) else None
+    node = value.producer()
+    if isinstance(last, int) or node is None:
+        return last if isinstance(last, int) else None
+    if node.op_type == MATMUL_NBITS:
+        return node.attributes.get_int("N", 0) or None
+    if node.op_type == "Gemm":
+        axis = 0 if node.attributes.get_int("transB", 0) else 1
+        weight = _stored_shape(node.inputs[1])
+        return weight[axis] if axis < len(weight) else None
+    if node.op_type in _PRODUCTS:
+        weight = _stored_shape(node.inputs[1])
+        return weight[-1] if weight else None
+    if node.op_type in _PASSING:
+        return max(filter(None, map(_width, node.inputs)), default=None)
+    return None
+
+
+def _stored_shape(value: ir.Value | None) -> tuple[int, ...]:
+    """Shape of a constant, or of the integers behind a DequantizeLinear or Cast; empty: unknown."""
+    while value is not None and value.const_value is None:
+        node = value.producer()
+        if node is None or node.op_type not in ("DequantizeLinear", "Cast"):
+            return ()
+        value = node.inputs[0]
+    return () if value is None else tuple(tensor_of(value).shape.numpy())
 
 
 def can_share(model: ir.Model, past: Collection[str]) -> bool:
