@@ -134,7 +134,6 @@ def test_big_models_get_one_data_file_named_after_them(model: ir.Model, tmp_path
     ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
 
 
-@pytest.mark.usefixtures("external")
 def test_large_decoders_and_models_on_request_get_a_data_file(
     parse: Parse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -154,6 +153,7 @@ def test_large_decoders_and_models_on_request_get_a_data_file(
         assert len(list(path.parent.glob("*.data"))) == beside
 
 
+@pytest.mark.usefixtures("external")
 def test_tied_weights_are_stored_once(parse: Parse, tmp_path: Path) -> None:
     tensor = ir.tensor(W)
     model = parse(TEXT, {"w": W, "c": np.ones(40, np.float32), "v": W})
