@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnxq.graph.edit import all_nodes
 from onnxq.operator.nodes import tensor_of
 from onnxq.ort.node_kinds import MATMUL_NBITS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Array
+
+CACHE_RANK = 4
+"""Rank of keys and values: (batch, heads, tokens, head)."""
 _DOMAIN = "com.microsoft"
 _ATTENTION = "GroupQueryAttention"
 _PRODUCTS = ("MatMul", "MatMulInteger")
@@ -56,6 +62,26 @@ def head_size(model: ir.Model) -> int | None:
         if isinstance(width, int) and heads and width % heads == 0:
             return width // heads
     return None
+
+
+def sliding_windows(model: ir.Model) -> dict[str, int]:
+    """Input of a cache that slides -> tokens that it holds at least: ONNX Runtime wants so many."""
+    found = {}
+    for node in all_nodes(model):
+        if is_cached_attention(node) and node.attributes.get_int("sliding_window_cache", 0):
+            size = node.attributes.get_int("local_window_size", 0)
+            found |= {str(value.name): size for value in node.inputs[3:5] if value is not None}
+    return found
+
+
+def with_windows(model: ir.Model, batch: Mapping[str, Array]) -> dict[str, Array]:
+    """The batch, caches that slide as long as ONNX Runtime wants them."""
+    grown = dict(batch)
+    for name, size in sliding_windows(model).items():
+        x = batch.get(name)
+        if x is not None and x.ndim == CACHE_RANK and x.shape[2] < size:
+            grown[name] = np.ones((*x.shape[:2], size, x.shape[3]), x.dtype)
+    return grown
 
 
 def _width(value: ir.Value | None) -> int | None:
