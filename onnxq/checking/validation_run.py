@@ -162,7 +162,16 @@ class _Output:
             return OutputVerdict(name, float("nan"))
         if not sums.compared.elements:
             return None
-        return OutputVerdict(name, sums.compared.sqnr_db, None, sums.top1.share, sums.worst_part)
+        kl = sums.divergence
+        return OutputVerdict(
+            name,
+            sums.compared.sqnr_db,
+            None,
+            sums.top1.share,
+            sums.worst_part,
+            kl.bits,
+            kl.error,
+        )
 
 
 class _Run:
