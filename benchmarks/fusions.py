@@ -5,7 +5,7 @@
 
 One thread, CPU time of that thread; all variants take turns in every round, and a ratio is the
 median over the rounds of what was measured in the same round. What is decided from them stands in
-onnxq/ort/add_norm.py, onnxq/static/rewrite/bias_inside.py and operators/microsoft_attention.py.
+onnxq/ort/add_norm.py, onnxq/static/rewrite/qdq.py and operators/microsoft_attention.py.
 
 `norms`: an addition and a normalization behind it, in float: as the one node that ONNX Runtime
 makes of Add and LayerNormalization, as Sum and LayerNormalization, and apart (an Add that is read

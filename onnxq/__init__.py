@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from onnxq.checking.predict import predict
     from onnxq.checking.prove import prove
     from onnxq.core.limits import limits
+    from onnxq.float16_model import half
     from onnxq.graph.saving import save
+    from onnxq.imported_qdq import import_qdq
     from onnxq.language.genai_folder import genai_folder
     from onnxq.language.quantized_cache import quantize_cache
     from onnxq.pipeline import convert, quantize, quantize_dynamic
@@ -78,6 +80,8 @@ __all__ = [
     "export",
     "functional",
     "genai_folder",
+    "half",
+    "import_qdq",
     "inspect",
     "limits",
     "metrics",
@@ -114,6 +118,8 @@ _HOMES = {
     "cross_check": "onnxq.checking.cross_check",
     "export": "onnxq.pytorch",
     "genai_folder": "onnxq.language.genai_folder",
+    "half": "onnxq.float16_model",
+    "import_qdq": "onnxq.imported_qdq",
     "inspect": "onnxq.report.inspection",
     "limits": "onnxq.core.limits",
     "plan": "onnxq.static.plan",

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 from onnxq import operators
 from onnxq.core import plugins
 from onnxq.core.collector import without_collector
-from onnxq.operator import (
-    IntegerOperator,
-    OpCategory,
-    Operator,
-    Rule,
-    integer_registry,
-    registry,
-)
+from onnxq.operator import IntegerOperator, OpCategory, Operator, Rule, integer_registry, registry
 from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.operators import _foreign
 from onnxq.operators._plain_on_integers import PlainOnIntegers

@@ -58,22 +58,19 @@ class QDType:
 
     @property
     def is_integer(self) -> bool:
-        """Whether the type has integers, with scale and zero point.
-
-        False: values are cast to it.
-        """
+        """Whether the type has integers, scale and zero point; False: values are cast to it."""
         return self.storage.kind in "iu"
 
     @property
     def qmin(self) -> int:
-        """Smallest code: 0, or -2^(bits-1); of a floating type, the smallest finite value."""
+        """Smallest integer: 0, or -2^(bits-1); of a floating type, the smallest finite value."""
         if not self.is_integer:
             return int(np.finfo(self.storage.name).min)
         return -(1 << (self.bits - 1)) if self.signed else 0
 
     @property
     def qmax(self) -> int:
-        """Largest code: 2^bits - 1, or 2^(bits-1) - 1; of a floating type, its largest value."""
+        """Largest integer: 2^bits - 1, or 2^(bits-1) - 1; of a floating type, its largest value."""
         if not self.is_integer:
             return int(np.finfo(self.storage.name).max)
         return (1 << (self.bits - self.signed)) - 1

@@ -11,6 +11,7 @@
     |- DifferenceError    10   a named machine would compute other integers
     |- WorkerError        11   workers that died or cannot be reached, more often than it was tried
     |- LimitError         12   a model that takes more time or memory than its bound
+    |- NothingQuantizedError 13  nothing is quantized: the result would be the float model
 
 2 is click's own code for wrong usage; a signal's is 128 + its number; `exit_codes` has them all.
 Every message says what, where, got, wanted, and what to do.
@@ -104,6 +105,12 @@ class LimitError(OnnxqError):
     """A model takes more time or memory than its bound."""
 
     exit_code = 12
+
+
+class NothingQuantizedError(OnnxqError):
+    """Nothing is quantized, since float is better or nothing can be: nothing was written."""
+
+    exit_code = 13
 
 
 def exit_codes() -> dict[int, str]:

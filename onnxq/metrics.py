@@ -13,24 +13,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, kind_of
-from onnxq.language.decoder import IDS, LOGITS, MASK
+from onnxq.graph import io
+from onnxq.language.decoder import IDS, LOGITS, MASK, Decoder
 from onnxq.language.token_run import TokenRun
-from onnxq.language.windows import as_samples, bytes_of, windows
 from onnxq.page.card import card_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
+    import numpy.typing as npt
     import onnx
     import onnx_ir as ir
 
     from onnxq.core.arrays import Array, Reals
+
+    Tokens = npt.NDArray[np.int64]
+
 
 __all__ = [
     "Bits",
@@ -204,3 +209,46 @@ def _check_windows(rows: Array) -> None:
 
 def _sum(bits: Reals) -> Bits:
     return Bits(float(bits.sum()), bits.size)
+
+
+def bytes_of(path: str | Path) -> Tokens:
+    """The bytes of a file as tokens, int64: those of a model without a tokenizer.
+
+    Raises:
+        CalibrationError: there is no such file, or it is empty.
+    """
+    if why := why_no_file(Path(path)):
+        raise CalibrationError(f"text '{path}': {why}. Check the path.")
+    found = np.frombuffer(Path(path).read_bytes(), np.uint8).astype(np.int64)
+    if not found.size:
+        raise CalibrationError(f"text '{path}' is empty. Give one with a window of text or more.")
+    return found
+
+
+def windows(tokens: Array, length: int) -> Tokens:
+    """Windows (N, length) of tokens (T,), one behind the other; the rest is left out.
+
+    Raises:
+        CalibrationError: fewer tokens than one window, or windows of fewer than two.
+    """
+    if length < 2:
+        raise CalibrationError(f"windows of {length} tokens; wanted 2 or more: each predicts one.")
+    count = len(tokens) // length
+    if not count:
+        raise CalibrationError(
+            f"the text has {len(tokens)} tokens; wanted {length} or more, one window. Give a "
+            "longer text, or a shorter window."
+        )
+    return np.asarray(tokens[: count * length], np.int64).reshape(count, length)
+
+
+def as_samples(model: str | Path | onnx.ModelProto | ir.Model, rows: Tokens) -> dict[str, Array]:
+    """Windows (N, tokens) as samples of a decoder: all its inputs, with an empty cache.
+
+    Raises:
+        ModelError: it is no decoder.
+        CalibrationError: tokens or positions that the model does not know.
+    """
+    decoder = Decoder.of(io.load(model))
+    decoder.check(rows)
+    return decoder.feeds(rows, decoder.empty(*rows.shape))

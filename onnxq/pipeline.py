@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from onnxq import targets
 from onnxq.checking.check import Check
-from onnxq.checking.static_job import StaticJob
+from onnxq.checking.static_job import StaticJob, samples_apart
 from onnxq.checking.with_verdict import (
     dynamic_validation,
     first_unseen,
-    make_dynamic,
     make_static,
     static_validation,
 )
@@ -20,7 +19,7 @@ from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.expected_sizes import expected_sizes
-from onnxq.dynamic.requests import check_something, notes_on_dtype, nothing_quantized
+from onnxq.dynamic.requests import check_something, notes_on_dtype
 from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.canonical import canonicalize
@@ -29,13 +28,13 @@ from onnxq.jobs import child
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
-from onnxq.repair import carry_out_and_repair
+from onnxq.repair.dynamic import make_and_repair
+from onnxq.repair.search import carry_out_and_repair
 from onnxq.samples import Samples, open_samples
 from onnxq.static.arguments import check_prepared, check_progress, mapping_from
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import backend_of, prepare
-from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples, with_algorithms
 
 if TYPE_CHECKING:
@@ -182,11 +181,8 @@ def quantize(
         exclude=exclude,
     )
     prepared = with_algorithms(prepared, given if can_share else None, size)
-    given, checked = checked.held_apart(given, prepared.inputs)
-    observed = prepared.target.reduce_range is ReduceRange.OBSERVED
-    again = observed or prepared.qconfig.improve or size is not None
-    if again and given.is_one_shot:
-        given = replace(given, source=open_samples(given, prepared.inputs).in_memory())
+    if can_share:
+        given, checked = samples_apart(checked, given, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if isinstance(source, Statistics):
@@ -223,7 +219,7 @@ def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:
 
 
 def _warn(model: QuantizedModel) -> None:
-    """Warns of an output that is far from float, for the caller of our caller."""
+    """Warns of an output that is far from float, and of no gain, for the caller of our caller."""
     verdict = model.verdict
     if verdict is not None and verdict.warning:
         warnings.warn(verdict.warning, UserWarning, stacklevel=3)
@@ -262,8 +258,9 @@ def quantize_dynamic(
             decides where integers pay. None: those of the first sample to check on; without
             samples, batch 1, length 64 (docs/guides/dynamic.md).
     Raises:
-        ModelError: the model is unreadable, quantized already, of a refused type or opset, has no
-            weights to quantize, or has NaN or Inf in one; ONNX Runtime does not run it.
+        ModelError: the model is unreadable, quantized already, of a refused type or opset, or has
+            NaN or Inf in a weight; ONNX Runtime does not run it.
+        NothingQuantizedError: it has no weights to quantize.
         CalibrationError: unusable samples.
         VerificationError: an output is below the check's bound; the error has the verdict.
         QConfigError: the spec, dtype, target or objective names what is not there, the spec has an
@@ -281,10 +278,8 @@ def quantize_dynamic(
         weight_bits=weight_bits,
         shapes=shapes,
     )
-    if made.slower and not made.quantized:
-        warnings.warn(nothing_quantized(made.target), UserWarning, stacklevel=2)
-    validation = dynamic_validation(source, checked, work)
-    tried = make_dynamic(source, made, validation, checked.min_sqnr_db)
+    validation = dynamic_validation(source, checked, work, shapes)
+    tried = make_and_repair(source, made, validation, checked)
     _note(tried.model, tried.plan)
     _warn(tried.model)
     return tried.model

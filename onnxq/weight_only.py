@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
-from onnxq.checking.weights_job import WeightsJob, carry_out_weights
+from onnxq.checking.weights_job import WeightsJob, carry_out_weights, with_samples_apart
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
@@ -114,7 +114,7 @@ def quantize_weights(
         SizeAim.of(size),
     )
     place = None if journal is None else Path(journal)
-    made = carry_out_weights(job, place=place, executor=executor)
+    made = carry_out_weights(with_samples_apart(job), place=place, executor=executor)
     verdict = made.model.verdict
     if verdict is not None:
         notes = (*verdict.notes, *canonical.notes, *made.plan.notes)
@@ -148,8 +148,7 @@ def as_request(
     zero_points = member(Scheme, scheme, "scheme")
     if zero_points is Scheme.REAL and format is WeightFormat.QDQ:
         raise QConfigError(
-            "scheme 'real' with format 'qdq': zero points of DequantizeLinear are integers. "
-            "Ask "
+            "scheme 'real' with format 'qdq': zero points of DequantizeLinear are integers. Ask "
             "for scheme 'affine', or for format 'matmulnbits'."
         )
     spec = GroupSpec(bits, group_size, zero_points, signed=format is WeightFormat.MATMULNBITS)

@@ -63,12 +63,7 @@ class Activation:
 
 
 def activations(call: NodeCall, defaults: Sequence[str]) -> list[Activation]:
-    """The functions that a node names, in order; alphas and betas go to those that take one.
-
-    Args:
-        call: with `activations`, `activation_alpha` and `activation_beta`, or without.
-        defaults: names, where the node has none.
-    """
+    """The functions that a node names, in order; alphas and betas go to those that take one."""
     given = cast("Sequence[str | bytes]", call.attributes.get("activations") or defaults)
     names = [(n.decode() if isinstance(n, bytes) else str(n)).lower() for n in given]
     alphas = iter(cast("Sequence[float]", call.attributes.get("activation_alpha") or ()))

@@ -85,8 +85,6 @@ class BodyWriter:
         node: the float node; gives the names.
         prefix: of the names; default: the node's name.
         outer: writes around this body, and takes its constants; None: this is the main graph.
-    Attributes:
-        node: the float node.
     """
 
     def __init__(

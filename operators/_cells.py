@@ -32,12 +32,7 @@ NO_CLIP = -1.0
 
 
 def as_named(call: NodeCall, defaults: Sequence[str]) -> list[list[Activation]]:
-    """The functions per direction; alphas and betas go, in order, to those that take one.
-
-    Args:
-        call: with `activations`, `activation_alpha` and `activation_beta`, or without.
-        defaults: names, of one direction.
-    """
+    """The functions per direction; alphas and betas go, in order, to those that take one."""
     names = _names(call, defaults)
     alphas = iter(_reals(call, "activation_alpha"))
     betas = iter(_reals(call, "activation_beta"))

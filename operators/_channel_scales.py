@@ -28,12 +28,7 @@ def per_channel_alone(scale: Reals) -> bool:
 
 
 def fitted(scale: Reals, rank: int) -> Reals | None:
-    """The scale for an operand of that rank, which broadcasts to the result's; None: too few axes.
-
-    Args:
-        scale: of the result.
-        rank: of the operand; a constant of fewer axes grows as many as the scale needs.
-    """
+    """The scale for an operand of that rank; broadcasts to the result's; None: too few axes."""
     extra = scale.ndim - rank
     if extra <= 0:
         return scale.reshape((1,) * -extra + scale.shape)

@@ -121,16 +121,7 @@ def matmul_columns(
     integers: Array,
     accumulator: Accumulator,
 ) -> Ints:
-    """int32 sums of (a - a_zp) (b - b_zp), modulo 2^32; shapes as np.matmul.
-
-    Args:
-        call: gives the name, for messages.
-        a: integers.
-        a_qparams: of a, per-tensor.
-        b: of `columns`.
-        integers: of B, that b was made of.
-        accumulator: of the machine.
-    """
+    """int32 sums of (a - a_zp) (b - b_zp), modulo 2^32; shapes as np.matmul."""
     try:
         total = _gemm.matmul_int32(stored(a), a_qparams, b.values, b.bound)
     except ShapeError as error:

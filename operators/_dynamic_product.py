@@ -44,8 +44,6 @@ class DynamicLinear:
     """Y = X W or, with W on the left, its transpose: Y^T = X^T W^T.
 
     Attributes:
-        x: input slot of the activation.
-        weight: input slot of the constant.
         turn_x: swap the last two axes of X before the MatMul.
         turn_y: swap the last two axes of the result.
         op_type: of the float node in WEIGHT_ONLY_GROUPWISE: "Gemm", without C, for two matrices:
@@ -187,10 +185,7 @@ def _has_other_reader(node: ir.Node, linear: DynamicLinear) -> bool:
 
 
 def _is_zero(weight: ir.Value, qparams: QParams) -> bool:
-    """Whether a group-wise weight is all zeros.
-
-    Integers are read only where their scales allow that.
-    """
+    """Whether a group-wise weight is all zeros; read only where its scales allow that."""
     if not isinstance(qparams.granularity, PerBlock) or (qparams.scale > SMALLEST).any():
         return False
     assert weight.const_value is not None, "integers are constants"

@@ -70,11 +70,9 @@ class Formula(Operator):
     """An operator whose result is a formula of reals.
 
     Attributes:
-        op_type: of the operator.
         formula: of float64 arrays. Its keyword-only parameters are the node's attributes, with the
             defaults of the ONNX schema; floats are rounded to float32, as they are in the model.
         examples: small ones, the nasty ones included.
-        domain: of the operator.
     """
 
     op_type: str
@@ -110,7 +108,6 @@ class Function(Formula):
     Attributes:
         ns_around: measured in an int8 network, ns per element: DequantizeLinear, the operator and
             QuantizeLinear; infinity: not measured.
-        output_range: as in Rule.
         variants: attributes of one example more each.
         written: writes 8-bit integers in an operator that has a kernel for them; None: there is
             none.
@@ -250,10 +247,7 @@ def function(
     exponent: float | None = None,
     defined: tuple[float, float] = (-math.inf, math.inf),
 ) -> Callable[[Decorated], Decorated]:
-    """Makes the formula known as an operator; arguments as `Function` has them.
-
-    More than five of them: they are the operator's whole data, beside its formula.
-    """
+    """Makes the formula known as an operator; arguments as `Function` has them."""
 
     def known(formula: Decorated) -> Decorated:
         made = Function(op_type, formula, cases, domain, ns_around, output_range, variants, written)
@@ -311,10 +305,7 @@ def _within(site: Site, x: ir.Value | None, defined: tuple[float, float]) -> ir.
 
 
 def lower_function(site: Site, function: Callable[[Reals], Reals]) -> list[ir.Value]:
-    """The first operand's integers looked up in a table of the function.
-
-    Wide integers: around float.
-    """
+    """The first operand's integers looked up in a table of f; wide integers: around float."""
     if not is_tabulable(site.plan):
         return lower_around(site)
     p, q = site.qparams_in(0), site.qparams_out()
@@ -339,10 +330,7 @@ def table_kernel(call: Call, function: Callable[[Reals], Reals]) -> IntArray:
 
 
 def around_kernel(call: Call, function: Callable[..., Reals]) -> IntArray:
-    """Integers of a function of operands that broadcast, as `table_kernel`.
-
-    Operands may be reals.
-    """
+    """Integers of a function of operands that broadcast, reals too, as `table_kernel`."""
     reals = []
     for i, x in enumerate(call.inputs):
         if i < len(call.plan.inputs) and call.plan.inputs[i] is not None:

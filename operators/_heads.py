@@ -40,7 +40,6 @@ class Heads:
         k: (B, N, T, H).
         v: (B, N, T, H_v).
         added: to the scores; broadcasts with (B, N, S, T). None: nothing.
-        scale: of Q K^T.
     """
 
     q: Singles

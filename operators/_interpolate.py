@@ -49,12 +49,7 @@ def linear_taps(call: NodeCall, axis: Axis) -> tuple[Tap, Tap]:
 
 
 def blend(x: Singles, taps: dict[int, tuple[Tap, Tap]]) -> Singles:
-    """Sum over the corners of weight * element, the last axis counting fastest.
-
-    Args:
-        x: the input.
-        taps: axis of x -> `linear_taps` of it, ascending.
-    """
+    """Sum over the corners of weight * element, the last axis counting fastest."""
     axes = list(taps)
     total: Singles | None = None
     for corner in itertools.product((0, 1), repeat=len(axes)):

@@ -61,10 +61,7 @@ LEAST_RATIO, RATIO_LIMIT = 2.0**-14, 2.0**8
 
 
 def fixed_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
-    """Integers of the sum on ARM of broadcasting int32 arrays.
-
-    P, q, out: qparams of a, b, result.
-    """
+    """Integers of the sum on ARM of int32 arrays; p, q, out: qparams of a, b, result."""
     left = np.asarray(a - p.zero_point.astype(np.int32))
     right = np.asarray(b - q.zero_point.astype(np.int32))
     ratios = [float(p.scale / out.scale), float(q.scale / out.scale)]

@@ -55,12 +55,7 @@ def number_kernel(call: Call, op_type: str, number: float) -> IntArray:
 
 
 def product_agrees(call: Call, number: float) -> bool:
-    """Whether all machines multiply every integer of x by the number alike.
-
-    Args:
-        call: plan.inputs[0] belongs to x.
-        number: finite.
-    """
+    """Whether all machines multiply every integer of x by the number alike."""
     p, out = call.qparams_in(0), call.plan.outputs[0]
     if out is None or not is_tabulable(call.plan):
         return True  # around float

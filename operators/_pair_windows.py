@@ -57,16 +57,16 @@ def conv_correction(
     """
     symmetric, fill = not w_qparams.zero_point.any(), int(x_qparams.zero_point)
     sums = conv_sums(accumulator.saturation_mode, x.dtype, w, group, symmetric)
-    if sums is Sums.EXACT:
+    if sums is PairSums.EXACT:
         return None
-    if sums is Sums.DENSE:
+    if sums is PairSums.DENSE:
         found = _dense(x, fill, w, group, windows, accumulator)
     else:
         found = _depthwise(x, fill, w, windows, accumulator)
     return None if accumulator.effect is SaturationEffect.NOTED else found
 
 
-class Sums(enum.Enum):
+class PairSums(enum.Enum):
     """Which products a convolution adds in int16."""
 
     EXACT = "none"
@@ -80,18 +80,17 @@ def conv_sums(
     w: IntArray,
     group: int,
     symmetric: bool,
-) -> Sums:
+) -> PairSums:
     """Pairs that QLinearConv adds in int16; `symmetric`: all zero points of w are 0."""
     depthwise = w.shape[1] == 1 and w.shape[0] == group
     if saturation_mode is SaturationMode.SATURATES:
-        return (
-            Sums.DENSE if adds_pairs(saturation_mode, x, w.dtype) and not depthwise else Sums.EXACT
-        )
+        saturates = adds_pairs(saturation_mode, x, w.dtype) and not depthwise
+        return PairSums.DENSE if saturates else PairSums.EXACT
     if depthwise:
         wraps = saturation_mode.fixed_point and w.dtype == np.int8 and symmetric
-        return Sums.DEPTHWISE if wraps else Sums.EXACT
+        return PairSums.DEPTHWISE if wraps else PairSums.EXACT
     wraps = adds_pairs(saturation_mode, x, w.dtype) and not (x == np.int8 and symmetric)
-    return Sums.DENSE if wraps else Sums.EXACT
+    return PairSums.DENSE if wraps else PairSums.EXACT
 
 
 def conv_pairs(
@@ -103,10 +102,10 @@ def conv_pairs(
 ) -> Pairs | None:
     """Pairs of weights whose products QLinearConv adds in int16; None: none."""
     sums = conv_sums(saturation_mode, x, w, group, symmetric)
-    if sums is Sums.DEPTHWISE:
+    if sums is PairSums.DEPTHWISE:
         first, second = depthwise_places(math.prod(w.shape[2:]), len(w))
         return Pairs(w.reshape(len(w), -1).T, first, second)
-    if sums is Sums.EXACT:
+    if sums is PairSums.EXACT:
         return None
     columns, places = _columns(w, group)
     matrix = columns.transpose(1, 0, 2).reshape(len(places), -1)
@@ -140,9 +139,8 @@ def conv_integer_risks(
         return None
     rows = w.reshape(len(w), -1).T
     first, second = pair_places(saturation_mode, len(rows))
-    if (
-        saturation_mode is SaturationMode.SATURATES
-    ):  # a sum of 257 leaves int16 where the image has -128
+    # a sum of 257 leaves int16 where the image has -128
+    if saturation_mode is SaturationMode.SATURATES:
         risky = rows[first].astype(np.int16) + rows[second] > HIGHEST_SUM
     else:
         lowest = 0 if w.dtype == np.uint8 else LOWEST

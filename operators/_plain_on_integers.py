@@ -46,10 +46,7 @@ class ComputesOnIntegers(Protocol):
     """An operator whose integer kernel in ONNX Runtime has arithmetic of its own (Resize)."""
 
     def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """All outputs, as ONNX Runtime computes them from integers.
-
-        Refusals as IntegerOperator's.
-        """
+        """All outputs, as ONNX Runtime computes them from integers; refusals as the class's."""
 
 
 @runtime_checkable
@@ -66,9 +63,6 @@ class PlainOnIntegers(IntegerOperator):
     An integer is then its own real value: Clip's bounds and Pad's value are integers, as ONNX
     Runtime's kernels take them. All integer types are allowed; those below 8 bits are arrays of
     ml_dtypes.
-
-    Args:
-        operator: that moves or bounds numbers, and has a kernel.
     """
 
     def __init__(self, operator: Operator) -> None:
@@ -127,10 +121,7 @@ class PlainOnIntegers(IntegerOperator):
         return qdtype
 
     def _check_exact(self, call: NodeCall, rule: Rule, qdtype: QDType) -> None:
-        """Raises UnsupportedError where a bound or pad value passes through a float and is lost.
-
-        Raises ShapeError where it is not of the type of the integers.
-        """
+        """Refuses a bound or pad value that a float on the way loses, or of another type."""
         slots = VALUES.get(self.operator.op_type, ())
         given = [x for x in map(call.optional, slots) if x is not None]
         for x in given:

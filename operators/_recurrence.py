@@ -52,11 +52,6 @@ def run(
     """Y (T, D, N, H) and Y_h (D, N, H), in the node's layout.
 
     Y is 0 from a sequence's length on; Y_h is the state after its last step, 0 if it has none.
-
-    Args:
-        call: with inputs X, W, R, B, sequence_lens, initial_h.
-        step: of the cell.
-        functions: per direction.
     """
     x, w, r, b, lengths, start = (list(call.inputs) + [None] * SLOTS)[:SLOTS]
     if x is None or w is None or r is None or x.ndim != 3 or w.ndim != 3 or r.ndim != 3:

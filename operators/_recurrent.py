@@ -49,10 +49,9 @@ class Direction:
     """One direction of the network, for the body of its Scan.
 
     Attributes:
-        matrices: of R as the cell asked for them (`Scan.columns`).
+        matrices: of R as the cell asked for them (`ScanParts.columns`).
         bias: that is added to h R^T inside of the cell, (G H,); None where there is none.
         functions: the node's activations of this direction.
-        hidden: H.
     """
 
     matrices: Sequence[Matrix]
@@ -74,15 +73,13 @@ CellWriter = Callable[[BodyWriter, Direction, Sequence[ir.Value], ir.Value], ir.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scan:
+class ScanParts:
     """Parts that an operator's Scan over steps is made of.
 
     Attributes:
-        gates: G.
         pieces: columns of P that the cell reads together, in multiples of H.
         columns: columns of R that are multiplied at once, likewise.
         added: biases per direction; None where there are none.
-        cell: writes the body.
     """
 
     gates: int
@@ -100,7 +97,7 @@ class Recurrence(Operator):
         """Activations per direction."""
 
     @abstractmethod
-    def scan(self, node: ir.Node, directions: int) -> Scan:
+    def scan(self, node: ir.Node, directions: int) -> ScanParts:
         """The Scan of integer matrix products that replaces the node."""
 
     def rule(self, node: ir.Node) -> Rule | Float:
@@ -205,7 +202,7 @@ def lower_as_itself(site: DynamicSite) -> list[ir.Value]:
 class _Lowering:
     """One node being written: Y (T, D, N, H) and Y_h (D, N, H), by integer products."""
 
-    def __init__(self, site: DynamicSite, scan: Scan) -> None:
+    def __init__(self, site: DynamicSite, scan: ScanParts) -> None:
         node = site.node
         self._steps = BodyWriter(site.tape, node)
         self._node = node
@@ -223,12 +220,7 @@ class _Lowering:
         per_direction = len(self._plan.pieces)
         states, sequences = [], []
         for d in range(self._directions):
-            direction = Direction(
-                self._recurrent(d),
-                self._inside(d),
-                functions[d],
-                self._hidden,
-            )
+            direction = Direction(self._recurrent(d), self._inside(d), functions[d], self._hidden)
             own = parts[d * per_direction : (d + 1) * per_direction]
             state, sequence = self._scan(d, direction, own, self._start(d, x), mask)
             states.append(state)
@@ -360,10 +352,7 @@ class _Lowering:
             states = [
                 steps.op(f"state{d}", "Where", [first, h, zero]) for d, h in enumerate(states)
             ]
-        joins = (
-            ("y", sequences, 1, [2, 0, 1, 3]),
-            ("y_h", states, 0, [1, 0, 2]),
-        )
+        joins = (("y", sequences, 1, [2, 0, 1, 3]), ("y_h", states, 0, [1, 0, 2]))
         return [  # an absent output stays absent: a node that computed it would have no output
             ir.Value(name="") if old.name == "" else _like(self._joined(*join), old)
             for join, old in zip(joins, self._node.outputs, strict=False)

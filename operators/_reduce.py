@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Case, Float, NodeCall, OperatorLimit
+from onnxq.operator import Case, Float, NodeCall, OpCategory, OperatorLimit, Precision, Rule
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import call_of, constant, has_input, shape
 from onnxq.qparams import IntArray
@@ -25,6 +25,13 @@ def axes_of_node(node: ir.Node) -> tuple[int, list[int]] | None:
         return None
     axes = None if given is None else [int(axis) for axis in given.ravel()]
     return len(sizes), axes_of(call_of(node), len(sizes), axes)
+
+
+def float_rule(node: ir.Node) -> Rule | Float:
+    """The rule of a reduction in float32 between integers; its axes have to be known."""
+    if axes_of_node(node) is None:
+        return NOT_KNOWN
+    return Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
 
 
 def summands(node: ir.Node) -> int | None:

@@ -15,9 +15,7 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    OpCategory,
     Operator,
-    Precision,
     Reals,
     Response,
     Rule,
@@ -26,7 +24,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
-from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node
+from onnxq.operators._reduce import axes_of, float_rule
 from onnxq.operators._tables import rounded
 
 
@@ -35,7 +33,6 @@ class Reduction(Operator):
     """A formula along axes, computed in float32 between integers.
 
     Attributes:
-        op_type: of the operator.
         formula: of float64 reals and axes, ascending, which it keeps as 1; without any axis, it is
             of each element alone.
         answer: to an error of its input.
@@ -47,12 +44,7 @@ class Reduction(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Computed in float32, along axes that are known."""
-        found = axes_of_node(node)
-        return (
-            NOT_KNOWN
-            if found is None
-            else Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
-        )
+        return float_rule(node)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """The answer."""

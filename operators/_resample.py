@@ -31,8 +31,6 @@ class Axis:
     """One axis of a Resize.
 
     Attributes:
-        size: elements of the input.
-        out: elements of the output.
         scale: of the coordinates; about out / size.
     """
 

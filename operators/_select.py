@@ -13,18 +13,7 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    OpCategory,
-    Operator,
-    Reals,
-    Rule,
-    Site,
-    enter,
-)
+from onnxq.operator import Array, Call, Case, Float, OpCategory, Operator, Reals, Rule, Site, enter
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import infinite_operand
 from onnxq.qparams import IntArray
@@ -38,14 +27,11 @@ class Selection(Operator):
     """An operator that copies integers of its first input; others are sizes, axes or places.
 
     Attributes:
-        op_type: of the operator.
         formula: of the call and the integers of the first input; gives the result. NumPy's refusals
             become ShapeError.
         examples: small ones, the nasty ones included.
-        domain: of the operator.
         lowered: whether ONNX Runtime does not fuse it between DequantizeLinear and QuantizeLinear.
         outputs: slots of results that are integers.
-        selects: as in Rule.
         before: scale of the first input for this scale of the result, None where there is
             none; None: of no scale.
     """
@@ -114,12 +100,7 @@ def selection(
 
 @dataclass(frozen=True, eq=False)
 class Extremum(Operator):
-    """The operand that is furthest in one direction, element by element, with broadcasting.
-
-    Attributes:
-        op_type: of the operator.
-        formula: of two operands.
-    """
+    """The operand that is furthest in one direction, element by element, with broadcasting."""
 
     op_type: str
     formula: Callable[[IntArray, IntArray], IntArray]

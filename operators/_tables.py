@@ -49,10 +49,7 @@ def table_of(
 
 
 def tabulate(function: Callable[[Reals], Reals], p: QParams, q: QParams) -> IntArray:
-    """`table_of` of f in float64, rounded to float32 once.
-
-    NaN and infinities as in QuantizeLinear.
-    """
+    """`table_of` of f in float64, rounded to float32 once; NaN and Inf as in QuantizeLinear."""
     return table_of(lambda x: rounded(function, x), p, q)
 
 
@@ -109,10 +106,7 @@ def look_up_pairs(
     a: tuple[IntArray, QDType],
     b: tuple[IntArray, QDType],
 ) -> IntArray:
-    """function(a, b) for arrays of integers that broadcast.
-
-    Large ones from a table of all pairs.
-    """
+    """function(a, b) for arrays of integers that broadcast; large ones by a table of pairs."""
     try:
         shape = np.broadcast_shapes(a[0].shape, b[0].shape)
     except ValueError as error:

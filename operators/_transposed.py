@@ -33,7 +33,6 @@ class TransposedAxis:
     """One spatial axis of a transposed convolution.
 
     Attributes:
-        taps: of the kernel.
         stride: between the places of neighbouring inputs.
         dilation: between the places of neighbouring taps.
         begin: how much is cut off in front.
@@ -58,8 +57,6 @@ class PhaseAxis:
     Attributes:
         phases: number of phases, the stride.
         place: per tap, (phase, index in the kernel of that phase).
-        taps: of the convolution's kernel.
-        dilation: of the convolution.
         pads: of the convolution, in front and behind.
         windows: the convolution has size + windows places.
         crop: elements to cut off in front and behind, once the phases are interleaved.
@@ -169,8 +166,7 @@ def phase_weight(
 
     Args:
         w: (channels, outputs / group, *kernel).
-        zero_point: stands where a phase has no tap; broadcasts to
-            (group, phases, outputs / group).
+        zero_point: stands where a phase has no tap; broadcasts to (group, phases, outputs / group).
         group: of the transposed convolution.
         axes: of its kernel.
     Returns:

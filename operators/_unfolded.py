@@ -24,8 +24,6 @@ class UnfoldedWindows(Unfolded):
 
     Attributes:
         shape: of the weight, (outputs, channels / groups, *kernel).
-        groups: of channels.
-        windows: of an activation.
     """
 
     shape: tuple[int, ...]
@@ -102,7 +100,6 @@ class UnfoldedLinear(Unfolded):
     Attributes:
         trans_a: whether the activation is A'^T.
         trans_b: whether the weight is B'^T.
-        alpha: of Gemm.
     """
 
     trans_a: bool = False

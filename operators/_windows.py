@@ -23,9 +23,6 @@ class Windows:
     """Geometry of a convolution or pool; one entry per spatial axis.
 
     Attributes:
-        kernel: taps.
-        strides: between windows.
-        dilations: between taps.
         begin: padding before the first element.
         out: number of windows.
     """

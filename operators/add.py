@@ -79,10 +79,7 @@ class Add(Operator):
         return (sums(call, add_integers),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether ARM's fixed point, x86 without AVX2 and WebAssembly give the same.
-
-        For all pairs of 8-bit integers, in either role.
-        """
+        """Whether ARM, x86 without AVX2 and WebAssembly agree, for all pairs of 8-bit integers."""
         return _sums_agree(call, (add_integers, fixed_sum, unfused_sum, divided_sum))
 
     def agrees_with_itself(self, call: Call) -> bool:

@@ -67,10 +67,7 @@ class Clip(Operator):
         return lower_clamp(site, bounds)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y; bounds are real numbers.
-
-        Raises ShapeError where dtypes or qparams differ.
-        """
+        """Integers of Y; bounds are reals. Raises ShapeError where dtypes or qparams differ."""
         low, high = [*call.inputs, None, None][1:3]
         bounds = (
             call.real("min", -INF) if low is None else float(low.item()),

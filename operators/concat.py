@@ -25,10 +25,7 @@ class Concat(Operator):
     op_type = "Concat"
 
     def rule(self, node: ir.Node) -> Rule | Float:
-        """Copies integers, so parts and result should have the same qparams.
-
-        Others are rescaled.
-        """
+        """Copies integers; parts whose qparams are not the result's are rescaled."""
         slots = tuple(range(len(node.inputs)))
         return infinite_operand(node, slots) or Rule(
             OpCategory.MOVEMENT, activations=slots, shares_qparams=True

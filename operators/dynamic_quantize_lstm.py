@@ -20,14 +20,7 @@ from onnxq.operators._gemm import centred, integer_matmul
 from onnxq.operators._pairs import matmul_correction, matmul_pairs
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.qparams import IntArray
-from onnxq.targets.accumulation import (
-    EXACT,
-    Accumulator,
-    Overflows,
-    SaturationMode,
-    joined,
-    risks,
-)
+from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode, joined, risks
 
 DEFAULTS = ("Sigmoid", "Tanh", "Tanh")
 NO_CLIP = float(np.finfo(np.float32).max)
@@ -99,9 +92,8 @@ def _cells(call: IntegerCall, directions: int) -> list[Cell]:
     w_integers = call.operand(1, "W")
     if call.qdtype(w_integers, "W") != call.qdtype(r_integers, "R"):
         raise UnsupportedError(
-            f"{call.op_type}: W is {w_integers.dtype} and R {r_integers.dtype}; ONNX Runtime "
-            "wants the "
-            "same type."
+            f"{call.op_type}: W is {w_integers.dtype} and R {r_integers.dtype}; ONNX Runtime wants "
+            "the same type."
         )
     hidden = call.integer("hidden_size", r_integers.shape[1] if r_integers.ndim == 3 else 0)
     width = GATES * hidden

@@ -135,10 +135,7 @@ class Gemm(Operator):
         return site.emit(slots, op_type="QGemm", domain=MICROSOFT, attributes=attributes)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y, or float32.
-
-        Raises ShapeError where shapes or dtypes do not fit together.
-        """
+        """Integers of Y, or float32. Raises ShapeError where shapes or dtypes do not fit."""
         return quantized_gemm(call, EXACT)
 
     def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:

@@ -7,19 +7,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Case,
-    NodeCall,
-    Singles,
-    register,
-)
+from onnxq.operator import Array, Case, NodeCall, Singles, register
 from onnxq.operator.examples import ints32, normal
 from onnxq.operators._activations import Activation
 from onnxq.operators._bodies import BodyWriter
 from onnxq.operators._cells import as_named, gate
 from onnxq.operators._recurrence import FloatCell, run
-from onnxq.operators._recurrent import Biases, Direction, Recurrence, Scan, biases
+from onnxq.operators._recurrent import Biases, Direction, Recurrence, ScanParts, biases
 
 GATES = 3  # update, reset, hidden: z r h
 DEFAULTS = ("Sigmoid", "Tanh")
@@ -40,12 +34,12 @@ class GRU(Recurrence):
         """Functions of z and r, and of n."""
         return as_named(call, DEFAULTS)
 
-    def scan(self, node: ir.Node, directions: int) -> Scan:
+    def scan(self, node: ir.Node, directions: int) -> ScanParts:
         """Both matrices at once where linear_before_reset is 1, else that of n behind r."""
         linear = node.attributes.get_int("linear_before_reset", 0) != 0
         columns = (3,) if linear else (2, 1)
         added = _added(node, directions, linear)
-        return Scan(GATES, (2, 1), columns, added, _linear_cell if linear else _cell)
+        return ScanParts(GATES, (2, 1), columns, added, _linear_cell if linear else _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h.

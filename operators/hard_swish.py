@@ -142,13 +142,7 @@ def _gate_of(scale: float, zero_point: int, dtype: QDType) -> QParams | None:
 
 
 def _agree(p: QParams, gate: QParams, shift: int) -> bool:
-    """Whether all machines add a half to a sixth of X, for every integer of X, alike.
-
-    Args:
-        p: of X.
-        gate: of the sum.
-        shift: of all integers and zero points; 0, or what makes uint8 of int8.
-    """
+    """Whether all machines add a half to a sixth of X, for every integer of X, alike."""
     integer, half = as_integer(MIDDLE, p.dtype)
     kind = UINT8 if shift else p.dtype
     sixth, other, out = (

@@ -132,10 +132,7 @@ class MatMul(Operator):
         return site.emit(slots, op_type="QLinearMatMul", attributes={})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y, or float32.
-
-        Raises ShapeError where shapes or dtypes do not fit together.
-        """
+        """Integers of Y, or float32. Raises ShapeError where shapes or dtypes do not fit."""
         a, b = call.integers(0), call.integers(1)
         if not a.ndim or not b.ndim:
             raise call.shape_error(

@@ -34,9 +34,7 @@ INT8_BLOCKS_OF_2_BITS = (32, 64, 128)
 INT8_MAX = np.float32(127)
 HALF_ULP = 2.0**-24  # of float32, relative: one rounding
 HALF_OF_LEAST = 2.0**-150  # of the numbers of float32 above 0
-TINY = (
-    2.0**-120
-)  # 127 / amax overflows for smaller amax, and integers say nothing of the block then
+TINY = 2.0**-120  # 127 / amax overflows for smaller amax: integers say nothing of the block
 FLOAT16_HALF_ULP, FLOAT16_TINY = 2.0**-11, 2.0**-25  # relative; absolute, below the normal numbers
 
 

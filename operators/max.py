@@ -10,8 +10,5 @@ from onnxq.qparams import IntArray
 
 @extremum("Max")
 def maximum(a: IntArray, b: IntArray) -> IntArray:
-    """Y = the larger of all operands, element by element, with broadcasting; ONNX Max-13.
-
-    Where operands share qparams, integers are ordered as the numbers are.
-    """
+    """Y = the larger of all operands, element by element, with broadcasting; ONNX Max-13."""
     return np.asarray(np.maximum(a, b))

@@ -10,8 +10,5 @@ from onnxq.qparams import IntArray
 
 @extremum("Min")
 def minimum(a: IntArray, b: IntArray) -> IntArray:
-    """Y = the smaller of all operands, element by element, with broadcasting; ONNX Min-13.
-
-    Where operands share qparams, integers are ordered as the numbers are.
-    """
+    """Y = the smaller of all operands, element by element, with broadcasting; ONNX Min-13."""
     return np.asarray(np.minimum(a, b))

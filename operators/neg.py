@@ -29,10 +29,9 @@ from onnxq.operators._tables import is_tabulable
 class Neg(Operator):
     """Y = -X; ONNX Neg-13.
 
-    Integers: com.microsoft QLinearMul of X and -1, with the scale 1: exact where the
-    result has the mirrored qparams of X, else rounded once.
-    Measured in an int8 network, ns per element: DequantizeLinear, Neg and QuantizeLinear .23,
-    QLinearMul .16. So it is that one node.
+    Integers: com.microsoft QLinearMul of X and -1, with the scale 1: exact where the result has the
+    mirrored qparams of X, else rounded once. Measured in an int8 network, ns per element:
+    DequantizeLinear, Neg and QuantizeLinear .23, QLinearMul .16. So it is that one node.
     """
 
     op_type = "Neg"

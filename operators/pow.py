@@ -122,10 +122,7 @@ class Pow(Operator):
         return (table_kernel(call, lambda x: x**exponent),)
 
     def agrees(self, call: Call) -> bool:
-        """Whether every machine squares all integers alike.
-
-        Other powers are no product of integers.
-        """
+        """Whether every machine squares all integers alike; other powers are no product of them."""
         exponents = call.inputs[1] if len(call.inputs) > 1 else None
         p, out = call.plan.inputs[0], call.plan.outputs[0]
         if p is None or out is None or _exponent(exponents) != SQUARE:

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxq.affine import dequantize
-from onnxq.operator import (
-    Array,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    Singles,
-    register_integer,
-)
+from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, Singles, register_integer
 from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
@@ -88,11 +81,7 @@ class QEmbedLayerNormalization(IntegerOperator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
-    """Terms of the formula; (B, T, H), but deviation and mean_size (B, T, 1), gamma and beta (H,).
-
-    Attributes:
-        mean_size: mean of |S|.
-    """
+    """Terms of the formula, (B, T, H); deviation, mean_size: (B, T, 1); gamma, beta: (H,)."""
 
     centred: Singles
     deviation: Singles
@@ -152,13 +141,7 @@ def _sum(x: Singles) -> Singles:
     return np.add.accumulate(x, axis=-1, dtype=np.float32)[..., -1:]
 
 
-def _case(
-    name: str,
-    dtype: str,
-    batch: int,
-    with_segments: bool,
-    with_mask: bool,
-) -> Case:
+def _case(name: str, dtype: str, batch: int, with_segments: bool, with_mask: bool) -> Case:
     tokens, width = 5, 12
     ids = (integers(batch, tokens) % 7).astype(np.int32)
     segments = ids % 2 if with_segments else None

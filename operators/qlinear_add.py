@@ -21,8 +21,7 @@ OP = "QLinearAdd"
 class QLinearAdd(IntegerOperator):
     """C = A + B of integers: A, A_scale, A_zp, B, B_scale, B_zp, C_scale, C_zp.
 
-    com.microsoft; broadcasts. Arithmetic: see Add; on other machines,
-    _machine_sums and _divided.
+    com.microsoft; broadcasts. Arithmetic: see Add; on other machines, _machine_sums and _divided.
     """
 
     op_type = OP

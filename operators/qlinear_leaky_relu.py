@@ -17,9 +17,7 @@ OP = "QLinearLeakyRelu"
 class QLinearLeakyRelu(IntegerOperator):
     """Y = X where X >= 0, else alpha * X, of integers: X, X_scale, X_zp, Y_scale, Y_zp.
 
-    Com.microsoft.
-
-    Arithmetic: see LeakyRelu.
+    com.microsoft. Arithmetic: see LeakyRelu.
     """
 
     op_type = OP

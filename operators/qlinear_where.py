@@ -18,10 +18,8 @@ from onnxq.operators.where import Where
 class QLinearWhere(IntegerOperator):
     """Where of integers: condition, X, x_scale, x_zp, Y, y_scale, y_zp, z_scale, z_zp.
 
-    Com.microsoft.
-
-    X and Y go through a table each, quantize(dequantize(x)), or are copied where their qparams are
-    those of the result.
+    com.microsoft. X and Y go through a table each, quantize(dequantize(x)), or are copied where
+    their qparams are those of the result.
     """
 
     op_type = "QLinearWhere"

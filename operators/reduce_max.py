@@ -12,8 +12,5 @@ from onnxq.qparams import IntArray
 
 @selection("ReduceMax", cases=cases, selects=True)
 def reduce_max(call: Call, x: IntArray) -> Array:
-    """Y = max of X over the given axes, or over all; ONNX ReduceMax-20.
-
-    Scales are positive, so integers are ordered as the numbers are.
-    """
+    """Y = max of X over the given axes, or over all; ONNX ReduceMax-20."""
     return reduce_integers(call, x, np.maximum)

@@ -12,8 +12,5 @@ from onnxq.qparams import IntArray
 
 @selection("ReduceMin", cases=cases, selects=True)
 def reduce_min(call: Call, x: IntArray) -> Array:
-    """Y = min of X over the given axes, or over all; ONNX ReduceMin-20.
-
-    Scales are positive, so integers are ordered as the numbers are.
-    """
+    """Y = min of X over the given axes, or over all; ONNX ReduceMin-20."""
     return reduce_integers(call, x, np.minimum)

@@ -12,9 +12,7 @@ from onnxq.operator import (
     Call,
     Case,
     Float,
-    OpCategory,
     Operator,
-    Precision,
     Response,
     Rule,
     Site,
@@ -23,7 +21,7 @@ from onnxq.operator import (
 )
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
-from onnxq.operators._reduce import NOT_KNOWN, axes_of, axes_of_node, summands
+from onnxq.operators._reduce import axes_of, float_rule, summands
 from onnxq.operators._sums import sum_over
 
 
@@ -40,12 +38,7 @@ class ReduceSum(Operator):
 
     def rule(self, node: ir.Node) -> Rule | Float:
         """Computed in float32, along axes that are known."""
-        found = axes_of_node(node)
-        return (
-            NOT_KNOWN
-            if found is None
-            else Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
-        )
+        return float_rule(node)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
         """Errors of all summands; of an unknown number, at least that of one."""

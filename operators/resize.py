@@ -281,9 +281,8 @@ def antialiased_integers(call: NodeCall, x: IntArray, axes: dict[int, Axis], mod
     """Weighted sums of integers along each axis whose size changes, the last axis first."""
     if x.dtype != np.uint8:
         raise UnsupportedError(
-            f"Resize with antialias on {x.dtype} integers: ONNX Runtime clips them to [0, 255], "
-            "as if "
-            "they were uint8. Dequantize before it."
+            f"Resize with antialias on {x.dtype} integers: ONNX Runtime clips them to [0, 255], as "
+            "if they were uint8. Dequantize before it."
         )
     for axis in sorted(axes, reverse=True):
         if axes[axis].size == axes[axis].out:

@@ -6,19 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Case,
-    NodeCall,
-    Singles,
-    register,
-)
+from onnxq.operator import Array, Case, NodeCall, Singles, register
 from onnxq.operator.examples import ints32, normal
 from onnxq.operators._activations import Activation
 from onnxq.operators._bodies import BodyWriter
 from onnxq.operators._cells import as_indexed, gate
 from onnxq.operators._recurrence import FloatCell, run
-from onnxq.operators._recurrent import Biases, Direction, Recurrence, Scan, biases
+from onnxq.operators._recurrent import Biases, Direction, Recurrence, ScanParts, biases
 
 
 @register
@@ -31,11 +25,11 @@ class RNN(Recurrence):
         """One per direction."""
         return as_indexed(call, "Tanh")
 
-    def scan(self, node: ir.Node, directions: int) -> Scan:
+    def scan(self, node: ir.Node, directions: int) -> ScanParts:
         """One product per step; both biases go with that of X."""
         found = biases(node, directions)
         added = None if found is None else [Biases(w + r, None) for w, r in found]
-        return Scan(1, (1,), (1,), added, _cell)
+        return ScanParts(1, (1,), (1,), added, _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
         """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h.

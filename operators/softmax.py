@@ -108,9 +108,8 @@ def _check_headroom(parts: float, count: int) -> None:
     """Raises UnsupportedError where ONNX Runtime's e * floor(1 / y_scale) overflows to infinity."""
     if parts > count * math.exp(HEADROOM):
         raise UnsupportedError(
-            f"Softmax over {count} elements with output scale 1 / {parts:g}: "
-            "ONNX Runtime overflows; choose a scale of at least "
-            f"1 / {count * math.exp(HEADROOM):.0f}."
+            f"Softmax over {count} elements with output scale 1 / {parts:g}: ONNX Runtime "
+            f"overflows; choose a scale of at least 1 / {count * math.exp(HEADROOM):.0f}."
         )
 
 

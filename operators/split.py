@@ -25,10 +25,7 @@ from onnxq.operator.examples import ints, normal
 
 @register
 class Split(Operator):
-    """Y_0, Y_1, ... = X cut along `axis`; ONNX Split-18 and 13.
-
-    Into parts of the given sizes, or of equal size, of which the last may be smaller.
-    """
+    """Y_0, Y_1, ... = X cut along `axis`; ONNX Split-18 and 13."""
 
     op_type = "Split"
 

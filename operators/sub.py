@@ -80,11 +80,11 @@ class Sub(Operator):
             return lower_around(site)
         site.check_same_type()
         q = site.qparams_in(1)
-        code, minus_one = as_integer(-1.0, q.dtype)
+        integer, minus_one = as_integer(-1.0, q.dtype)
         slots = [
             site.inputs[1],
             *site.scale_and_zero_point("b", q),
-            site.initializer("minus_one", code, q.dtype),
+            site.initializer("minus_one", integer, q.dtype),
             *site.scale_and_zero_point("minus_one", minus_one),
             *site.scale_and_zero_point("mirrored", mirrored(q)),
         ]

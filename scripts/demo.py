@@ -2,9 +2,10 @@
 
     python scripts/demo.py [--target x86-vnni] [--output FOLDER] [resnet20] [mobilenetv2]
 
-Every step that a user would type is printed and run as typed; JSON goes to files. The last five
-lines are the answer: where the files are, and a table. Accuracy is measured here, on the 1,000
-embedded test images; speed and the nodes in integers are what `onnxq bench` says.
+Every step that a user would type is printed and run as typed. The answer of `quantize` is shown;
+what the other commands print goes to a log beside the models. The last five lines are where the
+files are, and a table. Accuracy is measured here, on the 1,000 embedded test images; speed is what
+`onnxq bench` says.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FACTORIES = {"resnet20": "models.resnet:resnet20", "mobilenetv2": "models.mobilenet:mobilenetv2"}
 SAMPLES = "models/calibration.npz"
+CHECKED = "models/test.npz"
 BATCH = 100
 
 
@@ -47,27 +49,30 @@ class Row:
     float_bytes: int
     int8_bytes: int
     speedup: float
-    integer_nodes: int
-    nodes: int
 
 
-def onnxq(*arguments: str) -> None:
-    """Prints a command of onnxq and runs it."""
-    subprocess.run(_announced(arguments), cwd=ROOT, check=True)
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The commands of one model.
 
+    Attributes:
+        log: file that gets what they print, but for `show`.
+    """
 
-def onnxq_json(file: str, *arguments: str) -> dict[str, Any]:
-    """Prints a command of onnxq, runs it with --json into a file, and returns what it wrote."""
-    command = _announced((*arguments, "--json"), f" > {shlex.quote(file)}")
-    with (ROOT / file).open("w", encoding="utf-8") as out:
-        subprocess.run(command, cwd=ROOT, check=True, stdout=out)
-    found: dict[str, Any] = json.loads((ROOT / file).read_text("utf-8"))
-    return found
+    log: Path
 
+    def run(self, *arguments: str) -> str:
+        """Prints a command of onnxq, runs it, and returns what it printed."""
+        print(f"$ onnxq {shlex.join(arguments)}", flush=True)
+        command = [sys.executable, "-m", "onnxq", *arguments]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        with self.log.open("a", encoding="utf-8") as out:
+            out.write(f"$ onnxq {shlex.join(arguments)}\n{done.stdout}\n")
+        return done.stdout
 
-def _announced(arguments: tuple[str, ...], behind: str = "") -> list[str]:
-    print(f"\n$ onnxq {shlex.join(arguments)}{behind}", flush=True)
-    return [sys.executable, "-m", "onnxq", *arguments]
+    def show(self, *arguments: str) -> None:
+        """Runs a command as `run` does, and shows what it printed."""
+        print(self.run(*arguments), end="", flush=True)
 
 
 def top1(path: Path, images: npt.NDArray[np.float32], labels: npt.NDArray[np.uint8]) -> float:
@@ -82,16 +87,18 @@ def top1(path: Path, images: npt.NDArray[np.float32], labels: npt.NDArray[np.uin
 
 def run_model(name: str, folder: Path, target: str) -> Row:
     """The main job for one model; its files go into the folder."""
+    job = Job(ROOT / folder / f"{name}.log")
+    job.log.unlink(missing_ok=True)
     model, int8, stats = (str(folder / f"{name}{end}") for end in (".onnx", ".int8.onnx", ".stats"))
     weights = f"models/{name}.safetensors"
-    onnxq("export", FACTORIES[name], "--weights", weights, "-o", model)
-    onnxq("inspect", model, "--target", target)
-    onnxq("calibrate", model, SAMPLES, "-o", stats)
-    onnxq("quantize", model, "--stats", stats, "-o", int8, "--target", target)
-    onnxq("verify", model, int8, SAMPLES)
-    onnxq("cross-check", int8, SAMPLES, "--batch-size", "32")
-    found = onnxq_json(str(folder / f"{name}.bench.json"), "bench", model, int8)
-    integer = sum(found["execution"]["integer_nodes"].values())
+    job.run("export", FACTORIES[name], "--weights", weights, "-o", model)
+    job.run("inspect", model, "--target", target)
+    job.run("calibrate", model, SAMPLES, "-o", stats)
+    checked = ("--check", CHECKED, "--target", target)
+    job.show("quantize", model, "--stats", stats, "-o", int8, *checked)
+    job.run("verify", model, int8, SAMPLES)
+    job.run("cross-check", int8, SAMPLES, "--batch-size", "32")
+    found: dict[str, Any] = json.loads(job.run("bench", model, int8, "--json"))
     images, labels = load_sample("test")
     return Row(
         model=name,
@@ -100,23 +107,17 @@ def run_model(name: str, folder: Path, target: str) -> Row:
         float_bytes=found["float_bytes"],
         int8_bytes=found["quantized_bytes"],
         speedup=found["speedup"],
-        integer_nodes=integer,
-        nodes=integer + sum(found["execution"]["float_nodes"].values()),
     )
 
 
 def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
-    names = (
-        "model", "top-1 float", "top-1 int8", "size float", "size int8", "speed",
-        "integers",
-    )  # fmt: skip
+    names = ("model", "top-1 float", "top-1 int8", "size float", "size int8", "speed")
     lines = [head(*names)]
     for r in rows:
         accuracy = [f"{100 * share:.1f}%" for share in (r.float_top1, r.int8_top1)]
         size = [f"{count / 1e3:.0f} kB" for count in (r.float_bytes, r.int8_bytes)]
-        nodes = f"{r.integer_nodes} of {r.nodes}"
-        lines.append(line(r.model, *accuracy, *size, f"{r.speedup:.2f}x", nodes))
+        lines.append(line(r.model, *accuracy, *size, f"{r.speedup:.2f}x"))
     return "\n".join(lines)
 
 
@@ -134,7 +135,7 @@ def main() -> None:
         rows = [run_model(name, args.output, args.target) for name in args.models]
     except subprocess.CalledProcessError as error:  # the command has said why
         sys.exit(error.returncode)
-    print(f"\nTarget {args.target}, 1,000 test images; models and JSON are in {args.output}")
+    print(f"\nTarget {args.target}, 1,000 test images; models and logs are in {args.output}")
     print(table(rows))
 
 

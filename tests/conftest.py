@@ -163,6 +163,8 @@ def pytest_collection_finish() -> None:
     """Makes exports quick, and takes what exists by now out of the way of the garbage collector.
 
     A full collection looks at every object of torch and of 15,000 tests, and exports set off many.
+    No model loses its integers for its time or size: tests ask for integers of tiny models, whose
+    times are chance, and which are smaller in float. `judged_here` asks for it.
     """
     if "torch" in sys.modules:  # tests without it do not wait for its import
         from tests import export_memo, quick_export
@@ -173,8 +175,16 @@ def pytest_collection_finish() -> None:
         from onnxq.ort import runtime
 
         runtime._options = functools.partial(_one_thread, runtime._options)
+    from onnxq.repair import slower
+
+    slower.is_judged_here = _is_nowhere_judged
     gc.freeze()
     gc.enable()
+
+
+def _is_nowhere_judged(target: str, objective: object) -> bool:
+    del target, objective
+    return False
 
 
 def _one_thread(options: Any, threads: int | None, optimization: object) -> Any:
@@ -188,6 +198,14 @@ def _same_random_numbers() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(0)
+
+
+@pytest.fixture
+def judged_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for by tests of models that are slower or larger than float."""
+    from onnxq.repair import slower
+
+    monkeypatch.setattr(slower, "is_judged_here", lambda _target, _objective: True)
 
 
 @pytest.fixture

@@ -121,10 +121,6 @@ BAD_MODELS: dict[str, tuple[Make, tuple[str, ...]]] = {
         ("quantized already", "dynamic"),
     ),
     "a double model": (model(lambda: network(dtype=TensorProto.DOUBLE)), ("double", "float32")),
-    "a bfloat16 model": (
-        model(lambda: network(dtype=TensorProto.BFLOAT16)),
-        ("bfloat16", "float32"),
-    ),
 }
 
 

@@ -20,7 +20,8 @@ ROOMS = (
     "targets", "operator", "operators", "catalog", "authoring", "qconfig", "graph", "quantized",
     "samples", "ort", "language", "metrics", "qdq", "times", "qtensor", "functional",
     "reference", "dynamic", "static", "weights", "checking", "report", "tuning",
-    "repair", "pipeline", "weight_only", "survey", "pytorch", "cli", "__main__",
+    "repair", "pipeline", "weight_only", "imported_qdq", "float16_model",
+    "survey", "pytorch", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (
@@ -36,8 +37,13 @@ ORDERS = {"onnxq.pytorch": TORCH_ROOMS, "onnxq.tuning": TUNING_ROOMS}
 """The order of rooms in large rooms, lowest first; the facade of each is above all of them."""
 LINK = ROOT / "onnxq" / "operators"
 FACADE = "onnxq"
-RUNTIMES = ("onnxq.ort.runtime", "onnxq.ort.first_run", "onnxq.jobs.child_main")
-"""Files that may import onnxruntime; the second does for types alone."""
+RUNTIMES = (
+    "onnxq.ort.runtime",
+    "onnxq.ort.first_run",
+    "onnxq.ort.float16",
+    "onnxq.jobs.child_main",
+)
+"""Files that may import onnxruntime; first_run does for types, float16 for a conversion alone."""
 
 
 def name_of(file: Path) -> str:

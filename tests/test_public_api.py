@@ -22,6 +22,8 @@ FUNCTIONS = (
     "cross_check",
     "export",
     "genai_folder",
+    "half",
+    "import_qdq",
     "inspect",
     "limits",
     "plan",
@@ -128,6 +130,6 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
         c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.OnnxqError)
     ]
     integers = [c.exit_code for c in classes]
-    assert len(integers) == len(set(integers)) == 11
+    assert len(integers) == len(set(integers)) == 12
     assert 0 not in integers
     assert 2 not in integers  # click's

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_LINES = 130
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 README = Page.read(ROOT / "README.md")
 
@@ -31,6 +32,29 @@ def test_the_python_prints_what_stands_there(tmp_path: Path) -> None:
     (shown,) = run(Page(README.path, without_console), tmp_path)
     assert shown.shown
     assert shown.agrees, shown.came
+
+
+@pytest.mark.oracle  # needs torch for the export
+def test_the_first_example_shows_all_that_its_commands_print(tmp_path: Path) -> None:
+    """Figures aside: those of x86-vnni are the night's."""
+    console = "\n".join(re.findall(r"```console.*?```", README.text, flags=re.DOTALL))
+    outputs = list(run(Page(README.path, console), tmp_path))
+    assert len(outputs) == 2
+    for each in outputs:
+        assert NUMBER.sub("#", each.came).split() == NUMBER.sub("#", each.shown).split()
+
+
+def test_no_command_of_the_documentation_is_piped() -> None:
+    """Commands print little enough; `...` on a page stands for what is left out."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
+    piped = re.compile(
+        r"^(?:\$ )?(?:      )?.*onnxq [^`\n]*\| *(?:head|tail|grep|sed)\b", re.MULTILINE
+    )
+    assert not [
+        (page.name, piped.findall(page.read_text("utf-8")))
+        for page in pages
+        if piped.search(page.read_text("utf-8"))
+    ]
 
 
 def test_it_is_short() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from onnxq.checking.execution import execution
@@ -16,12 +18,12 @@ from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
 from onnxq.graph.untrusted.scopes import all_tensors
 from onnxq.ort import runtime
-from onnxq.ort.turns import paired_times
 from onnxq.page.card import card_of
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.made_up import random_batch, with_shapes
 from onnxq.samples.samples import without_state
+from onnxq.times.timed_runs import WholeTime, paired_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +48,7 @@ class Benchmark:
         float_bytes, quantized_bytes: sizes, external data included.
         input_shapes: of the batch that was run.
         execution: which nodes of the quantized model run in integers.
+        speed_range: interval of 95% for the speedup, over runs and over sessions.
     """
 
     float_ms: float
@@ -55,6 +58,7 @@ class Benchmark:
     quantized_bytes: int
     input_shapes: Mapping[str, tuple[int, ...]]
     execution: Execution
+    speed_range: tuple[float, float]
 
     @property
     def speedup(self) -> float:
@@ -63,7 +67,8 @@ class Benchmark:
 
     def __repr__(self) -> str:
         return (
-            f"Benchmark({self.speedup:.2f}x: {self.float_ms:.3f} ms float, "
+            f"Benchmark({self.speedup:.2f}x ({self.speed_range[0]:.2f} to "
+            f"{self.speed_range[1]:.2f}): {self.float_ms:.3f} ms float, "
             f"{self.quantized_ms:.3f} ms quantized, {self.runs} pairs of runs)"
         )
 
@@ -79,7 +84,7 @@ def bench(
     shapes: Mapping[str, Sequence[int]] | None = None,
     runs: int = DEFAULT_RUNS,
 ) -> Benchmark:
-    """A Benchmark of two models on one batch, run in turns, on one thread.
+    """A Benchmark of two models on one batch, run in turns in several sessions, on one thread.
 
     Args:
         model: the float model: path, ModelProto or onnx_ir.Model.
@@ -111,23 +116,21 @@ def bench(
         _refuse_shapes(shapes)
         batch = _one_batch(given, theirs_takes)
         check_ignored(given)
-    with (
-        runtime.open_session(_source(model, ours_model), threads=1) as ours,
-        runtime.open_session(_source(quantized, theirs_model), threads=1) as theirs,
-    ):
-        times = paired_times(
-            {"float": ours, "quantized": theirs},
-            {"float": as_taken(batch, ours_takes), "quantized": batch},
-            runs,
-        )
+    sources = (_source(model, ours_model), _source(quantized, theirs_model))
+    openers = [partial(runtime.open_session, source, threads=1) for source in sources]
+    feeds = as_taken(batch, ours_takes), batch
+    pairs = paired_sessions((openers[0], openers[1]), feeds, runs)
+    ours, theirs = (float(np.median(np.concatenate(side))) for side in zip(*pairs, strict=True))
+    found = WholeTime.of_sessions(pairs)
     return Benchmark(
-        times.median_s("float") / MILLI,
-        times.median_s("quantized") / MILLI,
+        ours / MILLI,
+        theirs / MILLI,
         runs,
         _size_bytes(model, ours_model),
         _size_bytes(quantized, theirs_model),
         {name: array.shape for name, array in batch.items()},
         execution(theirs_model),
+        (min(found.low, ours / theirs), max(found.high, ours / theirs)),
     )
 
 

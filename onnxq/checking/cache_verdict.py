@@ -36,7 +36,6 @@ class CacheVerdict:
     """Verdict on a decoder with its cache in int8.
 
     Attributes:
-        batches: of samples that were run.
         logits: beside those of the float cache.
         float_bytes, int8_bytes: of the cache, per token.
     """
@@ -56,17 +55,9 @@ class CacheVerdict:
 
 
 def cache_verdict(
-    source: ir.Model,
-    made: ir.Model,
-    samples: str | Path | Samples | Batch | Iterable[Batch],
+    source: ir.Model, made: ir.Model, samples: str | Path | Samples | Batch | Iterable[Batch]
 ) -> CacheVerdict:
-    """Both decoders' logits on the first samples.
-
-    Args:
-        source: with a float cache.
-        made: what `quantize_cache` made of it.
-        samples: as `quantize_cache` takes them; batches that are read once are read here.
-    """
+    """Both decoders' logits on the first samples."""
     given = Samples.of(samples)
     opened = open_samples(given, input_specs(source))
     check_ignored(given)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.quantized.verdict import LOW_SQNR_DB
 from onnxq.samples import Samples, open_samples
-from onnxq.samples.excerpt import check_every, held_apart
+from onnxq.samples.excerpt import HANDFUL, check_every, every_by_itself, held_apart
 from onnxq.samples.ignored import check_ignored
 from onnxq.static.arguments import check_bound, check_decibels
 
@@ -146,6 +146,23 @@ class Check:
         others, apart = held_apart(opened, self.hold_apart)
         check = replace(self, hold_apart=None, samples=replace(samples, source=apart))
         return replace(samples, source=others), check
+
+    def held_apart_by_itself(
+        self, samples: Samples, inputs: Sequence[InputSpec], least: int = HANDFUL
+    ) -> tuple[Samples, Check]:
+        """This check with samples held apart, where nobody named any and there are as many as that.
+
+        Args:
+            samples: all of them.
+            inputs: of the model.
+            least: batches from which on some are held apart: what an algorithm fits tells nothing.
+        """
+        is_named = self.samples is not None or self.hold_apart is not None
+        if is_named or not self.runs or samples.is_one_shot or samples.feedback:
+            return self.held_apart(samples, inputs)
+        count = open_samples(samples, inputs).count
+        every = None if count is None else every_by_itself(count, least)
+        return replace(self, hold_apart=every).held_apart(samples, inputs)
 
 
 Check.CALIBRATION = Check()

@@ -27,22 +27,13 @@ if TYPE_CHECKING:
 
 
 BATCHES = 8  # looked at: enough to find a place
-MOST_STEPS = (
-    4  # back from a low tensor: a square, a sum and a product ahead of a logarithm, and one
-)
+MOST_STEPS = 4  # back from a low tensor: a square, a sum, a MatMul ahead of a logarithm, and one
 
 
 def find_collapse(
     source: ir.Model, quantized: ir.Model, batches: Iterable[Batch], feedback: Mapping[str, str]
 ) -> Collapse | None:
-    """The first tensor in graph order that is low, and the node that makes it; None: none is.
-
-    Args:
-        source: canonical float model.
-        quantized: made from it, with outputs that are low.
-        batches: to look at; the first BATCHES of them.
-        feedback: output name -> input name.
-    """
+    """The first tensor in graph order that is low, and the node that makes it; None: none is."""
     some = list(islice(batches, BATCHES))
     producers = {v.name: node.name for node in source.graph for v in node.outputs}
     sides = sides_of(source, quantized)
@@ -118,12 +109,7 @@ def _of_floats(
 
 
 def quantized_inputs(sides: Sides, tensor: Pair) -> tuple[Pair, ...]:
-    """The nearest tensors with integers that the quantized model computes a tensor from.
-
-    Args:
-        sides: the models.
-        tensor: a pair of theirs, of the main graph.
-    """
+    """The nearest tensors with integers that the quantized model computes a tensor from."""
     of_target = {pair.target: pair for pair in sides.tensors}
     values = {v.name: v for node in sides.target.graph for v in node.outputs}
     found: dict[str, Pair] = {}

@@ -44,10 +44,7 @@ class Comparison:
     _sum_ee: float = 0.0
 
     def update(
-        self,
-        x: npt.NDArray[np.generic],
-        y: npt.NDArray[np.generic],
-        qparams: QParams | None = None,
+        self, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic], qparams: QParams | None = None
     ) -> None:
         """Adds one pair of arrays.
 

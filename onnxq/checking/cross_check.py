@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -84,8 +85,10 @@ def cross_check(
     chosen = without_state(executor, state)
     count = 0
     with _Comparing(target, state, threads) as run:
-        away = None if chosen is None else _Away(PortableModel.of(model, loaded), threads)
-        for found in over_batches(chosen, run.open, away or run.open, batches, progress):
+        away = run.open
+        if chosen is not None:
+            away = partial(_opened, PortableModel.of(model, loaded), threads)
+        for found in over_batches(chosen, run.open, away, batches, progress):
             run.nodes.add(found.nodes)
             run.whole.counts.add(found.whole)
             count += 1
@@ -122,15 +125,9 @@ class _Found:
     whole: EndCounts
 
 
-@dataclass(frozen=True, slots=True)
-class _Away:
+def _opened(model: PortableModel, threads: int) -> Callable[[Batch], _Found]:
     """Work of a worker: a model under comparison, opened there."""
-
-    model: PortableModel
-    threads: int
-
-    def __call__(self) -> Callable[[Batch], _Found]:
-        return _Comparing(_loaded(self.model.load()), {}, self.threads).open()
+    return _Comparing(_loaded(model.load()), {}, threads).open()
 
 
 class _Comparing:

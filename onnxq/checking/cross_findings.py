@@ -34,9 +34,6 @@ class NotCompared(Reason):
     said: str
 
 
-"""Why a node that did not run was not compared."""
-
-
 class Unchecked(enum.Enum):
     """Meaning for `check` of nodes that compute on integers, but were not compared."""
 

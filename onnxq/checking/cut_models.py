@@ -26,7 +26,6 @@ class CutModel:
     """A model that is cut.
 
     Attributes:
-        model: the copy.
         given: tensor -> name of the input that stands for it.
         outputs: tensor -> name of the output that has it.
     """

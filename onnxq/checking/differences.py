@@ -34,9 +34,6 @@ class Differences:
 
     Attributes:
         unit: what a step is.
-        scale: of one step, for SCALES.
-        elements: compared.
-        differing: of these.
         largest: difference, in LSB.
         problem: of shape or dtype, where nothing could be compared.
         error: the largest finite difference of floats, as it is.

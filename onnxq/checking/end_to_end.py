@@ -117,18 +117,9 @@ class EndToEnd:
         return bool(self._batch)
 
     def explain(
-        self,
-        feeds: Mapping[str, Array],
-        wanted: Values,
-        results: Mapping[tuple[str, str], Array],
+        self, feeds: Mapping[str, Array], wanted: Values, results: Mapping[tuple[str, str], Array]
     ) -> None:
-        """Says of the last batch, which differs, how much of it is rounding, and names the rest.
-
-        Args:
-            feeds: of the model.
-            wanted: ONNX Runtime's outputs.
-            results: (node name, value name) of its graph -> integers.
-        """
+        """Says of the last batch, which differs, how much of it is rounding, and names the rest."""
         run = replay(self._evaluator, feeds, self._named(results, wanted))
         counts = self.counts
         counts.first_difference = counts.first_difference or run.unexplained

@@ -46,12 +46,7 @@ def execution(model: ir.Model | Path) -> Execution:
 
 
 def execution_in(model: ir.Model, optimized: ir.Model) -> Execution:
-    """Counts the nodes in an optimized graph that is there already; see `execution`.
-
-    Args:
-        model: quantized.
-        optimized: what ONNX Runtime made of it.
-    """
+    """Counts the nodes in an optimized graph that is there already; see `execution`."""
     model, uses = unpacked(model), runtime.integer_nodes(optimized)
     in_float = {original_name(use.name) for use in uses if use.kind is NodeKind.FLOAT}
     kept = {original_name(use.name) for use in uses if use.op_type == DEQUANTIZE}

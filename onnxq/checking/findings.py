@@ -13,7 +13,7 @@ from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import Table, card_of
 from onnxq.page.wording import decibels, share
-from onnxq.quantized.output_part import OutputPart  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.quantized.verdict import OutputPart  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:
@@ -212,8 +212,7 @@ class Findings(Saved):
             )
         return (
             "No tensor has integers of a fixed scale: what is quantized when the model runs shows "
-            "in "
-            "its outputs alone. Leave some nodes in float in the qconfig, another precision or "
+            "in its outputs alone. Leave some nodes in float in the qconfig, another precision or "
             "more bits, or set a wider bound."
         )
 

@@ -18,14 +18,7 @@ from onnxq.dtypes import INT8, INT16, UINT8, UINT16
 from onnxq.operator.nodes import find_input
 from onnxq.ort.expose import observable
 from onnxq.qdq.fuse import QPARAMS_KEY
-from onnxq.qdq.read import (
-    Unread,
-    dequantizer,
-    is_dequantize,
-    is_quantize,
-    qparams_from,
-    qparams_of,
-)
+from onnxq.qdq.read import Unread, dequantizer, is_dequantize, is_quantize, qparams_from, qparams_of
 from onnxq.qparams import PerTensor, QParams
 from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY, read_channel_scales
 

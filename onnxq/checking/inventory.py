@@ -37,6 +37,7 @@ from onnxq.qparams import PerBlock, PerChannel, QParams
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_BEHIND_WEIGHTS = ("Transpose", "Reshape", "Cast", "Clip", "Identity", "Squeeze", "Unsqueeze")
 MOST_BITS = 16  # wider integers are biases and indices
 LEAST_RANK = 2  # of a weight: tables of a function and zero points have less
 ZERO_POINTS = 3  # input of MatMulNBits and its like; absent: symmetric
@@ -44,13 +45,13 @@ ZERO_POINTS = 3  # input of MatMulNBits and its like; absent: symmetric
 
 @dataclass(frozen=True, slots=True)
 class StoredWeight:
-    """Weight that is stored as integers.
+    """Weight that is stored as integers, or that becomes integers when the model is loaded.
 
     Attributes:
         name: of the tensor.
         node: that reads it.
         op_type: of that node.
-        dtype: of the integers ("int8", "4 bits").
+        dtype: of the integers ("int8", "4 bits"; "int8, stored as float").
         shape: of the tensor as it is stored.
         granularity: how many scales there are, in words.
         size_bytes: of the integers.
@@ -102,7 +103,8 @@ def inventory(model: ir.Model) -> Inventory:
     nodes = [node for node, _ in scoped_nodes(unpacked(model))]
     weights = tuple(_as_packed(w, packed.get(w.name)) for n in nodes for w in _weights_of(n))
     on_integers = Counter(node.op_type for node in nodes if catalog.is_on_integers(node))
-    activations = Counter(_qparams_of(node) for node in nodes if is_quantize(node))
+    at_run_time = [node for node in nodes if is_quantize(node) and not _rounds_weight(node)]
+    activations = Counter(_qparams_of(node) for node in at_run_time)
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     return Inventory(
         producer, dict(on_integers.most_common()), weights, dict(activations), _stored(model)
@@ -122,13 +124,22 @@ def _stored(model: ir.Model) -> dict[str, tuple[int, int]]:
 
 
 def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
-    """The weights that a node reads as integers."""
+    """The weights that a node reads as integers, or makes integers of when the model is loaded."""
+    if _rounds_weight(node):
+        real = node.inputs[0]
+        if (
+            real is not None
+            and real.const_value is not None
+            and len(real.shape or ()) >= LEAST_RANK
+        ):
+            dtype = f"{str(integer_type(node)).lower()}, stored as {str(real.dtype).lower()}"
+            yield _weight(real, _reader(node), dtype, _qparams_of(node).partition(", ")[2])
+        return
     if is_dequantize(node):
         integers = node.inputs[0]
         if is_constant(node) and integers is not None and _is_weight(integers):
-            reader = next(iter(node.outputs[0].consumers()), node)
             dtype = str(integer_type(node)).lower()
-            yield _weight(integers, reader, dtype, _qparams_of(node).partition(", ")[2])
+            yield _weight(integers, _reader(node), dtype, _qparams_of(node).partition(", ")[2])
         return
     if not catalog.is_on_integers(node) and facts.of(node).converts is None:
         return
@@ -150,6 +161,23 @@ def _as_packed(weight: StoredWeight, source: ir.Value | None) -> StoredWeight:
     if tensor is None:
         return weight
     return replace(weight, dtype=tensor.dtype.name.lower(), size_bytes=tensor.nbytes)
+
+
+def _rounds_weight(node: ir.Node) -> bool:
+    """Whether it rounds a constant, as files of training have their weights."""
+    x = node.inputs[0] if node.inputs else None
+    if x is None or not is_quantize(node):
+        return False
+    return ir.convenience.get_const_tensor(x) is not None
+
+
+def _reader(node: ir.Node) -> ir.Node:
+    """The node that computes with a weight, behind what only moves or rounds it."""
+    while (reader := next(iter(node.outputs[0].consumers()), None)) is not None:
+        node = reader
+        if not (is_quantize(node) or is_dequantize(node) or node.op_type in _BEHIND_WEIGHTS):
+            break
+    return node
 
 
 def _blocks_of(node: ir.Node, block: int) -> str:

@@ -35,7 +35,6 @@ class LayerCounts:
 
     Attributes:
         heard: sums that differed; None: none did.
-        sums: over the results.
     """
 
     heard: Overflows | None = None
@@ -48,7 +47,7 @@ class LayerCounts:
         self.sums.add(other.sums)
 
 
-class Layer:
+class MachineLayer:
     """One node whose sums depend on the machine, on machines of one arithmetic.
 
     Attributes:
@@ -118,13 +117,8 @@ class Layer:
         )
 
 
-def find_layers(integer: ir.Model, saturation_mode: SaturationMode) -> dict[str, Layer]:
-    """Name of the first output -> Layer, in graph order, bodies included.
-
-    Args:
-        integer: a model on integers (onnxq.reference.integer_form).
-        saturation_mode: of the machine.
-    """
+def find_layers(integer: ir.Model, saturation_mode: SaturationMode) -> dict[str, MachineLayer]:
+    """Name of the first output -> MachineLayer, in graph order, bodies included."""
     types = value_types(integer)
     layers = {}
     for node in integer.graph.all_nodes():
@@ -140,7 +134,7 @@ def _layer(
     operator: IntegerOperator,
     types: Mapping[ir.Value, ir.DataType],
     saturation_mode: SaturationMode,
-) -> Layer:
+) -> MachineLayer:
     inputs = [stand_in(value, types) for value in node.inputs]
     unknown = [slot for slot in operator.weights if constant(node.inputs[slot]) is None]
     for slot in unknown:
@@ -152,10 +146,10 @@ def _layer(
     found = operator.risks(call, saturation_mode)
     pairs_of = WEIGHTS if operator.weights else INTEGERS
     if found is None:
-        return Layer(node, 0, (), pairs_of)
+        return MachineLayer(node, 0, (), pairs_of)
     if unknown:
-        return Layer(node, None, (), pairs_of)
-    return Layer(node, len(found.count), tuple(np.unique(found.channel).tolist()), pairs_of)
+        return MachineLayer(node, None, (), pairs_of)
+    return MachineLayer(node, len(found.count), tuple(np.unique(found.channel).tolist()), pairs_of)
 
 
 def _lowest(x: Array) -> Array:

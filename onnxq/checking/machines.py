@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxq import reference
 from onnxq.checking.end_to_end import output_differences
-from onnxq.checking.layer_overflows import Layer, LayerCounts, find_layers
+from onnxq.checking.layer_overflows import LayerCounts, MachineLayer, find_layers
 from onnxq.checking.prediction import MachinePrediction, OutputPrediction
 from onnxq.checking.rounding import replay
 from onnxq.core.threads import workers
@@ -70,7 +70,6 @@ class Counts:
 
     Attributes:
         machines: one for each kind.
-        decided: integers that floats decided.
         near: of these, next to a tie.
     """
 
@@ -87,12 +86,7 @@ class Counts:
 
 
 class Machines:
-    """A model on machines of several kinds of arithmetic.
-
-    Attributes:
-        inputs: what batches hold.
-        behind: nodes behind floats.
-    """
+    """A model on machines of several kinds of arithmetic."""
 
     def __init__(
         self, target: ir.Model, kinds: Kinds, feedback: Mapping[str, str], threads: int
@@ -138,12 +132,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineForm:
-    """The model as machines run it after loading.
-
-    Attributes:
-        target: the model.
-        integer: its integer form.
-    """
+    """The model as machines run it after loading."""
 
     target: ir.Model
     integer: ir.Model
@@ -163,11 +152,7 @@ def machine_forms(
 
 
 class _Ties:
-    """Integers that floats decide, counted on samples.
-
-    Attributes:
-        behind: the nodes that make them.
-    """
+    """Integers that floats decide, counted on samples."""
 
     def __init__(self, form: MachineForm, feedback: Mapping[str, str], threads: int) -> None:
         self.behind = behind_floats(form.integer, feedback)
@@ -180,9 +165,7 @@ class _Ties:
             return 0, 0
         if self._evaluator is None:
             self._evaluator = reference.integer_evaluator(
-                self._form.integer,
-                threads=self._threads,
-                float_nodes=FloatNodes(self._form.target),
+                self._form.integer, threads=self._threads, float_nodes=FloatNodes(self._form.target)
             )
         with workers(self._threads):
             run = replay(self._evaluator, feeds, {})
@@ -247,7 +230,7 @@ class _Machine:
         self, form: MachineForm, saturation_mode: SaturationMode, names: tuple[str, ...]
     ) -> None:
         self.form, self._saturation_mode, self._names = form, saturation_mode, names
-        self._layers: dict[str, Layer] = find_layers(form.integer, saturation_mode)
+        self._layers: dict[str, MachineLayer] = find_layers(form.integer, saturation_mode)
         self._of_output = {name: layer for layer in self._layers.values() for name in layer.outputs}
         self._outputs: dict[str, Differences] = {}
 
@@ -270,12 +253,7 @@ class _Machine:
             layer.compare(got, wanted)
 
     def compare(self, got: Mapping[str, object], exact: Mapping[str, object]) -> None:
-        """Counts the outputs of one batch that differ.
-
-        Args:
-            got: its own.
-            exact: what exact integers give, of the usual form of the model.
-        """
+        """Counts the outputs of one batch that differ."""
         for name, sums in self._outputs.items():
             theirs = exact[name]
             if got[name] is theirs and isinstance(theirs, np.ndarray):
@@ -344,10 +322,6 @@ def behind_floats(integer: ir.Model, feedback: Mapping[str, str] | None = None) 
 
     A body counts as a whole: where anything in it rounds, or reads what was rounded, all of it is
     behind floats.
-
-    Args:
-        integer: a model on integers (onnxq.reference.integer_form).
-        feedback: {output name: input name} of state.
     """
     uses = dict(zip(integer.graph.all_nodes(), kernels.integer_nodes(integer), strict=True))
     counts: dict[str, int] = {}

@@ -42,12 +42,9 @@ class NodeCounts:
     """Differences that were found at a node, in one batch or in many.
 
     Attributes:
-        kernel: who computed it.
-        reached: how often it ran.
         integer: whether integers were seen.
         problem: why it could not be compared; batches behind such a one do not count.
         overflows: sums that this machine's arithmetic changed.
-        sums: all outputs together.
     """
 
     kernel: str = ""
@@ -91,14 +88,12 @@ class _Node:
     """A node of the optimized graph under comparison.
 
     Attributes:
-        proto: for the kernel.
         inputs: names of values, "" for absent ones.
         outputs: likewise.
         kind: as the graph says it, for nodes that no sample reached.
         hidden: why it can never be compared; empty: it can.
         runner: the kernel; made when it is first needed.
         stepwise: it is in the body of a Loop or Scan, with a value for each step.
-        counts: what was found.
     """
 
     node: ir.Node
@@ -122,7 +117,6 @@ class NodeByNode:
 
     Attributes:
         exposed: the graph that makes them visible.
-        instrumented: outputs that changed by that.
     """
 
     def __init__(self, target: ir.Model, saturation_mode: SaturationMode) -> None:
@@ -184,12 +178,7 @@ class NodeByNode:
         }
 
     def compare(self, feeds: Mapping[str, Array], inner: dict[str, Inner]) -> None:
-        """Runs each integer node's kernel on one batch.
-
-        Args:
-            feeds: of the model.
-            inner: what ONNX Runtime computed; emptied on the way.
-        """
+        """Runs each integer node's kernel on one batch."""
         for i, entry in enumerate(self._nodes):
             if not entry.counts.problem:
                 self._compare_one(entry, feeds, inner)

@@ -8,7 +8,7 @@ are computed once. Without samples, the weights alone say which layers can diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxq import targets
@@ -85,7 +85,7 @@ def predict(
         workers = without_state(executor, state)
         away = run.open
         if workers is not None:
-            away = _Away(PortableModel.of(model, target), tuple(kinds), threads)
+            away = partial(_opened, PortableModel.of(model, target), tuple(kinds), threads)
         for found in over_batches(workers, run.open, away, batches, progress):
             counts.add(found)
             count += 1
@@ -101,16 +101,9 @@ def predict(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Away:
+def _opened(model: PortableModel, kinds: Kinds, threads: int) -> Callable[[Batch], Counts]:
     """Work of a worker: the machines of a model, opened there."""
-
-    model: PortableModel
-    kinds: Kinds
-    threads: int
-
-    def __call__(self) -> Callable[[Batch], Counts]:
-        return Machines(self.model.load(), self.kinds, {}, self.threads).open()
+    return Machines(model.load(), kinds, {}, threads).open()
 
 
 def machine_kinds(

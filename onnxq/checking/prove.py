@@ -120,8 +120,7 @@ def _on_machine(
     floats = behind_floats(integer).outputs
     outputs = [
         OutputBound(
-            str(value.name),
-            None if value.name in floats or _is_behind(value, inexact) else 0.0,
+            str(value.name), None if value.name in floats or _is_behind(value, inexact) else 0.0
         )
         for value in integer.graph.outputs
     ]
@@ -162,10 +161,10 @@ def _certificate(
     if slots is None or unknown:
         return NodeCertificate(node.name or "", node.op_type, None, None, UNKNOWN)
     x = call.operand(slots.x, "x")
-    ends = integer_range(node.inputs[slots.x], x.dtype)
-    sums = _sums(node, call, slots, ends)
+    bounds = integer_range(node.inputs[slots.x], x.dtype)
+    sums = _sums(node, call, slots, bounds)
     pairs = operator.pairs(call, mode)
-    reached = None if pairs is None else _pair_ends(pairs, ends, x.dtype, mode)
+    reached = None if pairs is None else _pair_bounds(pairs, bounds, x.dtype, mode)
     fits = sums is not None and sums[0] >= -INT32_MAX - 1 and sums[1] <= INT32_MAX
     in_pairs = reached is None or (reached[0] >= INT16_MIN and reached[1] <= INT16_MAX)
     verdict = UNKNOWN if sums is None else PROVED if fits and in_pairs else SATURATES
@@ -176,15 +175,12 @@ def _certificate(
     )
 
 
-def _largest(ends: tuple[int, int] | None) -> int | None:
-    return None if ends is None else max(-ends[0], ends[1])
+def _largest(bounds: tuple[int, int] | None) -> int | None:
+    return None if bounds is None else max(-bounds[0], bounds[1])
 
 
 def integer_range(value: ir.Value | None, dtype: np.dtype[np.generic]) -> tuple[int, int]:
-    """The smallest and largest integer that a tensor of integers can hold: its type's, or a Clip's.
-
-    Nodes that move integers are looked through.
-    """
+    """Smallest and largest integer that a tensor can hold, through nodes that move integers."""
     info = np.iinfo(dtype.str)
     low, high = int(info.min), int(info.max)
     producer = None if value is None else value.producer()
@@ -202,7 +198,7 @@ def integer_range(value: ir.Value | None, dtype: np.dtype[np.generic]) -> tuple[
 
 
 def _sums(
-    node: ir.Node, call: IntegerCall, slots: Slots, ends: tuple[int, int]
+    node: ir.Node, call: IntegerCall, slots: Slots, bounds: tuple[int, int]
 ) -> tuple[int, int] | None:
     """Smallest and largest accumulator; None: a zero point or bias is computed at run time."""
     read = [slots.x_zero, slots.w_zero, *([] if slots.bias is None else [slots.bias])]
@@ -219,9 +215,9 @@ def _sums(
     w_zero, x_zero = _numbers(call, slots.w_zero), _numbers(call, slots.x_zero)
     columns = matrix.shape[1]
     matrix = matrix - np.resize(w_zero, columns)  # of batches of matrices, one per last column
-    at_ends = [matrix * (end - x_zero.reshape(-1)[0]) for end in ends]
+    at_bounds = [matrix * (bound - x_zero.reshape(-1)[0]) for bound in bounds]
     bias = np.zeros(1, np.int64) if slots.bias is None else _numbers(call, slots.bias)
-    low, high = (extreme(*at_ends).sum(axis=0) for extreme in (np.minimum, np.maximum))
+    low, high = (extreme(*at_bounds).sum(axis=0) for extreme in (np.minimum, np.maximum))
     return int((low + bias).min(initial=0)), int((high + bias).max(initial=0))
 
 
@@ -230,8 +226,8 @@ def _numbers(call: IntegerCall, slot: int) -> Whole:
     return np.zeros(1, np.int64) if found is None else np.asarray(found, np.int64)
 
 
-def _pair_ends(
-    pairs: Pairs, ends: tuple[int, int], x: np.dtype[np.generic], mode: SaturationMode
+def _pair_bounds(
+    pairs: Pairs, bounds: tuple[int, int], x: np.dtype[np.generic], mode: SaturationMode
 ) -> tuple[int, int] | None:
     """Smallest and largest sum of two products; None: there are no two."""
     if not pairs.first.size:
@@ -239,7 +235,7 @@ def _pair_ends(
     # ARM's kernels flip uint8 activations to int8
     shift = LOWEST if mode is not SaturationMode.SATURATES and x == np.uint8 else 0
     w = pairs.weights.astype(np.int64)
-    products = [w * (end + shift) for end in ends]
+    products = [w * (bound + shift) for bound in bounds]
     low, high = (extreme(*products) for extreme in (np.minimum, np.maximum))
     return (
         int((low[pairs.first] + low[pairs.second]).min()),

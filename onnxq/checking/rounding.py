@@ -82,13 +82,7 @@ class Replayed:
 
 
 def replay(evaluator: Evaluator, feeds: Mapping[str, Array], theirs: Theirs) -> Replayed:
-    """Runs the reference and its replicas side by side.
-
-    Args:
-        evaluator: of the model file.
-        feeds: its inputs.
-        theirs: integers that ONNX Runtime computed, as far as they have names.
-    """
+    """Runs the reference and its replicas side by side."""
     return _Replay(evaluator, theirs).run(feeds)
 
 
@@ -195,10 +189,7 @@ class _Replay:
     def _shared(
         self, node: OpRun, name: str, ours: Array, outputs: Sequence[Any], replicas: Sequence[Any]
     ) -> Array:
-        """The integers to go on with: ONNX Runtime's, where they have a name and are explained.
-
-        All replicas go on with them; with their own where ONNX Runtime's are not known.
-        """
+        """The integers to go on with: ONNX Runtime's, where they are named and explained."""
         min_and_max = self._min_and_max(node, ours, outputs)
         if min_and_max is not None and ours is outputs[0]:
             self.decided += ours.size
@@ -224,10 +215,7 @@ class _Replay:
     def _min_and_max(
         self, node: OpRun, ours: Array, outputs: Sequence[Any]
     ) -> tuple[Array, Array] | None:
-        """The lowest and the highest integers that a conversion gives of floats within the bound.
-
-        None: it converts no floats that rounding moves.
-        """
+        """The lowest and highest integers of floats within the bound; None: rounding moves none."""
         fact = facts.named(node.onnx_node.op_type)
         source = node.input[0] if node.input else ""
         bound = self.bounds.get(source, 0.0)
@@ -311,8 +299,7 @@ def _apart(node: OpRun, inputs: Sequence[Any]) -> Array | None:
     """How far each number of a kernel's result is moved, where the kernel has a bound; else None.
 
     Integers that it makes of its inputs hide how these are moved, and what it subtracts from a sum
-    is
-    larger than the result: the bound counts both, and is CONFIDENCE times what chance makes.
+    is larger than the result: the bound counts both, and is CONFIDENCE times what chance makes.
     """
     arrays = [None if x is None else np.asarray(x) for x in inputs]
     if not (isinstance(node, reference.KernelOp) and node.uses_kernel(arrays)):

@@ -12,7 +12,7 @@ are blamed rather than the products that they stand beside.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onnxq.checking.validation import RefusalError, refusal
@@ -24,7 +24,8 @@ from onnxq.quantized.verdict import InputSource
 
 if TYPE_CHECKING:
     from onnxq.checking.findings import Execution
-    from onnxq.checking.validation import Validation
+    from onnxq.checking.summary import Summary
+    from onnxq.checking.validation import Batch, Validation
     from onnxq.quantized.quantized_model import QuantizedModel
 
 P = TypeVar("P")
@@ -37,19 +38,21 @@ class Made(Generic[P]):
     """A quantized model and how it came about.
 
     Attributes:
-        plan: its decisions.
         model: with its verdict, if it was tried.
         execution: nodes that ONNX Runtime runs of it; None: it was not tried.
+        timed_on: sample on which it was timed beside the float model; empty: it was not.
     """
 
     plan: P
     model: QuantizedModel
     execution: Execution | None = None
+    timed_on: Batch = field(default_factory=dict)
 
 
 def runnable(
     make: Make[P],
     quantized: Callable[[P], Sequence[str]],
+    summarize: Callable[[P], Summary],
     validation: Validation,
     min_sqnr_db: float | None = None,
 ) -> Made[P]:
@@ -58,6 +61,7 @@ def runnable(
     Args:
         make: gives plan and model.
         quantized: names of a plan's quantized nodes, those first that gain most by it.
+        summarize: counts the nodes of a plan.
         validation: what to run it on.
         min_sqnr_db: bound on every float output; None: none.
     """
@@ -65,18 +69,25 @@ def runnable(
     while True:
         plan, model = make(floats)
         try:
-            verdict, execution = try_out(model, validation)
+            verdict, execution, timed_on = try_out(model, validation)
             break
         except RefusalError as refused:
             if instead := _suiting_float(refused, validation):
                 validation = instead
                 continue
             floats |= _to_blame(make, quantized(plan), floats, refused)
-    verdict = replace(verdict, left_in_float=tuple(floats))
+    nodes = summarize(plan).node_counts(execution)
+    verdict = replace(
+        verdict,
+        integer_nodes=nodes.integers,
+        float_nodes=nodes.stored + nodes.floats,
+        stored_nodes=nodes.stored,
+        left_in_float=tuple(floats),
+    )
     if min_sqnr_db is not None:
         verdict.check(min_sqnr_db)
     model.attach(verdict)
-    return Made(plan, model, execution)
+    return Made(plan, model, execution, timed_on)
 
 
 def _suiting_float(refused: RefusalError, validation: Validation) -> Validation | None:

@@ -45,14 +45,12 @@ class Sides:
     Attributes:
         model: the float model, as it was given.
         quantized: the quantized one, likewise.
-        only: globs of what is compared.
         source: the canonical float model, which takes pixels where the quantized one does.
         target: the quantized model, in which every value has a name of its own.
         float_hash: of the canonical float model.
         quantized_hash: of the quantized model as it was given.
         tensors: that both have, one with integers; their sums are those of this comparison.
         outputs: likewise, of the graph.
-        unmatched: what cannot be compared.
     """
 
     model: ModelSource
@@ -73,13 +71,7 @@ class Sides:
 
 
 def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = EVERYTHING) -> Sides:
-    """The two models, matched by the names of their tensors.
-
-    Args:
-        model: the float model; path, ModelProto or onnx_ir.Model.
-        quantized: what was made of it.
-        only: globs; tensors and outputs to compare.
-    """
+    """The two models, matched by the names of their tensors."""
     if isinstance(only, str) or not isinstance(only, Sequence):
         raise QConfigError(f"only: got {only!r}; wanted a list of globs, such as ['logits'].")
     loaded = load(quantized)

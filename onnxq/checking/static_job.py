@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
@@ -15,6 +15,7 @@ from onnxq.qdq.qoperator import check_format
 from onnxq.samples import open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.static.observed_range import plan_as_targeted
+from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples, improve_model, improve_weights
 from onnxq.weights.improvement import Improved
 from onnxq.weights.size_bits import with_size
@@ -37,7 +38,6 @@ class StaticJob:
     """Wishes about the quantized form of a prepared model.
 
     Attributes:
-        prepared: every decision.
         file_format: "qdq" or "qoperator".
         check: what the result is tried on, and the bound that it keeps there.
         samples: those of the calibration, where a plan or an improvement looks at them again; None:
@@ -54,6 +54,21 @@ class StaticJob:
     objective: Objective = Objective.SPEED
     work: Stopwatch = field(default_factory=Stopwatch)
     size: float | None = None
+
+
+def samples_apart(check: Check, samples: Samples, prepared: Prepared) -> tuple[Samples, Check]:
+    """(samples to calibrate on, the check): of others, where an algorithm fits the samples.
+
+    Ranges alone fit little: two numbers of a tensor of thousands, from all samples together. There
+    all samples are calibrated on, and ENOUGH of them are tried.
+    """
+    fits = bool(prepared.qconfig.improve)
+    again = fits or prepared.target.reduce_range is ReduceRange.OBSERVED
+    if again and samples.is_one_shot:
+        samples = replace(samples, source=open_samples(samples, prepared.inputs).in_memory())
+    if fits:
+        return check.held_apart_by_itself(samples, prepared.inputs)
+    return check.held_apart(samples, prepared.inputs)
 
 
 def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]:
@@ -90,7 +105,9 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
         return plan_as_targeted(prepared, statistics, job.samples, job.objective)
 
     def improved(prepared: Prepared, plan: Plan) -> Improved:
-        return improve_weights(prepared, plan, batches) if names else Improved(prepared, plan)
+        if not names:
+            return Improved(prepared, plan)
+        return improve_weights(prepared, plan, batches, job.work.spent_s)
 
     # beside the float model as it was given, whatever an improvement made of it
     validation = unseen or static_validation(job.prepared, job.check, seen, job.work)

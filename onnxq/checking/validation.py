@@ -5,7 +5,7 @@ What it is tried on: a few of the calibration samples, samples to check on, or m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.core.stopwatch import Stopwatch
@@ -32,12 +32,13 @@ class Validation:
 
     Attributes:
         source: canonical float model.
-        input_source: what the batches are.
         batches: to be run, in order.
         samples_in_all: that the batches were chosen from; None: these are all.
-        whole: batches in their place, where the float model does not run on a part of one.
+        whole: batches in their place, where the float model does not run on these: on a part of
+            one, or on sizes that were assumed.
         feedback: output name -> input name.
         work: CPU time since the work began, of which runs for their time alone may take a share.
+        times_made_up: both models are timed on made-up inputs, too.
     """
 
     source: ir.Model
@@ -47,11 +48,18 @@ class Validation:
     feedback: Mapping[str, str] = field(default_factory=dict)
     work: Stopwatch = field(default_factory=Stopwatch)
     whole: Iterable[Batch] = ()
+    times_made_up: bool = False
 
     @property
     def has_samples(self) -> bool:
         """Whether outputs can be compared with the float model's."""
         return self.input_source in (InputSource.CALIBRATION, InputSource.UNSEEN)
+
+    @property
+    def is_beside_float(self) -> bool:
+        """Whether the float model runs, too: to compare outputs, or for the times alone."""
+        timed = self.times_made_up and self.input_source is InputSource.MADE_UP
+        return self.has_samples or timed
 
 
 REFUSALS = (ModelError, CalibrationError, LimitError)
@@ -61,14 +69,7 @@ REFUSALS = (ModelError, CalibrationError, LimitError)
 def on_excerpt(
     source: ir.Model, excerpt: Excerpt, feedback: Mapping[str, str], work: Stopwatch
 ) -> Validation:
-    """A Validation on some of the samples that were seen; on made-up inputs where none was.
-
-    Args:
-        source: canonical float model.
-        excerpt: of the samples.
-        feedback: output name -> input name.
-        work: as of a Validation.
-    """
+    """A Validation on some of the samples that were seen; on made-up inputs where none was."""
     chosen = excerpt.chosen()
     if not chosen:
         return on_made_up_inputs(source, work)
@@ -80,7 +81,6 @@ class RefusalError(ModelError):
     """ONNX Runtime does not run a quantized model.
 
     Attributes:
-        reason: in its words.
         feeds: the batch that it does not run on; None: it does not even open it.
     """
 
@@ -97,19 +97,33 @@ def reason_of(error: Exception) -> str:
     return first_line(error.__cause__ or error)
 
 
-def on_made_up_inputs(source: ir.Model, work: Stopwatch | None = None) -> Validation:
-    """A Trial on random numbers, or on opening alone where inputs cannot be made up.
+def on_made_up_inputs(
+    source: ir.Model,
+    work: Stopwatch | None = None,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Validation:
+    """A Validation on random numbers, or on opening alone where inputs cannot be made up.
 
     Args:
         source: canonical float model.
-        work: as of a Trial; None: it begins now.
+        work: as of a Validation; None: it begins now.
+        sizes: value name -> sizes at which both models are timed; None: they are not.
     """
-    begun = work or Stopwatch()
+    begun, specs, is_timed = work or Stopwatch(), input_specs(source), sizes is not None
+    expected = tuple(replace(s, shape=(sizes or {}).get(s.name, s.shape)) for s in specs)
     try:
-        batch = random_batch(input_specs(source))
+        batch = random_batch(expected)
+        ones = (random_batch(specs),) if expected != specs else ()
     except UnsupportedError:  # sequences, or too large
         return Validation(source, InputSource.NONE, (), work=begun)
-    return Validation(source, InputSource.MADE_UP, (batch,), work=begun)
+    return Validation(
+        source,
+        InputSource.MADE_UP,
+        (batch,),
+        work=begun,
+        whole=ones,
+        times_made_up=is_timed,
+    )
 
 
 def refusal(model: ir.Model, feeds: Batch | None) -> str:

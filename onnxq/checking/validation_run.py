@@ -20,15 +20,18 @@ from onnxq.checking.validation import REFUSALS, RefusalError
 from onnxq.core.brief import size_text
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
+from onnxq.graph.folded import saved_by_writing_as_given
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
-from onnxq.ort.turns import Schedule, repeats_of, round_seconds, taking_turns
+from onnxq.ort.turns import Schedule, repeats_of, round_seconds, taken, taking_turns
 from onnxq.qdq.narrow import packed_bytes
 from onnxq.quantized.verdict import InputSource, OutputVerdict, Verdict
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
+from onnxq.samples.inputs import has_dynamic_batch
 from onnxq.samples.state import State
+from onnxq.times.timed_runs import runs_on
 
 if TYPE_CHECKING:
     from onnxq.checking.findings import Execution
@@ -45,12 +48,19 @@ LEAST_TIME_S = 0.5
 """CPU time that the least pairs may take however short the work was."""
 KEPT_BYTES = 1 << 26
 """Size of weights that stay in memory from the run on, in place of being rounded for each use."""
+RUN_SHARE, LEAST_RUN_S = 0.25, 1.0
+"""Share of the CPU time of the work so far that the runs of calibration samples may take, and what
+they may take however short the work was."""
 LEAST_PAIRS = 2
 MOST_PAIRS = 11
 
 
-def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Execution]:
-    """The Verdict on a model that ONNX Runtime runs, and which of its nodes run in integers."""
+def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Execution, Batch]:
+    """The Verdict on a model that ONNX Runtime runs, which of its nodes run in integers, and when.
+
+    Returns:
+        last the sample that both models were timed on; empty: they were not.
+    """
     session, runs = _opened(model)
     run = _Run(validation, model)
     with session:
@@ -72,13 +82,13 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
         outputs=outputs,
         collapse=collapse,
         speedup=run.speedup,
-        float_bytes=saved_bytes(validation.source),
+        float_bytes=saved_bytes(validation.source) - saved_by_writing_as_given(validation.source),
         quantized_bytes=saved_bytes(model),
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),
         notes=(*notes, *run.notes(), *_note_on_packed(model)),
     )
-    return verdict, runs
+    return verdict, runs, run.timed_on
 
 
 def _note_on_packed(model: QuantizedModel) -> list[str]:
@@ -93,12 +103,7 @@ def _note_on_packed(model: QuantizedModel) -> list[str]:
 
 
 def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
-    """The Verdict on a model without a float model beside it: that it runs on its example inputs.
-
-    Args:
-        model: exported from a quantized module, with which it was compared.
-        batch: example inputs.
-    """
+    """The Verdict on a model without a float model beside it: it runs on its example inputs."""
     session, runs = _opened(model)
     try:
         with session:
@@ -139,13 +144,14 @@ def _keep_integers(model: QuantizedModel) -> None:
 
 
 @dataclass(slots=True)
-class _Output:
+class ComparedOutput:
     """An output under comparison, and why a batch of it could not be compared."""
 
     pair: Pair
     problem: str = ""
 
     def update(self, x: object, y: object) -> None:
+        """Adds a batch: x of the one model, y of the other."""
         name = self.pair.name
         if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray) or x.dtype.kind in "OSUT":
             self.problem = f"output '{name}' holds no numbers, and was not compared"
@@ -155,6 +161,7 @@ class _Output:
         self.pair.sums.add(self.pair.compared(x, y))
 
     def verdict(self) -> OutputVerdict | None:
+        """Verdict on it; None: nothing could be compared."""
         name, sums = self.pair.name, self.pair.sums
         if sums.agreement is not None:  # of indices: no bound in dB is on them
             return OutputVerdict(name, agreement=sums.agreement)
@@ -180,13 +187,15 @@ class _Run:
     def __init__(self, validation: Validation, model: QuantizedModel) -> None:
         self.samples = 0
         self.ratios: list[float] = []
+        self.timed_on: Batch = {}
+        self._begun_s = validation.work.spent_s
         self._last_s = (0.0, 0.0)  # of the last batch: quantized, float
         self._validation = validation
         self._model = model
         self._names = [str(v.name) for v in validation.source.graph.outputs]
         quantized = read_quantized_io(model, OUTPUTS_KEY)
         self._outputs = [
-            _Output(Pair(name, name, name, None, quantized=quantized.get(name)))
+            ComparedOutput(Pair(name, name, name, None, quantized=quantized.get(name)))
             for name in self._names
         ]
 
@@ -199,10 +208,12 @@ class _Run:
             validation.feedback.values(),
             read_quantized_io(self._model, INPUTS_KEY),
         )
-        beside = _float_session(validation) if validation.has_samples else None
+        beside = _float_session(validation) if validation.is_beside_float else None
         states = [State(specs, validation.feedback) for _ in range(2)]
         feeds: Batch = {}
         for batch in validation.batches:
+            if self._is_enough():
+                break
             feeds = states[0].feeds(batch)
             y, quantized_s = self._timed(quantized, as_taken(feeds, theirs), feeds)
             states[0].keep(y)
@@ -213,7 +224,7 @@ class _Run:
                 states[1].keep(x)
                 self.ratios.append(float_s / quantized_s)
                 self._last_s = (quantized_s, float_s)
-                for output in self._outputs:
+                for output in self._outputs if validation.has_samples else []:
                     output.update(x[output.pair.name], y[output.pair.name])
         if isinstance(beside, str):
             return [beside]
@@ -221,6 +232,16 @@ class _Run:
             return []
         with beside:
             return self._more_pairs(quantized, beside, feeds)
+
+    def _is_enough(self) -> bool:
+        """Whether a sample was run, and there is no time for another.
+
+        Samples that were named for the purpose are run, all of them.
+        """
+        is_chosen = self._validation.input_source is InputSource.CALIBRATION
+        spent_s = self._validation.work.spent_s
+        allowed = max(RUN_SHARE * self._begun_s, LEAST_RUN_S)
+        return is_chosen and self.samples > 0 and spent_s - self._begun_s > allowed
 
     def _timed(
         self, session: runtime.Session, feeds: Batch, batch: Batch
@@ -238,8 +259,16 @@ class _Run:
     def _more_pairs(
         self, quantized: runtime.Session, beside: runtime.Session, feeds: Batch
     ) -> list[str]:
-        """Times further runs of the last batch, within TIME_SHARE of the work so far."""
+        """Times further runs of the last batch, within TIME_SHARE of the work so far.
+
+        Of its first sample, where the batch is open: that is how a model runs where it is used.
+        """
         allowed = TIME_SHARE * self._validation.work.spent_s
+        integers = as_taken(feeds, input_specs(self._model))
+        if (one := self._one_sample(beside, feeds)) is not feeds:
+            feeds, integers = one, as_taken(one, input_specs(self._model))
+            twice = [(self._took(quantized, integers), self._took(beside, feeds)) for _ in range(2)]
+            self.ratios, self._last_s = [], twice[1]
         repeats = tuple(map(repeats_of, self._last_s))
         # the first run of a session gets its memory; short ones found the other's data in the cache
         self.ratios = self.ratios[1:] if max(repeats) == 1 else []
@@ -249,7 +278,7 @@ class _Run:
             affordable = max(affordable, LEAST_PAIRS)
         if affordable < LEAST_PAIRS:
             return ["the speed was not measured, which would have taken long; onnxq bench does it"]
-        integers = as_taken(feeds, input_specs(self._model))
+        self.timed_on = feeds
         runs = [
             partial(session.run, given, self._names)
             for session, given in ((quantized, integers), (beside, feeds))
@@ -258,6 +287,17 @@ class _Run:
         ours, theirs = taking_turns(runs, Schedule(max(more, 0), repeats))
         self.ratios += [y / x for x, y in zip(ours, theirs, strict=True)]
         return []
+
+    def _one_sample(self, beside: runtime.Session, feeds: Batch) -> Batch:
+        """The first row of a batch, where it can be cut and the float model runs on that."""
+        specs = input_specs(self._validation.source)
+        if rows_of(feeds) == 1 or self._validation.feedback or not has_dynamic_batch(specs):
+            return feeds
+        one = {name: x[:1] for name, x in feeds.items()}
+        return one if runs_on(beside, one) else feeds
+
+    def _took(self, session: runtime.Session, feeds: Batch) -> float:
+        return taken(partial(session.run, feeds, self._names))
 
     @property
     def speedup(self) -> float | None:

@@ -8,7 +8,7 @@ model. One batch is in memory at a time; see comparison.py for the formulas.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxq.checking.execution import execution
@@ -55,7 +55,8 @@ def findings_of(
     away = None
     if workers is not None:
         ours = PortableModel.of(sides.model, load(sides.model))
-        away = _Away(ours, PortableModel.of(sides.quantized, sides.target), sides.only)
+        theirs = PortableModel.of(sides.quantized, sides.target)
+        away = partial(_opened, ours, theirs, sides.only)
     count = 0
     with SideBySide(sides.source, sides.target, sides.tensors, sides.outputs, feedback) as run:
         for found in over_batches(workers, run.open, away or run.open, batches, progress):
@@ -73,18 +74,13 @@ def findings_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Away:
+def _opened(
+    model: PortableModel, quantized: PortableModel, only: Sequence[str]
+) -> Callable[[Batch], list[Sums]]:
     """Work of a worker: matches and opens both models, as `verify` did."""
-
-    model: PortableModel
-    quantized: PortableModel
-    only: Sequence[str]
-
-    def __call__(self) -> Callable[[Batch], list[Sums]]:
-        sides = sides_of(self.model.load(), self.quantized.load(), self.only)
-        run = SideBySide(sides.source, sides.target, sides.tensors, sides.outputs, {}, threads=1)
-        return run.open()
+    sides = sides_of(model.load(), quantized.load(), only)
+    run = SideBySide(sides.source, sides.target, sides.tensors, sides.outputs, {}, threads=1)
+    return run.open()
 
 
 # --- results

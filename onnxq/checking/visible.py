@@ -51,13 +51,7 @@ def handed_out(session: Session) -> list[str]:
 
 
 class Visible:
-    """A session in which every exposed tensor can be read.
-
-    One thread, and no optimization: the graph is an optimized one.
-
-    Args:
-        exposed: which tensors, and the outputs that carry them.
-    """
+    """A session, of one thread and not optimized, in which every exposed tensor can be read."""
 
     def __init__(self, exposed: Exposed) -> None:
         self._outputs = dict(exposed.outputs)

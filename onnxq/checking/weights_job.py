@@ -9,18 +9,19 @@ place for them is named.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.summary import summarize
 from onnxq.checking.validation import Validation, on_excerpt
 from onnxq.checking.with_verdict import check_bound_is_seen
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
-from onnxq.samples.excerpt import Excerpt
+from onnxq.samples.excerpt import EVERY, Excerpt
 from onnxq.samples.ignored import check_ignored
 from onnxq.weights.find_integers import find_integers
 from onnxq.weights.mixed_bits import Mixed, mixed_bits
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from onnxq.checking.summary import Summary
     from onnxq.operator import Float
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples import Batches, Samples
@@ -52,8 +54,6 @@ class WeightsJob:
         model: canonical float model.
         request: form and method of the integers.
         samples: that methods look at; None: none.
-        accuracy: accuracy_level of MatMulNBits.
-        format: how products are written.
         check: what the result is tried on, and the bound that it keeps there.
         work: CPU time since the work began.
         aim: size that bits are mixed for; None: all products have those of the request.
@@ -76,6 +76,18 @@ class WeightsJob:
         return batches.in_memory() if self.samples.is_one_shot else batches
 
 
+def with_samples_apart(job: WeightsJob) -> WeightsJob:
+    """The job, whose verdict is of samples that nothing fits, where there are more than a few."""
+    fits = job.request.method.needs_samples or job.aim is not None
+    if job.samples is None or not fits:
+        return job
+    samples = job.samples
+    if samples.is_one_shot:
+        samples = replace(samples, source=job.opened())
+    rest, check = job.check.held_apart_by_itself(samples, input_specs(job.model), EVERY)
+    return replace(job, samples=rest, check=check)
+
+
 def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
     """(plan of the job, what its bits were chosen from); None where bits are not mixed."""
     check_ignored(job.samples, job.check.unseen)
@@ -86,7 +98,7 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
     if samples is None:
         raise CalibrationError(
             "bits are mixed by what they cost on samples, and none are given. Give some, or the "
-            "same bits for all products."
+            "same bits for all linear layers."
         )
     mixed = mixed_bits(job.model, plan.products, samples, job.aim.budget(job.model, plan))
     return _readable(mixed.plan.with_embeddings_of(plan), job.format), mixed
@@ -100,7 +112,7 @@ def _readable(plan: WeightPlan, format: WeightFormat) -> WeightPlan:
     left = plan.leaving(floats)
     if floats and not left.quantized:
         name, why = next(iter(floats.items()))
-        raise ModelError(f"no product can be stored in groups ('{name}': {why.reason}).")
+        raise ModelError(f"no linear layer can be stored in groups ('{name}': {why.reason}).")
     return left
 
 
@@ -136,7 +148,12 @@ def carry_out_weights(
     check_bound_is_seen(validation, job.check.min_sqnr_db)
     if validation is None:
         return Made(*make({}))
-    return runnable(make, lambda made: list(made.quantized), validation, job.check.min_sqnr_db)
+    bound = job.check.min_sqnr_db
+
+    def summary_of(made: WeightPlan) -> Summary:
+        return summarize(job.model, made.dynamic_decisions)
+
+    return runnable(make, lambda made: list(made.quantized), summary_of, validation, bound)
 
 
 def _integers(
@@ -146,10 +163,7 @@ def _integers(
     place: Path | None,
     executor: Executor | None,
 ) -> Mapping[str, Mapping[str, ir.TensorProtocol]]:
-    """Product -> tensors of its integers.
-
-    All batches are gone through once more for the verdict.
-    """
+    """Product -> tensors of its integers."""
     sees = any(decision.method.needs_samples for decision in plan.quantized.values())
     if not sees:
         for _ in batches:  # seen for the verdict alone

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.summary import summarize, summarize_choices
 from onnxq.checking.validation import Validation, on_excerpt, on_made_up_inputs
 from onnxq.core.collector import without_collector
+from onnxq.dynamic.expected_sizes import expected_sizes
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
 from onnxq.quantized.verdict import InputSource
@@ -19,11 +21,12 @@ from onnxq.static.rewrite import rewrite
 from onnxq.weights.improvement import Improved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import onnx_ir as ir
 
     from onnxq.checking.check import Check
+    from onnxq.checking.summary import Summary
     from onnxq.core.stopwatch import Stopwatch
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.operator import Float
@@ -37,14 +40,7 @@ if TYPE_CHECKING:
 def static_validation(
     prepared: Prepared, check: Check, excerpt: Excerpt, work: Stopwatch
 ) -> Validation | None:
-    """A Trial of what becomes of `prepared`; None where it is not to be tried.
-
-    Args:
-        prepared: has the float model.
-        check: what it is tried on.
-        excerpt: of the samples that it was calibrated on.
-        work: CPU time since the work began.
-    """
+    """A Trial of what becomes of `prepared`; None where it is not to be tried."""
     if not check.runs:
         return None
     source, feedback = prepared.model, prepared.feedback
@@ -84,12 +80,13 @@ def make_static(
         with without_collector():
             return better.plan, rewrite(better.prepared, better.plan, file_format)
 
+    def summary_of(made: Plan) -> Summary:
+        return summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes)
+
     check_bound_is_seen(validation, min_sqnr_db)
-    return (
-        Made(*make({}))
-        if validation is None
-        else runnable(make, _quantized, validation, min_sqnr_db)
-    )
+    if validation is None:
+        return Made(*make({}))
+    return runnable(make, _quantized, summary_of, validation, min_sqnr_db)
 
 
 def _quantized(made: Plan) -> list[str]:
@@ -109,16 +106,27 @@ def check_bound_is_seen(validation: Validation | None, min_sqnr_db: float | None
         )
 
 
-def dynamic_validation(source: ir.Model, check: Check, work: Stopwatch) -> Validation | None:
-    """A Trial of what becomes of a canonical model; arguments as of `static_validation`."""
+def dynamic_validation(
+    source: ir.Model,
+    check: Check,
+    work: Stopwatch,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Validation | None:
+    """A Validation of what becomes of a canonical model; arguments as of `static_validation`.
+
+    Args:
+        source: canonical float model.
+        check: what it is tried on.
+        work: CPU time since the work began.
+        shapes: of inputs that the user expects, where the model leaves sizes open.
+    """
     if not check.runs:
         return None
     samples = check.unseen
-    if samples is None:
-        return on_made_up_inputs(source, work)
-    check_feedback(source, samples.feedback)
-    if samples.source is None:
-        return on_made_up_inputs(source, work)
+    if samples is not None:
+        check_feedback(source, samples.feedback)
+    if samples is None or samples.source is None:
+        return on_made_up_inputs(source, work, expected_sizes(source, shapes or {}, {}))
     batches = open_samples(samples, input_specs(source, samples.feedback.values()))
     check_ignored(samples)
     return Validation(source, InputSource.UNSEEN, batches, None, samples.feedback, work)
@@ -139,14 +147,7 @@ def make_dynamic(
     validation: Validation | None,
     min_sqnr_db: float | None = None,
 ) -> Made[DynamicPlan]:
-    """Plan and model, tried; raises as `make_static`.
-
-    Args:
-        source: canonical float model.
-        plan: made from it.
-        validation: what to run it on; None: it is not run.
-        min_sqnr_db: bound on every float output; None: none.
-    """
+    """Plan and model, tried; raises as `make_static`."""
 
     def make(floats: Mapping[str, Float]) -> tuple[DynamicPlan, QuantizedModel]:
         made = replace(plan, decisions={**plan.decisions, **floats})
@@ -155,4 +156,8 @@ def make_dynamic(
     check_bound_is_seen(validation, min_sqnr_db)
     if validation is None:
         return Made(*make({}))
-    return runnable(make, lambda made: list(made.quantized), validation, min_sqnr_db)
+
+    def summary_of(made: DynamicPlan) -> Summary:
+        return summarize(source, made.decisions)
+
+    return runnable(make, lambda made: list(made.quantized), summary_of, validation, min_sqnr_db)

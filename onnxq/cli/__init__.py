@@ -13,6 +13,7 @@ from onnxq.cli.calibrating import calibrate
 from onnxq.cli.commands import Commands
 from onnxq.cli.common_options import common_options
 from onnxq.cli.exporting import export
+from onnxq.cli.importing import half, import_qdq
 from onnxq.cli.language_models import genai_folder, quantize_cache
 from onnxq.cli.looking import doctor, inspect, targets
 from onnxq.cli.making import quantize, quantize_dynamic
@@ -26,7 +27,7 @@ from onnxq.errors import exit_codes
 __all__ = ["main"]
 
 
-EXIT_CODES = "\b\nExit integers:\n" + "\n".join(
+EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
     f"  {code:<3}  {t}" for code, t in exit_codes().items()
 )
 
@@ -46,6 +47,8 @@ COMMANDS = (
     quantize_dynamic,
     quantize_weights,
     quantize_cache,
+    import_qdq,
+    half,
     tune,
     verify,
     report,

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("module", metavar="MODULE:FACTORY")
-@click.option("--weights", type=PATH, help="safetensors file to load into the module.")
+@click.option(
+    "--weights", type=PATH, help="safetensors, .pt, .pth or .ckpt to load into the module."
+)
 @click.option(
     "--samples",
     type=PATH,

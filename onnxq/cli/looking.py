@@ -138,9 +138,9 @@ def _show(found: QuantizedFile, as_json: bool) -> None:
 def _inspect_dynamic(
     model: ir.Model, asked: tuple[Path | None, tuple[str, ...], str | None, str], as_json: bool
 ) -> None:
+    from onnxq.checking.summary import summarize
     from onnxq.graph.walk import tensor_names
     from onnxq.report import console, json_values
-    from onnxq.report.summary import summarize
 
     source, made = plan_dynamic_model(model, *asked)
     summary = summarize(source, made.decisions)
@@ -153,7 +153,7 @@ def _inspect_dynamic(
         }
         click.echo(json_values.to_text(value | json_values.summary(summary)))
         return
-    console.print_inspection(console.open_console(), summary, made.notes)
+    console.print_inspection(console.open_console(), summary, made.notes, made.target)
 
 
 @click.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
     Bound,
@@ -18,8 +19,8 @@ from onnxq.cli.options import (
     external_option,
     improve_option,
     json_option,
+    made_output_option,
     objective_option,
-    output_option,
     qconfig_option,
     reduce_range_option,
     set_option,
@@ -35,12 +36,20 @@ from onnxq.cli.steps import (
     claim_beside,
     given,
     load_model,
+    made_output,
     merged_files,
     plan_dynamic_model,
     prepare_model,
 )
 from onnxq.cli.worker_options import Workers, workers_options
-from onnxq.cli.written import Asked, Written, report_dynamic, report_quantization, verdict_options
+from onnxq.cli.written import (
+    Asked,
+    Written,
+    check_quantized,
+    report_dynamic,
+    report_quantization,
+    verdict_options,
+)
 from onnxq.core.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -52,10 +61,20 @@ if TYPE_CHECKING:
     from onnxq.static.statistics import Statistics
 
 
-@click.command()
+REPAIR = click.option(
+    "--repair",
+    default="15dB",
+    show_default=True,
+    metavar="off|DB|SECONDS",
+    help="Where the verdict is below this floor, search for something better, for as long: "
+    "off, 20dB, 30s, 20dB,30s. Off also keeps integers that are slower than float.",
+)
+
+
+@click.command(cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH, required=False)
-@output_option
+@made_output_option
 @qconfig_option
 @ends_options
 @set_option
@@ -104,20 +123,13 @@ if TYPE_CHECKING:
     help="Write the chosen precisions: a qconfig that names every node, and gives this file.",
 )
 @click.option("--save-stats", type=PATH, help="Write the statistics.")
-@click.option(
-    "--repair",
-    default="15dB",
-    show_default=True,
-    metavar="off|DB|SECONDS",
-    help="Where the verdict is below this floor, search for something better, for as long: "
-    "off, 20dB, 30s, 20dB,30s.",
-)
+@REPAIR
 @report_option
 @json_option
 def quantize(
     model: Path,
     samples: Path | None,
-    output: Path,
+    output: Path | None,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     choice: str | None,
@@ -149,25 +161,23 @@ def quantize(
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
-    if (samples is None) != bool(stats):
-        raise click.UsageError("give SAMPLES or --stats, one of the two.")
-    if hold_apart is not None and (stats or check is not None or no_verdict):
-        raise click.UsageError(
-            "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
-        )
+    _check_samples(samples, stats, alone=check is None and not no_verdict, hold_apart=hold_apart)
     if size is not None and (weight_bits is not None or stats):
         raise click.UsageError("--size wants SAMPLES, and stands in place of --weight-bits.")
     check_report(report, check or samples)
+    output = made_output(output, model, "int8")
     outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.check import Repair
-    from onnxq.checking.static_job import StaticJob
+    from onnxq.checking.static_job import StaticJob, samples_apart
+    from onnxq.checking.summary import summarize_choices
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
-    from onnxq.repair import carry_out_and_repair
+    from onnxq.repair.search import carry_out_and_repair
+    from onnxq.report.progress import progress_bar
     from onnxq.survey.survey import BesideFiles
     from onnxq.weights.carry_out import with_algorithms
 
@@ -188,7 +198,9 @@ def quantize(
     ).read_from(model)
     prepared = with_algorithms(prepared, samples, size)
     all_samples = replace(reading, source=samples)
-    to_see, to_check = asked.as_check(reading, hold_apart).held_apart(all_samples, prepared.inputs)
+    to_see, to_check = all_samples, asked.as_check(reading, hold_apart)
+    if not stats:
+        to_see, to_check = samples_apart(to_check, to_see, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
@@ -197,24 +209,40 @@ def quantize(
         return seen, excerpt
 
     job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work, size)
-    made, statistics = carry_out_and_repair(wanted, source, job, observe)
+    made, statistics = carry_out_and_repair(wanted, source, job, observe, progress_bar)
+    plan = made.plan
+    summary = summarize_choices(prepared.model, plan.decisions, plan.choices, plan.dtypes)
+    check_quantized(made.model.verdict, summary)
     save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:
-        made.plan.save(save_plan)
+        plan.save(save_plan)
     if save_qconfig is not None:
-        text = made.plan.qconfig.to_yaml().encode()
+        text = plan.qconfig.to_yaml().encode()
         write_atomically(save_qconfig, lambda file: file.write(text))
     if save_stats is not None:
         statistics.save(save_stats)
-    report_quantization(prepared, made.plan, Written(made, model, output), as_json)
+    compared = replace(reading, source=check or samples)
+    written = Written(made, model, output, compared, all_samples)
+    report_quantization(summary, plan, written, as_json)
     if report is not None:
-        compared = replace(reading, source=check or samples)
-        write_report((model, output, compared), report, BesideFiles(made.plan))
+        write_report((model, output, compared), report, BesideFiles(plan))
 
 
-@click.command("quantize-dynamic")
+def _check_samples(
+    samples: Path | None, stats: tuple[Path, ...], *, alone: bool, hold_apart: int | None
+) -> None:
+    """Refuses options on samples that exclude each other; alone: nothing else to check on."""
+    if (samples is None) != bool(stats):
+        raise click.UsageError("give SAMPLES or --stats, one of the two.")
+    if hold_apart is not None and (stats or not alone):
+        raise click.UsageError(
+            "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
+        )
+
+
+@click.command("quantize-dynamic", cls=GroupedCommand)
 @click.argument("model", type=PATH)
-@output_option
+@made_output_option
 @qconfig_option
 @set_option
 @target_option
@@ -227,11 +255,12 @@ def quantize(
 @samples_options
 @verdict_options
 @click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@REPAIR
 @report_option
 @json_option
 def quantize_dynamic(
     model: Path,
-    output: Path,
+    output: Path | None,
     qconfig: Path | None,
     overrides: tuple[str, ...],
     target: str | None,
@@ -248,19 +277,24 @@ def quantize_dynamic(
     save_plan: Path | None,
     report: Path | None,
     as_json: bool,
+    repair: str,
 ) -> None:
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check)
+    output = made_output(output, model, "int8")
     outputs = [output, *given(save_plan, report)]
     claim_beside(model, outputs, given(qconfig, check))
     source = load_model(model, outputs)
-    from onnxq.checking.with_verdict import dynamic_validation, make_dynamic
+    from onnxq.checking.check import Repair
+    from onnxq.checking.summary import summarize
+    from onnxq.checking.with_verdict import dynamic_validation
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
+    from onnxq.repair.dynamic import make_and_repair
     from onnxq.survey.survey import BesideFiles
 
-    to_check = asked.as_check(reading)
+    to_check = replace(asked.as_check(reading), repair=Repair.of(repair))
     canonical, plan = plan_dynamic_model(
         source,
         qconfig,
@@ -274,12 +308,15 @@ def quantize_dynamic(
     )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at
-    validation = dynamic_validation(canonical, to_check, work)
-    made = make_dynamic(canonical, plan, validation, min_sqnr)
+    validation = dynamic_validation(canonical, to_check, work, given_shapes)
+    made = make_and_repair(canonical, plan, validation, to_check)
+    summary = summarize(canonical, made.plan.decisions)
+    check_quantized(made.model.verdict, summary)
     save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:
         made.plan.save(save_plan)
-    report_dynamic(canonical, made.plan, Written(made, model, output), as_json)
+    compared = replace(reading, source=check)
+    written = Written(made, model, output, compared)
+    report_dynamic(summary, made.plan, written, as_json)
     if report is not None:
-        beside = BesideFiles(weights=made.plan.decisions)
-        write_report((model, output, replace(reading, source=check)), report, beside)
+        write_report((model, output, compared), report, BesideFiles(weights=made.plan.decisions))

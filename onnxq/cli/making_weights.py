@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
     annotations_option,
     external_option,
     json_option,
-    output_option,
+    made_output_option,
 )
 from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.samples_options import stateless_samples_options
-from onnxq.cli.steps import claim_beside, given, load_model
+from onnxq.cli.steps import claim_beside, given, load_model, made_output
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import Asked, Written, report_weights, verdict_options
 from onnxq.core.stopwatch import Stopwatch
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from onnxq.samples import Samples
 
 
-@click.command("quantize-weights")
+@click.command("quantize-weights", cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH, required=False)
-@output_option
+@made_output_option
 @click.option(
     "--bits", type=int, default=4, show_default=True, metavar="2|4|8", help="Bits per weight."
 )
@@ -112,7 +113,7 @@ if TYPE_CHECKING:
 def quantize_weights(
     model: Path,
     samples: Path | None,
-    output: Path,
+    output: Path | None,
     bits: int,
     group_size: int,
     scheme: str,
@@ -137,6 +138,7 @@ def quantize_weights(
     """Store weights of MODEL's products group-wise in 2, 4 or 8 bits; activations stay float."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check or samples)
+    output = made_output(output, model, f"int{bits}")
     outputs = [output, *given(journal, report)]
     claim_beside(model, outputs, given(samples, check))
     from onnxq.errors import member
@@ -152,7 +154,12 @@ def quantize_weights(
     aim = SizeAim(bits_average, size) if is_mixed else None
     check_accuracy(accuracy_level)
     source = load_model(model, outputs)
-    from onnxq.checking.weights_job import WeightsJob, carry_out_weights, plan_job
+    from onnxq.checking.weights_job import (
+        WeightsJob,
+        carry_out_weights,
+        plan_job,
+        with_samples_apart,
+    )
     from onnxq.core.atomic import temporary
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.canonical import canonicalize
@@ -171,6 +178,7 @@ def quantize_weights(
         work,
         aim,
     )
+    job = with_samples_apart(job)
     plan, mixed = plan_job(job)
     with contextlib.ExitStack() as stack:
         executor = stack.enter_context(workers.executor())
@@ -178,8 +186,9 @@ def quantize_weights(
         place = journal or stack.enter_context(temporary(output))
         made = carry_out_weights(job, plan, place, executor)
         save(made.model, output, Annotations(annotations), inline_bytes)
-        report_weights(canonical, made.plan, mixed, Written(made, model, output), as_json)
+        compared = replace(reading, source=check or samples)
+        written = Written(made, model, output, compared)
+        report_weights(canonical, made.plan, mixed, written, as_json)
     if report is not None:
         beside = BesideFiles(weights=made.plan.dynamic_decisions)
-        compared = replace(reading, source=check or samples)
         write_report((model, output, compared), report, beside)

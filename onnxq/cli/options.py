@@ -106,6 +106,12 @@ def shard(_ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, 
 
 
 output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write.")
+made_output_option = click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    help="File to write; default: MODEL.int8.onnx or the like in this folder, where there is none.",
+)
 shape_option = click.option(
     "--shape",
     "given_shapes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from onnxq.samples import Samples
 
 _batch_size = click.option(
     "--batch-size",
@@ -114,6 +116,18 @@ def image_words(samples: object) -> list[str]:
         f"{OPTIONS[name]}={','.join(f'{number:g}' for number in numbers)}"
         for name, numbers in shown.items()
         if numbers
+    ]
+
+
+def samples_words(samples: Samples) -> list[str]:
+    """The argument and the options that have samples of a path read in this way."""
+    assert isinstance(samples.source, os.PathLike)
+    return [
+        os.fspath(samples.source),
+        *([] if samples.batch_size is None else [f"--batch-size={samples.batch_size}"]),
+        *(f"--ignore={name}" for name in samples.ignore),
+        *(f"--feedback={key}={value}" for key, value in samples.feedback.items()),
+        *image_words(samples.source),
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import warnings
 from dataclasses import dataclass, replace
@@ -11,21 +10,22 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
     Bound,
     annotations_option,
     choice_option,
     json_option,
+    made_output_option,
     names,
-    output_option,
     qconfig_option,
     reduce_range_option,
     set_option,
     target_option,
 )
 from onnxq.cli.reporting import report_option, write_report
-from onnxq.cli.samples_options import image_words, samples_options
+from onnxq.cli.samples_options import samples_options, samples_words
 from onnxq.cli.steps import (
     asked_mapping,
     asked_target,
@@ -33,25 +33,26 @@ from onnxq.cli.steps import (
     claim_folder,
     given,
     load_model,
+    made_output,
 )
 from onnxq.cli.worker_options import Workers, workers_options
-from onnxq.report.detail import is_quiet
+from onnxq.report.detail import is_quiet, is_whole
 from onnxq.report.wrapping import say
-from onnxq.shown import shown
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from onnxq.report.print_verdict import Line
     from onnxq.samples import Samples
     from onnxq.tuning.tuned import Tuned
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH)
-@output_option
+@made_output_option
 @click.option(
     "--min-sqnr", type=Bound(), metavar="DB", help="Least SQNR of every float output beside float."
 )
@@ -132,7 +133,7 @@ if TYPE_CHECKING:
 def tune(
     model: Path,
     samples: Path,
-    output: Path,
+    output: Path | None,
     min_sqnr: float | None,
     metric: str | None,
     max_drop: float | None,
@@ -167,6 +168,7 @@ def tune(
     """
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
+    output = made_output(output, model, "tuned")
     kept = SearchFiles(output, front, save_qconfig, report)
     kept.claim(model, given(journal), [samples, *given(qconfig, check, costs)])
     source = load_model(model, [output])
@@ -214,18 +216,18 @@ def tune(
         "--target": target,
         "--reduce-range": reduce_range,
         "--costs": costs,
-        "--batch-size": reading.batch_size,
         "--annotations": None if annotations == "dropped" else annotations,
         "--hold-apart": None if check is not None else hold_apart or EVERY,
     }
-    reading = replace(reading, ignore=(*reading.ignore, *tuned.labels))
-    more = [*_reading_words(reading), *image_words(samples), *ends.words]
+    reading = replace(reading, ignore=(*reading.ignore, *tuned.labels), source=samples)
     found = kept.write(tuned, annotations)
-    _measure_files(tuned, model, None if tuned.missed else output)
-    command = ["onnxq", "quantize", str(model), os.fspath(samples), "-o", str(output)]
-    _report(tuned, None if found is None else _again(command, found, options, more), as_json)
+    _measure_files(tuned, model, None if tuned.missed or tuned.is_float else output)
+    command = ["onnxq", "quantize", str(model), *samples_words(reading), "-o", str(output)]
+    again = None if found is None else _again(command, found, options, ends.words)
+    compared = replace(reading, source=check or samples)
+    _report(tuned, FilesOfSearch(model, output, compared, again), as_json)
     if report is not None:
-        _write_page(tuned, kept, model, replace(reading, source=check or samples))
+        _write_page(tuned, kept, model, compared)
     _check_reached(tuned, output)
 
 
@@ -267,7 +269,7 @@ class SearchFiles:
         if self.qconfig is not None:
             text = tuned.qconfig.to_yaml().encode()
             write_atomically(self.qconfig, lambda file: file.write(text))
-        if not tuned.missed:
+        if not (tuned.missed or tuned.is_float):
             save(tuned.model, self.output, Annotations(annotations))
         return self.qconfig or _chosen(tuned, points)
 
@@ -285,30 +287,38 @@ def _write_page(tuned: Tuned, kept: SearchFiles, model: Path, samples: Samples) 
 
     assert kept.report is not None
     beside = BesideFiles(tuned.plan, tuned=tuned, notes=tuned.missed)
-    best = tuned.model if tuned.missed else kept.output
+    best = tuned.model if tuned.missed or tuned.is_float else kept.output
     write_report((model, best, samples), kept.report, beside)
 
 
 def _check_reached(tuned: Tuned, output: Path) -> None:
-    """Raises VerificationError where the goal was missed."""
-    from onnxq.errors import VerificationError
+    """Raises VerificationError where the goal was missed, and where only float reaches it."""
+    from onnxq.errors import NothingQuantizedError, VerificationError
 
     if tuned.missed:
         raise VerificationError(
             f"the goal was not reached ({'; '.join(tuned.missed)}), and '{output}' is not written. "
             f"{_advice(tuned)}"
         )
+    if tuned.is_float:
+        raise NothingQuantizedError(
+            f"only the float model reaches the goal, and '{output}' is not written. {_wider(tuned)}"
+        )
 
 
 def _advice(tuned: Tuned) -> str:
     """Advice where the goal was not reached."""
-    from onnxq.tuning.tuned import option_to_go_on
-
     if not tuned.goal.missed(tuned.score, tuned.float_metric):
         return (
             "The samples of the search keep it, those held apart do not: give more samples, or ask "
             "for more than you need."
         )
+    return _wider(tuned)
+
+
+def _wider(tuned: Tuned) -> str:
+    from onnxq.tuning.tuned import option_to_go_on
+
     more = option_to_go_on(tuned)
     allow = f"allow {more}, " if more else ""
     return f"Set a wider bound, {allow}name more of --improve, or take a point of --front."
@@ -341,33 +351,74 @@ def _again(
     return shlex.join([*command, *words, *more])
 
 
-def _reading_words(reading: Samples) -> list[str]:
-    """Options that say which arrays of the samples are no inputs, and which go round."""
-    return [
-        *(f"--ignore={name}" for name in reading.ignore),
-        *(f"--feedback={key}={value}" for key, value in reading.feedback.items()),
-    ]
-
-
-def _report(tuned: Tuned, again: str | None, as_json: bool) -> None:
-    """Prints the report, or JSON.
-
-    Args:
-        tuned: what was found.
-        again: the command that makes the file anew; None: its qconfig was not kept.
-        as_json: whether machines read it.
-    """
+def _report(tuned: Tuned, files: FilesOfSearch, as_json: bool) -> None:
+    """Prints the answer, with -v the stages too; or JSON."""
     from onnxq.report import json_values
     from onnxq.report.console import open_console
+    from onnxq.report.print_verdict import print_answer
     from onnxq.tuning.tuned import print_tuned
 
     if as_json:
-        click.echo(json_values.to_text({**tuned.to_dict(), "again": again}))
+        click.echo(json_values.to_text({**tuned.to_dict(), "again": files.again}))
         return
     if is_quiet():
         return
-    print_tuned(open_console(), tuned)
-    if again:
-        click.echo(shown(f"again: {again}"))  # to be copied
-        return
-    say("again: the same search; --save-qconfig FILE keeps what it found")
+    on = open_console()
+    print_answer(on, _answer(tuned, files))
+    if is_whole():
+        say("")
+        print_tuned(on, tuned)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOfSearch:
+    """Files that the answer names.
+
+    Attributes:
+        model: in float.
+        output: that was written, where the goal was reached.
+        samples: to look at it with.
+        again: the command that makes the file anew; None: its qconfig was not kept.
+    """
+
+    model: Path
+    output: Path
+    samples: Samples
+    again: str | None
+
+    @property
+    def report(self) -> str:
+        """The command that writes a report on it."""
+        page = str(self.output.with_suffix(".html"))
+        words = [str(self.model), str(self.output), *samples_words(self.samples), "-o", page]
+        return f"{shlex.join(['onnxq', 'report', *words])}   # what costs accuracy, what costs time"
+
+
+def _answer(tuned: Tuned, files: FilesOfSearch) -> Iterator[Line]:
+    """Says what was found, what it reaches on samples that chose nothing, and what to do next."""
+    from onnxq.errors import counted
+    from onnxq.report.print_verdict import Line, next_lines, verdict_lines
+    from onnxq.tuning.tables import score_words
+    from onnxq.tuning.tuned import chosen_changes, notes_on_choice
+
+    verdict, apart = tuned.model.verdict, tuned.held_apart
+    is_written = not (tuned.missed or tuned.is_float)
+    written = f"{files.output}: " if is_written else "not written: "
+    head = "nothing is quantized" if tuned.is_float else f"tuned for {tuned.goal}"
+    yield Line(f"{written}{head}")
+    if verdict is not None:
+        yield from verdict_lines(verdict)
+    words = score_words(apart.score, apart.float_metric, tuned.metric_digits)
+    yield Line(f"on {apart.where}: {words}")
+    yield Line(f"chosen: {counted(chosen_changes(tuned), MOST_CHANGES)}", 2)
+    yield from (Line(note, 1) for note in notes_on_choice(tuned))
+    commands = [files.report] if is_written else []
+    yield from next_lines(commands)
+    if files.again:
+        yield Line(f"again: {files.again}")
+    if not is_whole():
+        yield Line(f"-v shows the rest: {len(tuned.steps)} models, and what each layer costs")
+
+
+MOST_CHANGES = 3
+"""Changes that are named without -v."""

@@ -36,6 +36,22 @@ def given(*paths: Path | None) -> list[Path]:
     return [path for path in paths if path is not None]
 
 
+def made_output(output: Path | None, model: Path, ending: str) -> Path:
+    """The file to write: MODEL with another ending, in this folder, where none is named.
+
+    Args:
+        output: that is named; it may be there.
+        model: in float.
+        ending: such as "int8"; a file of that name that is there is not overwritten.
+    """
+    if output is not None:
+        return output
+    path = Path(f"{model.stem}.{ending}.onnx")
+    if path.exists():
+        raise OutputError(f"'{path}' is there already; name it with -o {path} to overwrite it.")
+    return path
+
+
 def claim_beside(model: Path, outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Claims outputs, as `claim`, with the model among the inputs."""
     from onnxq.graph.io import refuse_folder

@@ -134,7 +134,7 @@ def prove_sums(quantized: Path, machines: Sequence[str], as_json: bool) -> None:
     """Prints the certificate of a model, and fails where a sum is not proved to fit."""
     from onnxq.checking.prove import prove
     from onnxq.report.console import open_console
-    from onnxq.report.print_certificate import print_certificate
+    from onnxq.report.print_prediction import print_certificate
 
     found = prove(quantized, machines)
     if as_json:

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
 from onnxq.cli.options import PATH, Bound
+from onnxq.cli.samples_options import samples_words
+from onnxq.errors import NothingQuantizedError
 from onnxq.report.detail import is_quiet, is_whole
 from onnxq.report.wrapping import say, say_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import onnx_ir as ir
 
     from onnxq.checking.check import Check
     from onnxq.checking.runnable import Made
+    from onnxq.checking.summary import Summary
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.graph.canonical import Canonical
     from onnxq.quantized.verdict import Verdict
-    from onnxq.report.summary import Summary
+    from onnxq.report.print_verdict import Line
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
     from onnxq.weights.mixed_bits import Mixed
     from onnxq.weights.plan_weights import WeightPlan
 
@@ -40,11 +41,15 @@ class Written:
         made: the quantized model.
         source: file of the float model.
         file: of the quantized one.
+        samples: to look at it with; None: there are none.
+        calibrated_on: samples of the calibration; None: they are not known.
     """
 
     made: Made[Plan] | Made[DynamicPlan] | Made[WeightPlan]
     source: Path
     file: Path
+    samples: Samples | None = None
+    calibrated_on: Samples | None = None
 
     @functools.cached_property
     def sizes(self) -> tuple[int, int]:
@@ -79,10 +84,10 @@ class Account:
     Attributes:
         head: what was done, in a few words.
         summary: of the nodes.
-        notes: for people and programs.
+        notes: for people and programs, the most important first.
         values: of the command, for programs.
-        tables: of the command, for people; those without rows are left out.
-        aside: notes for people alone, ahead of the others.
+        tables: of the command, for people who ask for all; those without rows are left out.
+        more: commands to go on with, beside those of every model.
     """
 
     head: str
@@ -90,17 +95,18 @@ class Account:
     notes: Sequence[str]
     values: Mapping[str, object]
     tables: Sequence[PrintedTable] = ()
-    aside: Sequence[str] = ()
+    more: Sequence[str] = ()
 
 
 def tell(written: Written, account: Account, as_json: bool) -> None:
-    """Says what became of each operator, what ONNX Runtime runs, the sizes and the verdict."""
+    """Says what was written, its verdict, and what to do next; with -v all that is known of it."""
     from onnxq.report import console, json_values, tables
-    from onnxq.report.print_verdict import print_verdict
+    from onnxq.report.print_verdict import print_answer
 
     verdict, runs, sizes = written.verdict, written.made.execution, written.sizes
     if verdict is not None and verdict.warning and not is_quiet():
         say_aside(f"warning: {verdict.warning}")
+    on = console.open_console()
     if as_json:
         value = {
             "output": str(written.file),
@@ -112,28 +118,71 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
         }
         every = value | dict(account.values) | json_values.summary(account.summary)
         click.echo(json_values.to_text(every))
+    elif not is_quiet():
+        print_answer(on, _answer(written, account))
+    if is_whole() and not as_json:
+        say("")
+        for table in account.tables:
+            if table.rows:
+                tables.print_table(on, *table)
+        console.print_details(on, account.summary, runs, account.notes)
+
+
+def check_quantized(verdict: Verdict | None, summary: Summary) -> None:
+    """Raises NothingQuantizedError where the result is the float model, and says why."""
+    counts = summary.node_counts(None)
+    if counts.integers or counts.stored:
         return
-    if is_quiet():
-        return
-    say(f"{written.file}: {account.head}")
-    on = console.open_console()
-    for table in account.tables:
-        if table.rows:
-            tables.print_table(on, *table)
-    console.print_quantization(on, account.summary, runs, sizes, [*account.aside, *account.notes])
+    worst = summary.worst_float
+    why = "no node has an integer form" if worst is None else f"{worst.ops}: {worst.words}"
+    if verdict is not None and verdict.float_is_better:
+        why = f"{verdict.notes[0]}. --repair off keeps integers that gain nothing"
+    raise NothingQuantizedError(
+        f"nothing is quantized, and nothing was written: {why}. Use the float model; or "
+        "--objective size for a smaller file."
+    )
+
+
+def _answer(written: Written, account: Account) -> Iterator[Line]:
+    """The lines that say it; see onnxq.report.print_verdict."""
+    from onnxq.core.brief import size_text
+    from onnxq.report.print_verdict import Line, float_lines, next_lines, verdict_lines
+
+    verdict = written.verdict
+    before, after = map(size_text, written.sizes)
+    yield Line(f"{written.file}: {account.head}, {before} -> {after}")
     if verdict is None:
-        say("no verdict: the file was not run")
-        return
-    print_verdict(on, verdict, written.source, written.file)
+        yield Line("no verdict: the file was not run")
+    else:
+        yield from verdict_lines(verdict)
+    yield from float_lines(account.summary)
+    if not is_whole():
+        yield from (Line(f"note: {note}", 4) for note in account.notes[:1])
+    yield from next_lines([*_look_closer(written), *account.more])
+    if not is_whole():
+        notes = f", {len(account.notes)} notes" if len(account.notes) > 1 else ""
+        yield Line(f"-v shows the rest: why each node is as it is{notes}")
 
 
-def report_quantization(prepared: Prepared, made: Plan, written: Written, as_json: bool) -> None:
+def _look_closer(written: Written) -> list[str]:
+    """The command that says more of a model, with the files that are known."""
+    verdict, samples = written.verdict, written.samples
+    if verdict is None:
+        return []
+    files = [str(written.source), str(written.file)]
+    if samples is None or samples.source is None:
+        return [f"{shlex.join(['onnxq', 'bench', *files])}   # speed, in pairs of runs"]
+    page = str(written.file.with_suffix(".html"))
+    words = [*files, *samples_words(samples), "-o", page]
+    return [f"{shlex.join(['onnxq', 'report', *words])}   # what costs accuracy, what costs time"]
+
+
+def report_quantization(summary: Summary, made: Plan, written: Written, as_json: bool) -> None:
     """Says what static quantization made of a model."""
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
     from onnxq.report import print_prediction
     from onnxq.report.print_verdict import improvement_rows
-    from onnxq.report.summary import summarize_choices
 
     model, runs = written.made.model, written.made.execution
     elsewhere = [] if runs is None else print_prediction.on_other_machines(made, runs)
@@ -157,25 +206,40 @@ def report_quantization(prepared: Prepared, made: Plan, written: Written, as_jso
         PrintedTable(
             f"reduced range of weights, so that pairs of products fit int16 ({made.reduce_range})",
             ("node", "channels", "largest scale", "mean"),
-            print_prediction.reduced_rows(made) if is_whole() else (),
+            print_prediction.reduced_rows(made),
             (1, 2, 3),
         ),
     )
     account = Account(
         f"quantized for {made.target}",
-        summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes),
+        summary,
         [*made.notes, *remaining.sentences(), *elsewhere],
         values,
         tables,
-        print_prediction.reduced_in_a_line(made),
+        _tuned_further(written),
     )
     tell(written, account, as_json)
 
 
-def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_json: bool) -> None:
+def _tuned_further(written: Written) -> list[str]:
+    """The command that searches for a model nearer to float; none where none is known to be."""
+    from onnxq.report.print_verdict import next_goal_db
+
+    verdict, samples = written.verdict, written.calibrated_on
+    goal = None if verdict is None else next_goal_db(verdict)
+    if goal is None or samples is None or samples.source is None:
+        return []
+    output = str(written.file.with_name(f"{written.source.stem}.tuned.onnx"))
+    words = [str(written.source), *samples_words(samples)]
+    if written.samples is not None and written.samples.source != samples.source:
+        words += ["--check", str(written.samples.source)]
+    command = ["onnxq", "tune", *words, "--min-sqnr", str(goal), "-o", output]
+    return [f"{shlex.join(command)}   # nearer to float"]
+
+
+def report_dynamic(summary: Summary, made: DynamicPlan, written: Written, as_json: bool) -> None:
     """Says which nodes were quantized dynamically and how, and why others were not."""
     from onnxq.graph.checks import FORMAT_KEY
-    from onnxq.report.summary import summarize
 
     values = {
         "target": made.target,
@@ -183,22 +247,21 @@ def report_dynamic(source: ir.Model, made: DynamicPlan, written: Written, as_jso
         "format": written.made.model.metadata_props.get(FORMAT_KEY, "float"),
         "precisions": {name: each.precision.value for name, each in made.quantized.items()},
     }
-    done = "quantized dynamically" if made.quantized else "nothing is quantized"
-    head = f"{done} for {made.target}, objective {made.objective.value}"
-    tell(written, Account(head, summarize(source, made.decisions), made.notes, values), as_json)
+    head = f"quantized dynamically for {made.target}, objective {made.objective.value}"
+    tell(written, Account(head, summary, made.notes, values), as_json)
 
 
 def report_weights(
     source: Canonical, made: WeightPlan, mixed: Mixed | None, written: Written, as_json: bool
 ) -> None:
     """Says which weights are stored in groups and how, and why others are not."""
+    from onnxq.checking.summary import summarize
     from onnxq.report.print_verdict import mixed_json, mixed_rows
-    from onnxq.report.summary import summarize
 
     header, rows = ((), []) if mixed is None else mixed_rows(mixed)
     title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
     account = Account(
-        f"{len(made.quantized)} weights in groups",
+        f"weights of {len(made.quantized)} nodes in groups",
         summarize(source.model, made.dynamic_decisions),
         [*source.notes, *made.notes],
         {"mixed_bits": None if mixed is None else mixed_json(mixed)},

@@ -30,12 +30,7 @@ if TYPE_CHECKING:
 
 
 def open_journal(path: Path, command: str) -> BufferedRandom:
-    """A journal, which this process alone may write to until it is closed.
-
-    Args:
-        path: of the journal; made where it is not there. It is opened for reading and writing.
-        command: that keeps such journals, for the message.
-    """
+    """A journal, which this process alone may write to until it is closed."""
     with as_output_error(path):
         file = path.open("r+b") if path.exists() else path.open("x+b")
     try:
@@ -50,13 +45,7 @@ def open_journal(path: Path, command: str) -> BufferedRandom:
 
 
 def lock(file: IO[bytes]) -> None:
-    """Locks a file for as long as it is open.
-
-    Where the system or the file system knows no locks, nothing is locked.
-
-    Args:
-        file: open for writing.
-    """
+    """Locks a file for as long as it is open, where the system knows locks."""
     try:
         fcntl = importlib.import_module("fcntl")
     except ImportError:  # Windows
@@ -129,10 +118,7 @@ class AppendOnlyFile:
 
 
 def begin(
-    path: str | Path,
-    head: RecordsHead,
-    command: str,
-    whole: Callable[[BufferedRandom], int],
+    path: str | Path, head: RecordsHead, command: str, whole: Callable[[BufferedRandom], int]
 ) -> tuple[Path, BufferedRandom]:
     """(the path, its file): locked, and open behind the last whole record; empty where it is new.
 

@@ -47,9 +47,7 @@ _in_use: dict[Path, Path | None] = {}
 
 
 def write_atomically(
-    path: str | Path,
-    write: Callable[[BinaryIO], object],
-    needed: Callable[[], int] | None = None,
+    path: str | Path, write: Callable[[BinaryIO], object], needed: Callable[[], int] | None = None
 ) -> None:
     """Lets `write` fill a new file and puts it at path; on any error the old file, if any, stays.
 
@@ -187,10 +185,7 @@ def temporary(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A new folder for intermediate files, in the system's place for them; removed at the end.
-
-    What dead processes left there is removed too.
-    """
+    """A new folder for intermediate files, removed at the end with what dead processes left."""
     place = Path(tempfile.gettempdir())
     _remove_left(place, FOLDER, "")
     with _used(place / _named(FOLDER), None) as folder:
@@ -267,7 +262,6 @@ class Owner:
 
     Attributes:
         host: where it runs; on Linux with the number of its pid namespace.
-        pid: its number there.
         began: when, so that a later process of that number is told from it; 0 where that is not
             known.
     """

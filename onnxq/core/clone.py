@@ -12,9 +12,5 @@ if TYPE_CHECKING:
 
 
 def more_paths(package: Path) -> list[str]:
-    """Folders in which modules of the package are found, too: none where the link is one.
-
-    Args:
-        package: the folder of the package, which has the link in it, or the folder itself.
-    """
+    """Folders in which modules of the package are found, too: none where the link is one."""
     return [str(package.parent)] if (package / "operators").is_file() else []

@@ -44,11 +44,7 @@ class Option:
 
 
 class Knapsack:
-    """Pareto front of all ways to take one option of each item.
-
-    Args:
-        items: options of each, one at least.
-    """
+    """Pareto front of all ways to take one option of each item."""
 
     def __init__(self, items: Sequence[Sequence[Option]]) -> None:
         self._cost, self._noise = np.zeros(1), np.zeros(1)
@@ -67,20 +63,12 @@ class Knapsack:
         self._came.append((before[kept], taken[kept]))
 
     def least_noise(self, most_cost: float) -> list[int]:
-        """Option of each item, so that the noise is least; the cheapest where all cost more.
-
-        Args:
-            most_cost: sum of the costs.
-        """
+        """Option of each item, so that the noise is least; the cheapest where all cost more."""
         within = np.flatnonzero(self._cost <= most_cost)
         return self._options(int(within[-1]) if within.size else 0)
 
     def least_cost(self, most_noise: float) -> list[int]:
-        """Option of each item, so that the cost is least; the quietest where all have more noise.
-
-        Args:
-            most_noise: sum of the noises.
-        """
+        """Option of each item of least total cost; the quietest where all have more noise."""
         within = np.flatnonzero(self._noise <= most_noise)
         return self._options(int(within[0]) if within.size else self._noise.size - 1)
 

@@ -23,11 +23,7 @@ def bytes_to_keep() -> int:
 
 
 def available_bytes(root: Path = ROOT) -> int | None:
-    """Bytes that can be had without swapping, and within the container's limit; None: unknown.
-
-    Args:
-        root: of the file system that holds proc and sys.
-    """
+    """Bytes that can be had without swapping, and within the container's limit; None: unknown."""
     found = [n for n in (_free(root), _left_of_version_2(root), _left_of_version_1(root)) if n]
     return min(found, default=None)
 

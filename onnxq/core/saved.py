@@ -164,13 +164,7 @@ def plain_fields(value: Any) -> dict[str, object]:
 
 
 def read(kind: Any, data: object, where: str = "") -> Any:
-    """The value of that kind whose `plain` form the data are.
-
-    Args:
-        kind: a type of the module's table.
-        data: values that JSON gave.
-        where: keys that lead to the data, for messages.
-    """
+    """The value of that kind whose `plain` form the data are."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in UNIONS:
         arms = [arm for arm in arguments if _suits(arm, data)]

@@ -44,7 +44,6 @@ class _Way:
     """Way from a value to an amplifying node.
 
     Attributes:
-        products: with constants, on it.
         divides: whether the node divides by what it reads.
         amplifying: the node, in words.
     """
@@ -59,9 +58,6 @@ def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
 
     One sweep against the graph's order, by the way with the fewest products; ways to divisors apart
     from others, as they may end on the way. Nodes of loops are not looked at.
-
-    Args:
-        model: canonical.
     """
     found: dict[ir.Node, str] = {}
     read: dict[tuple[ir.Value, bool], _Way] = {}

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_decisions(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:
-    """Passes decisions on nodes of the model that their operators can carry out.
-
-    Args:
-        model: the canonical float model.
-        decisions: node name -> what becomes of it.
-    """
+    """Passes decisions on nodes of the model that their operators can carry out."""
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     for name, decision in decisions.items():
         if name not in nodes:
@@ -54,12 +49,7 @@ def _check_weight(node: ir.Node, weight: DynamicWeightPlan) -> None:
 
 
 def sensitive(name: str, why: str) -> CalibrationError:
-    """The error of a plan whose decision on a node does not fit the model.
-
-    Args:
-        name: of the node.
-        why: a sentence.
-    """
+    """The error of a plan whose decision on a node does not fit the model."""
     return CalibrationError(
         f"the plan does not fit the model: node '{name}': {why} Make the plan anew from this model."
     )

@@ -206,13 +206,7 @@ def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
 
 
 def rows_of(node: ir.Node, rule: DynamicRule, sizes: Mapping[str, Sequence[int]]) -> Rows:
-    """Rows of a product's activation.
-
-    Args:
-        node: with the product.
-        rule: its operator's.
-        sizes: value name -> its sizes for usual inputs, where the model leaves some open.
-    """
+    """Rows of a product's activation."""
     declared, counted = _rows(node, rule, {}), _rows(node, rule, sizes)
     known = [size for size in counted or () if isinstance(size, int)]
     product = math.prod(known)

@@ -7,6 +7,7 @@ here: the target holds what was measured.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import numpy as np
 
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
-from onnxq.dtypes import INT8
+from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.dynamic.ahead_of_amplifying import ahead_of_amplifying
 from onnxq.dynamic.choose_precision import choose_precision, rows_of, stored_type
 from onnxq.dynamic.dynamic_decision import (
@@ -31,14 +32,15 @@ from onnxq.dynamic.dynamic_weights import (
     plan_half,
     plan_stored,
     stored_scales,
+    unpermuted,
 )
 from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
-from onnxq.dynamic.one_scale import FEW_ROWS, with_one_scale
 from onnxq.dynamic.reasons import (
     AheadOfAmplification,
     NotAsked,
     SlowerThanFloat,
+    StoredInFewerBits,
     WeightAbsent,
     WeightEmpty,
     WeightNotFloat32,
@@ -51,12 +53,8 @@ from onnxq.dynamic.requests import (
     unmet_dynamic,
     without_form,
 )
-from onnxq.dynamic.tied_weights import (
-    find_twins,
-    notes_on_copies,
-    notes_on_twins,
-    shared_limits,
-)
+from onnxq.dynamic.tied_weights import find_twins, notes_on_copies, notes_on_twins, shared_limits
+from onnxq.graph.given_weights import is_given, notes_on_given, stored_bits
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
@@ -64,7 +62,7 @@ from onnxq.operator import DynamicRule, DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
-from onnxq.qparams import PerTensor
+from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.targets.speedups import LINEAR_OPS
 
 if TYPE_CHECKING:
@@ -76,6 +74,7 @@ if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
+
 
 OPERANDS = 2  # of a product
 IN_FLOAT = "computed in float32"
@@ -172,12 +171,10 @@ class _Planner:
     slower: list[str] = field(default_factory=list)
     few_rows: list[str] = field(default_factory=list)
     twins: dict[str, str] = field(default_factory=dict)
+    given: dict[str, tuple[ir.Value, QParams]] = field(default_factory=dict)
 
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
-        """Node name -> decision.
-
-        Precisions first: readers of one weight share its narrowest integers.
-        """
+        """Node name -> decision; readers of a weight share its narrowest integers."""
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:
@@ -199,6 +196,7 @@ class _Planner:
             note = nothing_dynamic if static else nothing_quantized
             self.notes.append(note(self.target.name))
         self.notes += notes_on_open_sizes(self.few_rows)
+        self.notes += notes_on_given(self.given, f"for target '{self.target.name}'")
         stored = [weight for decision in quantized for weight in decision.weights]
         self.notes += notes_on_twins(stored, self.twins) if stored else []
         self.notes += notes_on_copies(nodes, _quantized(decisions), static)
@@ -239,15 +237,16 @@ class _Planner:
             else:
                 key = self._key(choice, weight)
                 scales = self._observed_once(value, key)
-                stored = plan_stored(weight, key, self.limits[key], scales)
+                stored = plan_stored(value, weight, key, self.limits[key], scales)
                 if self._may_have_one_scale(choice, weight, value):
                     stored = with_one_scale(stored)
+                if is_given(value) and key.block_size is None and stored.qparams is not None:
+                    self.given[key.tensor] = value, unpermuted(stored.qparams, stored.perm)
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)
-        unasked = (
-            choice.entry.precision is None
-        )  # who names a precision need not hear why it is that
+        # who names a precision need not hear why it is that
+        unasked = choice.entry.precision is None
         how = _how(choice.precision, weights, choice.rule.missing if unasked else "")
         return QuantizeDynamic(choice.precision, how, tuple(weights))
 
@@ -255,13 +254,16 @@ class _Planner:
         """The scales of the key's weight, shared by the nodes that agree in the key."""
         if key not in self.observed:
             limit = self.limits[key]
-            self.observed[key], notes = stored_scales(constant_array(value), key, limit)
+            self.observed[key], notes = stored_scales(value, key, limit)
             self.notes += notes
         return self.observed[key]
 
     def _may_have_one_scale(self, choice: _Chosen, weight: DynamicWeight, value: ir.Value) -> bool:
         """Whether nothing but speed is asked for, and one scale for all columns would be faster."""
         if self.objective is not Objective.SPEED or choice.precision is not Precision.DYNAMIC_INT8:
+            return False
+        scales = self.observed[self._key(choice, weight)].rounded_in.scale
+        if is_given(value) and np.unique(scales).size > 1:
             return False
         if len(value.uses()) > 1:
             return False
@@ -308,7 +310,7 @@ class _Planner:
         rule = operator.dynamic_rule(node)
         if isinstance(rule, Float):
             return rule
-        if reason := self._why_weights_forbid(node, rule):
+        if reason := self._why_weights_forbid(node, rule, entry):
             return Float(reason)
         if entry.precision is None and node in self.ahead_of_amplifying:
             return Float(AheadOfAmplification(self.ahead_of_amplifying[node]))
@@ -322,7 +324,9 @@ class _Planner:
             self.notes += _notes_on_infinite(node, rule)
         return precision
 
-    def _why_weights_forbid(self, node: ir.Node, rule: DynamicRule) -> Reason | None:
+    def _why_weights_forbid(
+        self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic
+    ) -> Reason | None:
         """Why a weight of this node cannot be stored as integers, or None."""
         for weight in rule.weights:
             value = find_input(node, weight.slot)
@@ -337,6 +341,8 @@ class _Planner:
                 return WeightEmpty(value_name(value))
             if self.qconfig.for_tensor(value_name(value)) is None:
                 return TensorLeftByRequest(value_name(value))
+            if entry.precision is None and stored_bits(value) < BYTE_BITS:
+                return StoredInFewerBits(value_name(value), stored_bits(value))
         return None
 
     def _precision(
@@ -401,3 +407,32 @@ def _how(precision: Precision, weights: Sequence[DynamicWeightPlan], missing: st
         stored = f"{qparams.dtype} weights{within} in blocks of {size}"
         return WeightsStored(stored, IN_FLOAT, missing)
     return WeightsStored(f"{qparams.dtype} weights{within} in the file", IN_FLOAT, missing)
+
+
+FEW_ROWS = 32
+"""Where there may be fewer rows than that, one scale is worth the accuracy that it costs."""
+INTEGERS_LEFT = 32
+"""Largest integer that every column must keep: -32..32 of -127..127, or of -64..64 on AVX2."""
+DEAD = 2.0**-20  # columns of zeros have a scale too, but nothing to lose
+
+
+def with_one_scale(weight: DynamicWeightPlan) -> DynamicWeightPlan:
+    """The weight with its largest scale for all columns, or as it is where a column loses too much.
+
+    ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, a time per
+    column that all rows share: much of a product of a few rows, and little of one of FEW_ROWS and
+    more, where a scale per column is nearly always worth it (benchmarks/results/dynamic.md).
+
+    A column whose scale is s keeps integers up to integer_limit * s / max s; errors of rounding
+    grow by max s / s. Weights with zero points, blocks, or one scale already stay as they are.
+    """
+    qparams, limit = weight.qparams, weight.integer_limit
+    if qparams is None or limit is None or not isinstance(qparams.granularity, PerChannel):
+        return weight
+    if qparams.zero_point.any():
+        return weight
+    share = qparams.scale / qparams.scale.max()
+    if share[share > DEAD].min() * limit < INTEGERS_LEFT:
+        return weight
+    one = QParams(qparams.scale.max(), np.zeros((), np.int64), qparams.dtype, PerTensor())
+    return dataclasses.replace(weight, qparams=one)

@@ -12,6 +12,7 @@ from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.reasons import TooLargeForHalf, ZeroInHalf
 from onnxq.errors import ModelError, QConfigError
+from onnxq.graph.given_weights import is_given, qparams_of_weight
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
 from onnxq.observers import LeastErrorObserver
@@ -39,10 +40,8 @@ class StorageKey:
     """Key to the qparams of a stored weight: nodes that agree in it share one tensor.
 
     Attributes:
-        tensor: name of the weight.
         axis: of its channels; None: it has none.
         block_size: numbers that share a scale; None: no blocks.
-        observer: of the weight.
         alike: how much the numbers that it multiplies are the same, as `search_ranges` has it.
     """
 
@@ -58,7 +57,6 @@ class StoredScales:
     """Scales of a weight, in the float model's layout.
 
     Attributes:
-        rounded_in: what integers are rounded in.
         raised: what they stand for then; None: the same.
     """
 
@@ -67,24 +65,18 @@ class StoredScales:
 
 
 def plan_stored(
-    weight: DynamicWeight, key: StorageKey, limit: int, scales: StoredScales
+    value: ir.Value, weight: DynamicWeight, key: StorageKey, limit: int, scales: StoredScales
 ) -> DynamicWeightPlan:
-    """Plan of one weight of a node, stored as integers.
-
-    Args:
-        weight: what the operator's rule says of it.
-        key: names the tensor.
-        limit: int8 integers stay within [-limit, limit], for all nodes that agree in the key.
-        scales: what `stored_scales` found for the key.
-    """
+    """Plan of one weight of a node, stored as integers."""
     rounded_in = permuted(scales.rounded_in, weight.perm)
+    has_least = limit == INT8.qmax and is_given(value)  # whose integers may be -128
     raised = scales.raised
     return DynamicWeightPlan(
         weight.slot,
         key.tensor,
         weight.perm,
         rounded_in if raised is None else permuted(raised, weight.perm),
-        limit if rounded_in.dtype == INT8 else None,
+        limit if rounded_in.dtype == INT8 and not has_least else None,
         None if raised is None else rounded_in,
     )
 
@@ -92,12 +84,7 @@ def plan_stored(
 def plan_half(
     value: ir.Value, weight: DynamicWeight
 ) -> tuple[DynamicWeightPlan | Float, list[str]]:
-    """One weight stored as float16, or why float16 does not hold it; notes.
-
-    Args:
-        value: the float initializer.
-        weight: what the operator's rule says of it.
-    """
+    """One weight stored as float16, or why float16 does not hold it; notes."""
     array = constant_array(value)
     if not np.isfinite(array).all():
         raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
@@ -126,13 +113,16 @@ def _notes_on_small(value: ir.Value, sizes: npt.NDArray[np.float32]) -> list[str
     ]
 
 
-def stored_scales(
-    array: npt.NDArray[np.float32], key: StorageKey, limit: int
-) -> tuple[StoredScales, list[str]]:
+def stored_scales(value: ir.Value, key: StorageKey, limit: int) -> tuple[StoredScales, list[str]]:
     """Scales of the key's weight; notes. Blocks have those of quantize-weights' method rtn.
 
-    Arguments and errors are those of `observe_stored`.
+    Integers that the file has are taken over where they fit.
     """
+    if is_given(value) and key.block_size is None and key.axis is not None:
+        named = WeightKey(key.tensor, key.axis, limit, key.observer)
+        qparams, notes = qparams_of_weight(value, named)
+        return StoredScales(qparams), notes
+    array = constant_array(value)
     qparams, notes = observe_stored(array, key, limit)
     spec = None if key.block_size is None else searched_as(key.observer, key.block_size)
     raised = None if spec is None else _raised(array, spec, qparams)
@@ -160,13 +150,7 @@ def _raised(array: npt.NDArray[np.float32], spec: GroupSpec, qparams: QParams) -
 def observe_stored(
     array: npt.NDArray[np.float32], key: StorageKey, limit: int
 ) -> tuple[QParams, list[str]]:
-    """QParams of the key's weight, in the float model's layout; notes.
-
-    Args:
-        array: the float weight.
-        key: how it is observed.
-        limit: int8 integers stay within [-limit, limit].
-    """
+    """QParams of the key's weight, in the float model's layout; notes."""
     if key.block_size is not None:
         return _observe_blocks(array, key, key.block_size, limit)
     axis = 0 if key.axis is None else key.axis % array.ndim

@@ -31,9 +31,7 @@ CACHE_NAMES = ("past", "cache")
 
 
 def expected_sizes(
-    model: ir.Model,
-    given: Mapping[str, Sequence[int]],
-    sample: Mapping[str, Array],
+    model: ir.Model, given: Mapping[str, Sequence[int]], sample: Mapping[str, Array]
 ) -> dict[str, tuple[int, ...]]:
     """Value name -> its sizes; empty where the model leaves none open.
 

@@ -33,11 +33,6 @@ def kept_in_float(
 
     Its integers would stand in the file beside the float table. They cost nothing where a product
     that is quantized stores them anyway.
-
-    Args:
-        node: one that would be quantized.
-        quantized: all that would be.
-        twins: of `find_twins`: the rewrite stores a float table and its transpose once.
     """
     table = node.inputs[0] if node.op_type == LOOKUP else None
     if table is None:
@@ -51,11 +46,7 @@ def kept_in_float(
 
 
 def too_little_saved(node: ir.Node) -> Float | None:
-    """Why a table that would only be stored as integers stays float; None: it saves enough.
-
-    Args:
-        node: a Gather on a constant, or another node, of which nothing is said.
-    """
+    """Why a table that would only be stored as integers stays float; None: it saves enough."""
     if node.op_type != LOOKUP:
         return None
     table = tensor_of(input_at(node, 0))

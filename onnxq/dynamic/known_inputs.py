@@ -63,11 +63,7 @@ UNKNOWN = Known()
 
 
 def raw_tensors(model: ir.Model) -> set[str]:
-    """Names of a model's inputs, and of the tensors that they are moved or scaled to.
-
-    Args:
-        model: canonical.
-    """
+    """Names of a model's inputs, and of the tensors that they are moved or scaled to."""
     raw = {value for value in model.graph.inputs if value.name}
     for node in model.graph:
         data = [v for slot, v in enumerate(node.inputs) if v and not is_constant(node, slot)]
@@ -77,11 +73,7 @@ def raw_tensors(model: ir.Model) -> set[str]:
 
 
 def power_behind_norm(value: ir.Value) -> Singles | None:
-    """Weights of errors in each channel of the last axis, at a mean of 1; None: no norm tells.
-
-    Args:
-        value: of a canonical model.
-    """
+    """Weights of errors in each channel of the last axis, at a mean of 1; None: no norm tells."""
     node = value.producer()
     operator = None if node is None else catalog.find(node.op_type, node.domain)
     if node is None or operator is None or value.shape is None or value is not node.outputs[0]:

@@ -10,29 +10,26 @@ class NotAsked(Reason):
 
 
 class NoWeights(Reason):
-    WORDS = "{label} has no weights that dynamic quantization stores"
-    label: str
+    WORDS = "it has no weights that dynamic quantization stores"
+    EXPECTED = True
 
 
 class NoDynamicOperator(Reason):
-    """The node has a constant matrix, and its operator no dynamic form.
+    """The node has a constant matrix, and its operator no form without scales of activations.
 
     Attributes:
-        label: of the operator.
-        constant: the matrix.
-        is_fused: whether ONNX Runtime made the node of others.
+        remedy: that there is, in words; empty: none is known.
     """
 
     label: str
     constant: str
-    is_fused: bool
+    remedy: str
 
     @property
     def words(self) -> str:
-        remedy = "; quantize the model before such nodes are fused from MatMul or Gemm"
         return (
-            f"onnxq has no dynamic form of {self.label}: its constant '{self.constant}' stays in "
-            f"float{remedy if self.is_fused else ''}"
+            f"its constant '{self.constant}' stays in float: {self.label} has no dynamic or "
+            f"weight-only form{'; ' if self.remedy else ''}{self.remedy}"
         )
 
 
@@ -51,6 +48,12 @@ class WeightEmpty(Reason):
     tensor: str
 
 
+class StoredInFewerBits(Reason):
+    WORDS = "the file stores its weight '{tensor}' in {bits} bits, and others would be larger"
+    tensor: str
+    bits: int
+
+
 class AheadOfAmplification(Reason):
     WORDS = (
         "{reader} reads its results, and integers may lose all that is quiet; samples (onnxq "
@@ -63,9 +66,7 @@ class SlowerThanFloat(Reason):
     """Every precision is slower than float on the target.
 
     Attributes:
-        target: its name.
         speedup: of the fastest precision over float, below 1.
-        precision: of that precision.
         rows: that were looked at, where the model leaves open how many come; None: it does not.
     """
 
@@ -126,8 +127,6 @@ class LacksPrecision(Reason):
     """The node does not have the precision that the qconfig names.
 
     Attributes:
-        op_type: of the node.
-        precision: that the qconfig names.
         missing: why, in words; empty: it is not known.
         precisions: that the node has, in words.
     """
@@ -169,7 +168,6 @@ class WeightsStored(Reason):
 
     Attributes:
         weights: their type, in words.
-        run: how the node runs then.
         missing: why it has not its operator's usual form; empty: it has, or nobody asks.
     """
 

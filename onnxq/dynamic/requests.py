@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import find, has_dynamic_form
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.choose_precision import stored_type
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
-from onnxq.errors import ModelError, QConfigError, counted, listed
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.errors import NothingQuantizedError, QConfigError, counted, listed
+from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float
 from onnxq.qconfig import QConfigDynamic
 
@@ -91,19 +91,20 @@ def notes_on_open_sizes(nodes: Sequence[str]) -> list[str]:
 
 def _all_slower(target: str, nodes: str) -> str:
     return (
-        "objective 'speed' leaves in float what would be slower in every "
-        f"precision on {target}, and here that is {nodes}; objective 'size' "
-        "(--objective size) quantizes them anyway."
+        f"objective 'speed' leaves in float what would be slower in every precision on {target}, "
+        f"and here that is {nodes}; objective 'size' (--objective size) quantizes them anyway."
     )
 
 
 def without_form(node: ir.Node) -> NoWeights | NoDynamicOperator:
     """Why a node stays in float whose operator has no dynamic form."""
-    label = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     weight = _matrix(node)
     if weight is None:
-        return NoWeights(label)
-    return NoDynamicOperator(label, value_name(weight), node.domain == "com.microsoft")
+        return NoWeights()
+    remedy = "onnxq quantize has one, with samples" if find(node.op_type, node.domain) else ""
+    if node.domain == "com.microsoft":
+        remedy = "quantize the model before such nodes are fused from MatMul or Gemm"
+    return NoDynamicOperator(op_label(node), value_name(weight), remedy)
 
 
 def _matrix(node: ir.Node) -> ir.Value | None:
@@ -130,7 +131,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
         if isinstance(decision, Float) and (has_dynamic_form(node) or _matrix(node)):
             names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
     reasons = "; ".join(f"{counted(nodes)}: {reason}" for reason, nodes in names.items())
-    raise ModelError(
+    raise NothingQuantizedError(
         f"there are no weights to quantize. The model has {found}. "
         + (f"{reasons}. " if reasons else "None of them is quantized dynamically. ")
         + "Quantized dynamically are "
@@ -140,12 +141,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
 
 
 def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
-    """A note where entries for single nodes or op types store another type than the one asked for.
-
-    Args:
-        qconfig: what else the user asked for.
-        dtype: that the user named for the weights that nothing else names.
-    """
+    """A note where entries for nodes or op types store another type than the one asked for."""
     exceptions: dict[str, Entry] = {f"op type '{k}'": v for k, v in qconfig.op_types.items()}
     exceptions |= {f"node '{k}'": v for k, v in qconfig.nodes.items()}
     if qconfig.global_qconfig is None:
@@ -159,12 +155,7 @@ def notes_on_dtype(qconfig: QConfigMapping, dtype: QDType) -> list[str]:
 
 
 def check_dtype(entries: Mapping[str, Entry], dtype: QDType) -> None:
-    """Passes entries that store weights in that type, if they store any.
-
-    Args:
-        entries: where each stands, in words, and the entry.
-        dtype: that the user named beside them.
-    """
+    """Passes entries that store weights in that type, if they store any."""
     for where, found in _others(entries, dtype).items():
         raise QConfigError(
             f"dtype {dtype} is asked for, and the entry of {where} has {found} weights, which "

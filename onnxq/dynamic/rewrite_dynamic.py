@@ -4,7 +4,7 @@
     node(x, W)             ->  lower_dynamic(x, W_quantized), float in, float out
 
 Subgraphs are visited where they stand. Integers, and what is computed from them alone, move to the
-main graph (outermost.py). A float weight goes when nothing reads it any more.
+main graph (`Outermost`). A float weight goes when nothing reads it any more.
 
 One DynamicQuantizeLinear for all readers of a tensor, where ONNX Runtime still fuses it.
 
@@ -30,12 +30,12 @@ from onnxq import catalog
 from onnxq.core.collector import without_collector
 from onnxq.dynamic.check_decisions import check_decisions
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
-from onnxq.dynamic.outermost import Outermost
 from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.edit import FreeNames, all_nodes, all_values, graph_of, merge_equal
+from onnxq.graph.folded import write_as_given
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant
@@ -45,15 +45,17 @@ from onnxq.ort.add_norm import write_sums
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.narrow import narrow_types, store_narrow
+from onnxq.qdq.read import is_dequantize
 from onnxq.qdq.write import min_opset
 from onnxq.qparams import PerBlock
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from onnxq.dynamic.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
     from onnxq.qparams import QParams
+
 
 FORMAT = "dynamic"
 
@@ -83,6 +85,7 @@ def rewrite_dynamic(
     check_decisions(model, plan.quantized)
     rewritten = model.clone()
     write_dynamic(rewritten, plan.quantized)
+    write_as_given(rewritten)
     store_tied_integers_once(float_matrices(rewritten))
     upgrade_opset(rewritten, opset_needed(plan.quantized))
     compact(rewritten, names_in(model))
@@ -205,13 +208,7 @@ class _DynamicWriter:
         return result
 
     def _register(self, tape: Tape, graph: ir.Graph, moved: Container[ir.Node]) -> None:
-        """Constants of the lowering; equal ones that ask for one name are one initializer.
-
-        Args:
-            tape: of the lowering.
-            graph: that the lowering belongs to.
-            moved: its nodes that go to the main graph, as what they read has to.
-        """
+        """Constants of the lowering; equal ones that ask for one name are one initializer."""
         for value in tape.initializers:
             if not value.uses():
                 continue
@@ -324,3 +321,62 @@ def _columns(product: ir.Node) -> int | None:
             shape = weight.shape.numpy() if weight is not None else ()
             return shape[-1] if len(shape) > 1 else None
     return None
+
+
+class Outermost:
+    """The start of the main graph, where computations on constants are put.
+
+        body: y = op(x, Mul(Cast(w_quantized), w_scale))
+          =>  main graph: w' = Mul(Cast(w_quantized), w_scale);  body: y = op(x, w')
+
+    Bodies see the names around them. So a weight is dequantized once for all the steps of a Loop or
+    Scan, for all the bodies that read it, and for all the steps of a loop that is written out. ONNX
+    Runtime folds constants when it loads a model, in bodies too, but once per body; without its
+    optimizations, and in the reference, they are computed in every step. Branches of If are no
+    exception: folded constants are computed whether taken or not.
+
+    Args:
+        graph: the main graph.
+    """
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._graph = graph
+        self._made: dict[tuple[object, ...], ir.Node] = {}
+        self._results: set[ir.Value] = set()
+        self._last: ir.Node | None = None
+
+    def constant_nodes(
+        self, nodes: Sequence[ir.Node], results: Iterable[ir.Value]
+    ) -> dict[ir.Node, None]:
+        """Nodes that compute on constants alone, in order."""
+        belong = {value.producer() for value in results}
+        found: dict[ir.Node, None] = {}
+        for node in nodes:
+            values = [value for value in node.inputs if value is not None]
+            known = all(v.producer() in found or self._is_constant(v) for v in values)
+            # ONNX Runtime makes MatMulNBits of a DQ and a product in the same graph
+            if known and node not in belong and not is_dequantize(node):
+                found[node] = None
+        return found
+
+    def _is_constant(self, value: ir.Value) -> bool:
+        constant = value.const_value is not None and not value.is_graph_input()
+        return constant or value in self._results
+
+    def take(self, node: ir.Node) -> ir.Node:
+        """The node, inserted behind those taken before, or the equal one that is there already."""
+        attributes = tuple(sorted((name, str(a.value)) for name, a in node.attributes.items()))
+        key = (node.domain, node.op_type, tuple(node.inputs), attributes)
+        first = self._made.setdefault(key, node)
+        if first is not node:
+            for mine, other in zip(node.outputs, first.outputs, strict=True):
+                mine.replace_all_uses_with(other)
+            node.resize_inputs(0)  # it reads nothing any more
+            return first
+        if self._last is not None:
+            self._graph.insert_after(self._last, node)
+        else:
+            self._graph.insert_before(self._graph[0], node)
+        self._last = node
+        self._results.update(node.outputs)
+        return node

@@ -71,12 +71,7 @@ def entry_for(dtype: object) -> QConfigDynamic:
 
 
 def mapping_of(spec: DynamicSpec, dtype: QDType | str | None = None) -> QConfigMapping:
-    """The mapping that a spec stands for.
-
-    Args:
-        spec: see DynamicSpec.
-        dtype: of the weights where the spec is None or a set; None: qint8.
-    """
+    """The mapping that a spec stands for."""
     entry = entry_for(INT8 if dtype is None else dtype)
     if spec is None:
         return QConfigMapping(entry)

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def store_tied_integers_once(values: Iterable[ir.Value]) -> None:
-    """Replaces initializers in place by a Transpose of an earlier one.
-
-    Args:
-        values: initializers that the rewrite made; those that nothing reads are passed over.
-    """
+    """Replaces initializers in place by a Transpose of an earlier one."""
     groups: dict[tuple[object, object], list[ir.Value]] = {}
     for value in values:
         if value.uses() and value.is_initializer() and not value.is_graph_output():

@@ -73,12 +73,7 @@ def is_transpose_of(value: ir.Value, other: ir.Value) -> bool:
 def shared_limits(
     limits: Mapping[StorageKey, int], twins: Mapping[str, str]
 ) -> dict[StorageKey, int]:
-    """`limits`, with the narrower one for a weight and its twin, so that their integers are equal.
-
-    Args:
-        limits: largest integer of each stored weight.
-        twins: name -> name of the matrix whose transpose it is (`find_twins`).
-    """
+    """`limits`, with the narrower one for a weight and its twin: their integers are equal."""
     shared = dict(limits)
     for key in limits:
         source = twins.get(key.tensor)
@@ -97,20 +92,14 @@ def notes_on_twins(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str])
         precisions.setdefault(plan.tensor, set()).add(_integers_of(plan))
     return [
         f"weight '{name}' is '{source}' transposed; both are stored, for their integers differ or "
-        "one "
-        "of them stays in float."
+        "one of them stays in float."
         for name, source in twins.items()
         if precisions.get(name, set()) != precisions.get(source, set())
     ]
 
 
 def notes_on_both_parts(static: AbstractSet[str], dynamic: Iterable[QuantizeDynamic]) -> list[str]:
-    """One note per weight that static and dynamic nodes read: each part stores its own integers.
-
-    Args:
-        static: names of the weights of nodes that are quantized statically.
-        dynamic: the decisions on the nodes that are quantized dynamically.
-    """
+    """One note per weight that static and dynamic nodes read: each part stores its own integers."""
     both = {w.tensor for decision in dynamic for w in decision.weights if w.tensor in static}
     return [
         f"weight '{name}' is read by nodes that are quantized statically and by others that are "
@@ -122,13 +111,7 @@ def notes_on_both_parts(static: AbstractSet[str], dynamic: Iterable[QuantizeDyna
 def notes_on_copies(
     nodes: Iterable[ir.Node], decisions: Mapping[str, QuantizeDynamic], static: Container[str]
 ) -> list[str]:
-    """One note per weight that stands in the file more than once, because its readers differ.
-
-    Args:
-        nodes: of the float model.
-        decisions: on those that are quantized dynamically.
-        static: names of nodes that are left to static quantization (`notes_on_both_parts`).
-    """
+    """One note per weight that stands in the file more than once, because its readers differ."""
     plans = {n: {w.slot: w for w in d.weights} for n, d in decisions.items()}
     stored = {w.tensor for slots in plans.values() for w in slots.values()}
     copies: dict[str, dict[object, tuple[str, list[str]]]] = {}

@@ -30,12 +30,7 @@ from onnxq.functional.pooling import (
     max_pool1d,
     max_pool2d,
 )
-from onnxq.functional.resizing import (
-    interpolate,
-    upsample,
-    upsample_bilinear,
-    upsample_nearest,
-)
+from onnxq.functional.resizing import interpolate, upsample, upsample_bilinear, upsample_nearest
 
 __all__ = [
     "adaptive_avg_pool2d",

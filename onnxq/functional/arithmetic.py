@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def add(
-    qa: QTensor,
-    qb: QTensor,
-    scale: float = 1.0,
-    zero_point: int = 0,
-    *,
-    out: QTensor | None = None,
+    qa: QTensor, qb: QTensor, scale: float = 1.0, zero_point: int = 0, *, out: QTensor | None = None
 ) -> QTensor:
     """Y = qa + qb with broadcasting; com.microsoft QLinearAdd.
 
@@ -40,12 +35,7 @@ def add(
 
 
 def mul(
-    qa: QTensor,
-    qb: QTensor,
-    scale: float = 1.0,
-    zero_point: int = 0,
-    *,
-    out: QTensor | None = None,
+    qa: QTensor, qb: QTensor, scale: float = 1.0, zero_point: int = 0, *, out: QTensor | None = None
 ) -> QTensor:
     """Y = qa * qb with broadcasting; com.microsoft QLinearMul. Arguments and errors as `add`."""
     return _pair("mul", "Mul", (qa, qb), (scale, zero_point), out)

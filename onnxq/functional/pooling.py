@@ -119,9 +119,8 @@ def adaptive_avg_pool2d(input: QTensor, output_size: int | Sequence[int | None] 
     """Means over output_size windows that cover the input.
 
     Window i of n along an axis of size s has the elements from floor(i s / n) up to, and without,
-    ceil((i + 1) s / n).
-    Windows of one size are com.microsoft QLinearAveragePool; others, and a single one,
-    QLinearGlobalAveragePool each.
+    ceil((i + 1) s / n). Windows of one size are com.microsoft QLinearAveragePool; others, and a
+    single one, QLinearGlobalAveragePool each.
 
     Args:
         input: (N, C, H, W) or (C, H, W).

@@ -37,9 +37,6 @@ def drop_annotations(model: onnx.ModelProto) -> None:
 
     A value_info stays where it says more than inference does: ONNX Runtime's fusions depend on
     ranks and sizes.
-
-    Args:
-        model: changed in place; weights may be placeholders.
     """
     graphs = list(proto_graphs(model.graph))
     known = [list(graph.value_info) for graph in graphs]

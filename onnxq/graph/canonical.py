@@ -9,8 +9,9 @@ from onnxq.core.collector import without_collector
 from onnxq.errors import ModelError
 from onnxq.graph import checks
 from onnxq.graph.edit import use_short_domain
+from onnxq.graph.given_weights import notes_on_stored
 from onnxq.graph.passes.channel_shuffle import ShuffleToGather
-from onnxq.graph.passes.einsum_products import EinsumToMatMul
+from onnxq.graph.passes.einsum import EinsumToMatMul
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_batch_norm import FoldBatchNorm
 from onnxq.graph.passes.fold_constants import FoldConstants
@@ -19,6 +20,7 @@ from onnxq.graph.passes.fold_factors_ahead import FoldFactorsAhead, FoldGemmFact
 from onnxq.graph.passes.fuse_activations import FuseGelu, FuseHardSwish, FuseMish
 from onnxq.graph.passes.fuse_layer_normalization import FuseLayerNormalization, TakeSkipNormsApart
 from onnxq.graph.passes.fuse_softmax import FuseSoftmax, GiveAttentionBias, TakeLogSumsApart
+from onnxq.graph.passes.fused_conv import TakeFusedConvsApart
 from onnxq.graph.passes.global_pool import MeanToGlobalPool, SpatialMaxToPool
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
@@ -124,10 +126,11 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         )
     if ConvertToFloat32()(copy).modified:
         notes.append(
-            "the model is float16; it computes in float32 where it is not quantized, and keeps "
-            "float16 inputs and outputs."
+            "the model is float16 or bfloat16; it computes in float32 where it is not quantized, "
+            "what stays float is stored in 16 bits as it was, and float16 inputs and outputs stay."
         )
     TakeSkipNormsApart()(copy)  # onnx infers no types of theirs
+    TakeFusedConvsApart()(copy)
     if failure := infer_types(copy).failure:
         notes.append(f"onnx's shape inference fails, so that fewer types are known: {failure}.")
     GiveAttentionBias()(copy)
@@ -151,6 +154,7 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         UniqueNames(),
     ):
         then(copy)
+    notes += notes_on_stored(copy)
     return Canonical(copy, tuple(notes))
 
 

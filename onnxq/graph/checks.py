@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 
 _REMEDY = "Start from the float model; where a command takes both, it stands first."
-_REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)", ir.DataType.BFLOAT16: "bfloat16"}
+_REMEDY_QDQ = (
+    "Start from the float model; or `onnxq import-qdq` brings a file of another tool to integers, "
+    "with the scales that it has."
+)
+_READS_INTEGERS = "DequantizeLinear"  # makes floats of stored integers: of weights, or of an input
+_ONE_MACHINE = ("com.microsoft.nchwc", "NhwcFusedConv")
+_STORED = ("MatMulNBits", "GatherBlockQuantized")  # float in, float out; they stay as they are
+_REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)"}
 
 
 def check_quantizable(model: ir.Model) -> None:
     """Passes a float model with something to quantize, bodies and functions included.
 
-    A float model may store weights, or take inputs, as integers that a DequantizeLinear reads.
+    A float model may store weights, or take inputs, as integers that a DequantizeLinear reads, and
+    have products with weights in groups.
     """
     if len(model.graph) == 0:
         raise ModelError(
@@ -35,14 +43,28 @@ def check_quantizable(model: ir.Model) -> None:
             f"{where} is quantized already: its metadata say that onnxq wrote it in format "
             f"'{model.metadata_props[FORMAT_KEY]}'. {_REMEDY}"
         )
+    _check_for_any_machine(model, where)
     on_integers = [node for node, _ in scoped_nodes(model) if catalog.is_on_integers(node)]
-    if on_integers and not all(map(_only_reads_integers, on_integers)):
-        node = on_integers[0]
+    computing = [n for n in on_integers if n.op_type not in (_READS_INTEGERS, *_STORED)]
+    if computing:
+        node = computing[0]
+        remedy = _REMEDY_QDQ if node.op_type == "QuantizeLinear" else _REMEDY
         raise ModelError(
             f"{where} is quantized already: node '{node.name or node.outputs[0].name}' is a "
-            f"{node.op_type}. {_REMEDY}"
+            f"{node.op_type}. {remedy}"
         )
     _check_types(model)
+
+
+def _check_for_any_machine(model: ir.Model, where: str) -> None:
+    """Passes a model that ONNX Runtime did not optimize for the machine that it ran on."""
+    for node, _ in scoped_nodes(model):
+        if node.domain in _ONE_MACHINE or node.op_type in _ONE_MACHINE:
+            raise ModelError(
+                f"{where} was optimized by ONNX Runtime for one machine: node "
+                f"'{node.name or node.outputs[0].name}' is a {node.op_type} in its layout. Give "
+                "the model that it was made from, or optimize that with ORT_ENABLE_EXTENDED."
+            )
 
 
 def weights_alone(model: ir.Model) -> bool:
@@ -51,14 +73,9 @@ def weights_alone(model: ir.Model) -> bool:
     Weights may be stored as integers or float16; a DequantizeLinear of them computes in float.
     """
     return model.metadata_props.get(FORMAT_KEY) == "dynamic" and not any(
-        catalog.is_on_integers(node) and not _only_reads_integers(node)
+        catalog.is_on_integers(node) and node.op_type != _READS_INTEGERS
         for node, _ in scoped_nodes(model)
     )
-
-
-def _only_reads_integers(node: ir.Node) -> bool:
-    """Whether it makes floats of stored integers: of weights, or of an input."""
-    return node.op_type == "DequantizeLinear"
 
 
 def _check_types(model: ir.Model) -> None:
@@ -69,7 +86,7 @@ def _check_types(model: ir.Model) -> None:
     dtype, name = found[0]
     raise ModelError(
         f"tensor '{name}' is {_REFUSED_TYPES[dtype]}, as all floats of the model; onnxq quantizes "
-        "float32 models (and converts float16). Export the model in float32, in PyTorch "
+        "float32 models (and float16, bfloat16). Export the model in float32, in PyTorch "
         "model.float()."
     )
 

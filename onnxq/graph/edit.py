@@ -41,10 +41,6 @@ def bypass(node: ir.Node, slot: int = 0) -> bool:
     A graph output keeps its name (x takes it); a body must produce its outputs itself, so that y
     stays where it is an output and x comes from outside, is an input, an initializer, or another
     output.
-
-    Args:
-        node: whose first output is y.
-        slot: its input x.
     """
     x, y, graph = node.inputs[slot], node.outputs[0], node.graph
     if x is None or graph is None:
@@ -103,13 +99,7 @@ def replace(node: ir.Node, made: ir.Node, names: FreeNames) -> None:
 
 
 def new_initializer(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-    """A new initializer of the graph.
-
-    Args:
-        graph: that gets it.
-        name: free, and the tensor's.
-        tensor: its data.
-    """
+    """A new initializer of the graph."""
     value = ir.Value(
         name=name,
         type=ir.TensorType(tensor.dtype),
@@ -153,11 +143,7 @@ def divider_name(tensor: str) -> str:
 
 
 class NamePool:
-    """Names in use; gives out free ones, each once.
-
-    Args:
-        used: names that are taken from the start.
-    """
+    """Names in use; gives out free ones, each once."""
 
     def __init__(self, used: Iterable[str | None]) -> None:
         self._used = set(used)

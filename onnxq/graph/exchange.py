@@ -71,9 +71,7 @@ class ConstantExchange:
         assert graph is not None
         self._names = self._names or FreeNames(self._model)
         value = ir.Value(
-            name=self._names.value(new_name),
-            type=ir.TensorType(tensor.dtype),
-            const_value=tensor,
+            name=self._names.value(new_name), type=ir.TensorType(tensor.dtype), const_value=tensor
         )
         tensor.name = value.name
         graph.register_initializer(value)

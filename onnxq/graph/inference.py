@@ -48,11 +48,7 @@ class _Cost(enum.Enum):
 
 
 def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with types and shapes that onnx infers.
-
-    Args:
-        model: without its weights; stays as it is.
-    """
+    """The model with types and shapes that onnx infers."""
     if _cost(model, _lengths(model)) is _Cost.SMALL:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     typed = onnx.shape_inference.infer_shapes(model, data_prop=False)
@@ -113,12 +109,7 @@ def _length(tensor: onnx.TensorProto) -> int:
 
 
 def _cost(model: onnx.ModelProto, lengths: Mapping[str, int]) -> _Cost:
-    """Whether the data that onnx would carry is small.
-
-    Args:
-        model: with bodies.
-        lengths: of its values, as far as they are known.
-    """
+    """Whether the data that onnx would carry is small."""
     sizes: dict[str, int] = {}  # of computed shapes: at most so many elements
     total, is_unknown = 0, False
     for graph in proto_graphs(model.graph):

@@ -59,9 +59,8 @@ def _refuse_other_kinds(model: object) -> None:
     if isinstance(model, str | Path):
         return
     raise ModelError(
-        f"the model is {kind_of(model)}; wanted the path of an ONNX file, an "
-        "onnx.ModelProto or an onnx_ir.Model. A PyTorch module becomes one by "
-        "onnxq.export(module, example_inputs)."
+        f"the model is {kind_of(model)}; wanted the path of an ONNX file, an onnx.ModelProto or an "
+        "onnx_ir.Model. A PyTorch module becomes one by onnxq.export(module, example_inputs)."
     )
 
 

@@ -46,12 +46,7 @@ RAW = QuantizedIO(Meaning.PIXELS, "uint8", (1.0,), (0.0,))
 def quantized_pixels(
     model: ir.Model, asked: Mapping[str, QuantizedInput | Pixels]
 ) -> dict[str, QuantizedIO]:
-    """{input name: the numbers that its pixels stand for}, of the inputs that are to be pixels.
-
-    Args:
-        model: canonical float model.
-        asked: every wish.
-    """
+    """{input name: the numbers that its pixels stand for}, of the inputs that are to be pixels."""
     inputs = {str(v.name): v for v in model.graph.inputs}
     for name in asked:
         check_end("input", name, inputs)
@@ -63,10 +58,7 @@ def quantized_pixels(
 
 
 def take_pixels(model: ir.Model, quantized: Mapping[str, QuantizedIO]) -> tuple[str, ...]:
-    """Rewrites a canonical model so that these inputs are uint8; sentences for the report.
-
-    The metadata of the model say what they mean.
-    """
+    """Rewrites a canonical model so that these inputs are uint8; sentences for the report."""
     notes: list[str] = []
     for name, meaning in quantized.items():
         taken = TakePixels(name, meaning)
@@ -295,8 +287,8 @@ def _rewrite(conv: ir.Node, factor: Reals, beta: Reals, unit: float, names: Free
     conv.replace_input_with(BIAS, value)
 
 
-def _with_channel(image: ir.Value, front: Front, code: int, names: FreeNames) -> ir.Value:
-    """The pixels and a further channel that has this code everywhere; their readers read both."""
+def _with_channel(image: ir.Value, front: Front, integer: int, names: FreeNames) -> ir.Value:
+    """The pixels and a further channel that is this integer everywhere; their readers read both."""
     graph = image.graph
     assert isinstance(graph, ir.Graph)
     assert image.shape is not None, "asked before"
@@ -305,7 +297,7 @@ def _with_channel(image: ir.Value, front: Front, code: int, names: FreeNames) ->
     pads[rank + axis] = 1
     inputs = [
         _initializer(graph, names.value(f"{image.name}_{kind}"), array)
-        for kind, array in (("pads", pads), ("padding", np.array(code, np.uint8)))
+        for kind, array in (("pads", pads), ("padding", np.array(integer, np.uint8)))
     ]
     node = ir.node("Pad", [image, *inputs], name=names.node(f"{image.name}_channel"))
     made = node.outputs[0]

@@ -31,12 +31,7 @@ class PortableModel:
 
     @classmethod
     def of(cls, source: object, loaded: ir.Model) -> Self:
-        """The model.
-
-        Args:
-            source: path, ModelProto or onnx_ir.Model.
-            loaded: what `load` made of it.
-        """
+        """The model."""
         if isinstance(source, str | Path):
             return cls(Path(source).absolute(), model_hash(loaded))
         return cls(to_bytes(loaded, Annotations.KEPT))

@@ -68,14 +68,7 @@ class QuantizedIO:
         return np.asarray(((integers.astype(np.float64) - zero) * scale).astype(np.float32))
 
     def encode(self, x: Array, where: str) -> Array:
-        """Integers of numbers that the float model takes, same shape.
-
-        Beyond the last integer: that one.
-
-        Args:
-            x: floats.
-            where: what they are, to begin a message with.
-        """
+        """Integers of numbers that the float model takes, same shape; saturated."""
         scale, zero = (self.spread(numbers, x.ndim) for numbers in self._numbers)
         exact = x.astype(np.float64) / scale + zero
         integers, limits = np.rint(exact), np.iinfo(self.dtype)
@@ -117,12 +110,7 @@ def _check_pixels(exact: Reals, where: str) -> None:
 
 
 def read_quantized_io(model: ir.Model, key: str) -> dict[str, QuantizedIO]:
-    """{name: its meaning} of the inputs or outputs that are integers.
-
-    Args:
-        model: any; a float model has none.
-        key: INPUTS_KEY or OUTPUTS_KEY.
-    """
+    """{name: its meaning} of the inputs or outputs that are integers."""
     text = model.metadata_props.get(key)
     if text is None:
         return {}

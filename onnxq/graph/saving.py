@@ -33,14 +33,7 @@ from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, kind_of
 from onnxq.graph.annotations import Annotations, drop_annotations
 from onnxq.graph.edit import all_nodes
-from onnxq.graph.skeleton import (
-    Swap,
-    in_memory,
-    is_big,
-    placeholder,
-    proto_graphs,
-    serialize,
-)
+from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, proto_graphs, serialize
 from onnxq.graph.untrusted.check_model import refuse
 from onnxq.graph.untrusted.external_data import check_external_data
 
@@ -125,12 +118,7 @@ def _most_inline(model: ir.Model, asked: int | None) -> int:
 
 @without_collector()
 def to_bytes(model: ir.Model, annotations: Annotations = Annotations.DROPPED) -> bytes:
-    """The file that `save` writes, in memory.
-
-    Args:
-        model: any.
-        annotations: whether inferred types and exporters' notes are in it, too.
-    """
+    """The file that `save` writes, in memory."""
     if weight_bytes(model) > EXTERNAL_BYTES:
         raise ModelError(
             f"the model has {weight_bytes(model)} bytes of weights, more than fit into one "
@@ -199,7 +187,6 @@ class _Message:
     """A model as one protobuf message, its big weights still to be written.
 
     Attributes:
-        start: all before the initializers.
         tensors: an initializer each: its first bytes, and the weight that follows them.
     """
 
@@ -342,12 +329,7 @@ def _invalidate(model: ir.Model, removed: set[Path]) -> None:
 
 
 def data_name(part: Path, target: Path) -> str:
-    """Name for a complete data file beside its graph: one that is free, or has the same bytes.
-
-    Args:
-        part: the data, under a temporary name in the target's folder.
-        target: of the graph.
-    """
+    """Name for a complete data file beside its graph: one that is free, or has the same bytes."""
     crc = 0
     with part.open("rb") as file:
         while piece := file.read(_PIECE):

@@ -212,10 +212,6 @@ def correct_ceil_mode(graph: onnx.GraphProto, shapes: Mapping[str, Sizes]) -> bo
 
     The new attributes give the right size without ceil_mode; the graph is for inference only. What
     the graph stated of values behind such a pool is removed: it may come from the same inference.
-
-    Args:
-        graph: without its weights; changed.
-        shapes: of its values, as inferred.
     """
     wrong: set[str] = set()
     _correct(graph, shapes, wrong)

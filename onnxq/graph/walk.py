@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from onnxq.operator import AttributeValue
 
@@ -31,6 +31,18 @@ def node_name(node: ir.Node) -> str:
     """The node's name; canonical graphs name every node."""
     assert node.name
     return node.name
+
+
+def stem_among(name: str, names: Container[str]) -> str:
+    """The longest of the names that a node's name begins with, or none: the empty string."""
+    while name and name not in names:
+        name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
+    return name
+
+
+def op_label(node: ir.Node) -> str:
+    """Conv, or com.microsoft.Gelu outside of ai.onnx."""
+    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
 def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:

@@ -34,14 +34,7 @@ def is_private(value: ir.Value) -> bool:
 def derived(
     compute: Callable[[], Array], dtype: ir.DataType, shape: Sequence[int], name: str | None = None
 ) -> ir.TensorProtocol:
-    """The tensor that `compute` returns: now where it is small, else at every read, never kept.
-
-    Args:
-        compute: returns an array of that dtype and shape; called at every read of a big tensor.
-        dtype: of the elements.
-        shape: static.
-        name: of the tensor.
-    """
+    """The tensor that `compute` returns: now where it is small, else at every read, never kept."""
 
     def evaluate() -> ir.Tensor[Any]:
         # copies transposed views: writing them to a file element by element takes minutes
@@ -68,6 +61,7 @@ def hold_as_arrays(model: ir.Model) -> None:
             if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < BYTE_BITS:
                 continue
             value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
+            value.const_value.meta.update(tensor.meta)
 
 
 def renamed(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
@@ -85,7 +79,9 @@ def renamed(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
     if isinstance(tensor, ir.StringTensor):
         return ir.StringTensor(tensor.raw, shape=tensor.shape, name=name)
     shape = ir.Shape(tensor.shape.numpy())
-    return ir.LazyTensor(lambda: tensor, tensor.dtype, shape, name=name)
+    made = ir.LazyTensor(lambda: tensor, tensor.dtype, shape, name=name)
+    made.meta.update(tensor.meta)  # how it was folded (graph.folded)
+    return made
 
 
 def constant_array(value: ir.Value) -> npt.NDArray[np.float32]:

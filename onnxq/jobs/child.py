@@ -153,12 +153,7 @@ def new_number() -> int:
 
 
 def ask(request: ChildRequest, buffers: Sequence[bytes | memoryview] = ()) -> ChildReply:
-    """The child's reply.
-
-    Args:
-        request: the thing to be tried; its `seconds` bound it.
-        buffers: bytes of those parts that are in no file.
-    """
+    """The child's reply."""
     with _lock:
         try:
             return _asked(request, buffers)

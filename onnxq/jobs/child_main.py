@@ -40,9 +40,7 @@ class SentArray(msgspec.Struct, frozen=True):
     """An array of a request, in the pipe or in a file.
 
     Attributes:
-        name: of the weight or input.
         dtype: as NumPy writes it, "<f4"; "" for texts.
-        shape: of the array.
         path: file that has its bytes; "": they follow the header.
         offset: in the file.
         texts: what an array of strings holds.
@@ -67,10 +65,8 @@ class Opening(msgspec.Struct, frozen=True):
     """Options of a session.
 
     Attributes:
-        optimization: ONNX Runtime's level.
         threads: of one run; None: one per core.
         has_memory_plan: whether activations lie in one block.
-        entries: ONNX Runtime's own options.
         optimized: file that the optimized graph is written to; "": none.
         profile: how the name of the profiler's file begins; "": no profile.
     """
@@ -92,7 +88,6 @@ class ChildRequest(msgspec.Struct, frozen=True):
         seconds: after which the process ends itself.
         memory_bytes: that may be taken for it; None: no bound.
         path: file of the model; "": its bytes are the first part.
-        opening: options of the session.
         parts: bytes of the model, then its weights; of a run: the inputs.
         outputs: wanted names; None: all.
     """

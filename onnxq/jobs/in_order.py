@@ -109,8 +109,6 @@ class _Piece:
 
     Attributes:
         name: in words.
-        data: the item, pickled.
-        number: of items before it.
         future: of its last submission; None: there is none, and an outcome.
         outcome: None: not known yet.
         losses: how often its worker was lost.
@@ -131,7 +129,6 @@ class _Run(Generic[Item, Result]):
     Attributes:
         pieces: taken and not handed on, in the items' order.
         suspects: pieces that were lost too often to run beside others.
-        ended: error that ended the items.
     """
 
     executor: Executor
@@ -310,7 +307,6 @@ class Raised:
     """Exception that another try would raise again.
 
     Attributes:
-        error: the exception.
         is_of_item: False: of getting ready for any item.
     """
 

@@ -133,10 +133,6 @@ def wait_for_server(context: ForkServerContext, preload: Sequence[str]) -> None:
 
     The process that tells so shares nothing with this one. So nothing fails where this one ends
     ahead of it.
-
-    Args:
-        context: of the server, one for the whole process; it may run already.
-        preload: modules that it imports, unless it runs already.
     """
     context.set_forkserver_preload([*preload, LAST_IMPORT])
     _start_deaf()

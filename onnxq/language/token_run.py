@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 class TokenRun:
     """A session of a decoder; also a context manager that frees it.
 
-    Attributes:
-        decoder: its inputs and outputs.
     Args:
         model: a path, onnx.ModelProto or onnx_ir.Model, float or quantized.
         threads: of one run; None: one per core.

@@ -16,6 +16,7 @@ from onnxq.observers.amax import AmaxObserver
 from onnxq.observers.channel_histogram import ChannelHistogramObserver
 from onnxq.observers.channel_mean import ChannelMeanObserver
 from onnxq.observers.entropy import EntropyObserver
+from onnxq.observers.fixed_qparams import FixedQParamsObserver
 from onnxq.observers.float_histogram import FloatHistogramObserver
 from onnxq.observers.histogram import HistogramObserver
 from onnxq.observers.least_error import LeastErrorObserver
@@ -39,6 +40,7 @@ __all__ = [
     "ChannelHistogramObserver",
     "ChannelMeanObserver",
     "EntropyObserver",
+    "FixedQParamsObserver",
     "FloatHistogramObserver",
     "HistogramObserver",
     "LeastErrorObserver",

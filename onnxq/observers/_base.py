@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from onnxq.dtypes import QDType
 
+
 State = dict[str, npt.NDArray[np.generic]]
 
 
@@ -71,9 +72,7 @@ class Observer(ABC):
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "observe" in vars(cls) and "needs_range_alone" not in vars(cls):
-            cls.needs_range_alone = (
-                False  # what the parent's observe needs says nothing of this one
-            )
+            cls.needs_range_alone = False  # the parent's says nothing of this observe
         register_observer(cls)
 
     def __new__(cls, /, *args: object, **kwargs: object) -> Self:
@@ -313,3 +312,17 @@ def _parameters(observer: type[Observer]) -> tuple[dict[str, object], bool]:
         p.name: p.default if p.default is p.empty else as_argument(p.name, p.default) for p in named
     }
     return defaults, any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def check_qscheme(observer: Observer, ch_axis: int | None) -> None:
+    """Guards an observer that has a range for each channel along ch_axis; None: one range."""
+    if observer.qscheme.per_channel == (ch_axis is not None):
+        return
+    has = (
+        "one range for the tensor. Use a per_tensor qscheme, or PerChannelMinMaxObserver."
+        if ch_axis is None
+        else "a range for each channel. Use a per_channel qscheme, or MinMaxObserver."
+    )
+    raise QConfigError(
+        f"{type(observer).__name__}: got qscheme {observer.qscheme.value}; it has {has}"
+    )

@@ -115,13 +115,7 @@ class ZeroAnchoredHistogram:
         return float(np.ldexp(1.0, self.exponent)) / self.bins
 
     def add(self, x: Singles, minimum: np.float32, maximum: np.float32) -> None:
-        """Counts every value of x.
-
-        Args:
-            x: float32, finite, not empty.
-            minimum: x.min().
-            maximum: x.max().
-        """
+        """Counts every value of x."""
         self.add_counted(Counted(x.ravel(order="K"), _NOTHING, 1, minimum, maximum))
 
     def add_counted(self, counted: Counted) -> None:

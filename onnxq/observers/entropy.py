@@ -44,12 +44,7 @@ class EntropyObserver(HistogramObserver):
 
 
 def least_divergent_threshold(folded: ZeroAnchoredHistogram, levels: int) -> float:
-    """The T of least divergence, among up to 128 between `levels` bins and all that are occupied.
-
-    Args:
-        folded: histogram of absolute values, not all zero.
-        levels: number of integers for [0, T].
-    """
+    """The T of least divergence, among up to 128 between `levels` bins and all occupied ones."""
     first, counts = folded.dense()
     places = np.zeros(first + counts.size + 2, np.float64)
     places[first : first + counts.size] = counts

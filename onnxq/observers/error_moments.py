@@ -76,10 +76,10 @@ class Moments:
             high: int64 (candidates,), largest integer less zero_point.
         """
         span = int(high[0] - low[0])
-        code = low[:, None] + np.arange(span, dtype=np.int64)
-        mass, moment = self.below((code + 0.5) * scale[:, None])
+        integer = low[:, None] + np.arange(span, dtype=np.int64)
+        mass, moment = self.below((integer + 0.5) * scale[:, None])
         linear = high * self.mean - moment.sum(axis=1)
-        squares = high.astype(np.float64) ** 2 * self.total - ((2.0 * code + 1) * mass).sum(axis=1)
+        squares = high.astype(np.float64) ** 2 * self.total - ((2.0 * integer + 1) * mass).sum(1)
         error = self.square - 2 * scale * linear + scale**2 * squares
         return np.asarray(np.maximum(error, 0.0))
 
@@ -97,7 +97,4 @@ class Moments:
 
     def occupied(self) -> tuple[Counts, Counts]:
         """Edges that hold values, and bins that hold values inside, by (lower) edge's number."""
-        return (
-            np.flatnonzero(self.edges) + self.first,
-            np.flatnonzero(self.inside) + self.first,
-        )
+        return (np.flatnonzero(self.edges) + self.first, np.flatnonzero(self.inside) + self.first)

@@ -8,9 +8,8 @@ import numpy as np
 
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.observers._base import Observer, State, warn_unobserved
+from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._bins import ZeroAnchoredHistogram
-from onnxq.observers._checks import check_qscheme
 from onnxq.observers._every_kth import EveryKth
 from onnxq.observers._search import search_qparams
 from onnxq.observers.value_range import EPS, as_float32

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._checks import check_qscheme
+from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._saved_arrays import min_max_of
 from onnxq.observers.value_range import EPS, folded, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme

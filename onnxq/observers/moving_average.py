@@ -10,8 +10,7 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.core.arrays import Singles
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers._checks import check_qscheme
+from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._saved_arrays import batches_of, min_max_of
 from onnxq.observers.value_range import EPS, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme

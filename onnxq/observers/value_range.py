@@ -99,13 +99,7 @@ class QuantRange:
         return np.asarray(np.maximum(scale, floor), np.float32)
 
     def check_width(self, minimum: npt.ArrayLike, maximum: npt.ArrayLike, index: int) -> None:
-        """Guards against a range that qparams() will refuse, while the batch is known.
-
-        Args:
-            minimum: float32, shape () or (channels,).
-            maximum: same shape.
-            index: of the batch, for the message.
-        """
+        """Guards against a range that qparams() will refuse, while the batch is known."""
         if self.qscheme.symmetric:
             return
         if (

@@ -34,12 +34,7 @@ class WeightKey:
 
 
 def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey) -> tuple[QParams, list[str]]:
-    """QParams by the key's observer of the weight, its range cut to the key's limit; notes.
-
-    Args:
-        weight: float32; weight.shape[key.axis] channels where the observer has some.
-        key: names the tensor, its channel axis, the integer limit and the observer.
-    """
+    """QParams by the key's observer of the weight, its range cut to the key's limit; notes."""
     observer = limited_to(key.observer, key.limit, key.axis % weight.ndim)()
     try:
         observer.observe(weight, 0)
@@ -58,13 +53,7 @@ def observe_weight(weight: npt.NDArray[np.float32], key: WeightKey) -> tuple[QPa
 
 
 def limited_to(spec: ObserverSpec, limit: int, ch_axis: int) -> ObserverSpec:
-    """The observer of a weight whose int8 integers are to lie in [-limit, limit].
-
-    Args:
-        spec: as the qconfig has it.
-        limit: the target's.
-        ch_axis: axis of the channels, where the observer has some.
-    """
+    """The observer of a weight whose int8 integers are to lie in [-limit, limit]."""
     probe = spec()
     if probe.qscheme.per_channel:
         spec = spec.with_args(ch_axis=ch_axis)

@@ -33,15 +33,7 @@ from onnxq.operator.integer_call import IntegerCall
 from onnxq.operator.node_plan import DynamicNodePlan, NodePlan
 from onnxq.operator.precision import Precision
 from onnxq.operator.reasons import InfiniteOperand, OperatorLimit
-from onnxq.operator.response import (
-    Curve,
-    Factored,
-    Linear,
-    Normalizing,
-    Response,
-    Summed,
-    Weighted,
-)
+from onnxq.operator.response import Curve, Factored, Linear, Normalizing, Response, Summed, Weighted
 from onnxq.operator.rule import (
     Case,
     DynamicRule,

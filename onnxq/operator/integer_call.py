@@ -41,10 +41,7 @@ ml_dtypes, one integer per element; kernels take and return these, and compute i
 
 
 def stored(x: Array) -> IntArray:
-    """The integers in their QDType's storage: int4 of ml_dtypes becomes int8.
-
-    Others as they are.
-    """
+    """The integers in their QDType's storage: int4 of ml_dtypes becomes int8."""
     return np.asarray(x, QDTYPES[x.dtype].storage)
 
 

@@ -63,11 +63,6 @@ def propagated_errors(
     """The inputs whose errors propagate through a node, as far as its operator says.
 
     Times 0 or over 0, they come out as nothing that is left of the signal could be compared with.
-
-    Args:
-        operator: of the node.
-        node: of a canonical model.
-        rule: that the operator has for the node.
     """
     for response in operator.responses(node):
         match response:

@@ -36,11 +36,6 @@ def is_clipped(value: ir.Value, clips: Collection[str], vanishing: Collection[st
     ONNX Runtime takes such a node for a part of the QuantizeLinear that may stand behind it, and
     where none does, it leaves the MatMul in front of it alone: DequantizeLinear -> MatMul -> Relu
     stays, and so is dequantized in every run.
-
-    Args:
-        value: of a graph.
-        clips: op types that a QuantizeLinear behind them may make superfluous.
-        vanishing: op types that are looked through.
     """
     found = readers(value, vanishing)
     if len(found) != 1 or found[0].op_type not in clips or found[0].domain:

@@ -17,14 +17,15 @@ class OperatorLimit(Reason):
 
 
 class InfiniteOperand(OperatorLimit):
-    """A constant operand puts numbers that stand for infinity into the result.
-
-    No node behind can have a scale for them.
-    """
+    """A constant operand puts numbers that stand for infinity into the result."""
 
 
 class LeftByRequest(Reason):
     WORDS = "the qconfig leaves it in float"
+
+
+class LeftByRepair(Reason):
+    WORDS = "repair leaves it in float: the model is nearer to float so"
 
 
 class TensorLeftByRequest(Reason):

@@ -37,9 +37,6 @@ def write_sums(model: ir.Model) -> None:
     In place, bodies included; names stay. It comes last in a rewrite: the canonical model, its hash
     and its decisions know an Add, which is what a user reads in the float model, and which can run
     in integers; a Sum cannot.
-
-    Args:
-        model: a quantized one.
     """
     for add in list(_fused_adds(model)):
         add.op_type = "Sum"

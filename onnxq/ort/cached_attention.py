@@ -66,10 +66,10 @@ def head_size(model: ir.Model) -> int | None:
 
 def sliding_windows(model: ir.Model) -> dict[str, int]:
     """Input of a cache that slides -> tokens that it holds at least: ONNX Runtime wants so many."""
-    found = {}
+    found: dict[str, int] = {}
     for node in all_nodes(model):
         if is_cached_attention(node) and node.attributes.get_int("sliding_window_cache", 0):
-            size = node.attributes.get_int("local_window_size", 0)
+            size: int = node.attributes.get_int("local_window_size", 0)
             found |= {str(value.name): size for value in node.inputs[3:5] if value is not None}
     return found
 

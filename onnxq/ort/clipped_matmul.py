@@ -38,9 +38,6 @@ def write_max(model: ir.Model) -> None:
     """Writes Max for a Relu, and ahead of a Clip, that keeps a product from running in integers.
 
     In place, bodies included; names stay.
-
-    Args:
-        model: a quantized one, in QDQ format.
     """
     if model.opset_imports.get("", 0) < MAX_OPSET:
         return

@@ -122,14 +122,7 @@ def _expose_one(graph: ir.Graph, place: _Place, taken: NamePool) -> str:
 
 
 def lift(value: ir.Value, node: ir.Node, branch: str, taken: NamePool) -> ir.Value:
-    """One more output of the If `node` that carries `value` of its branch, empty from the other.
-
-    Args:
-        value: of the branch; a tensor, or a sequence of tensors, of known type.
-        node: the If.
-        branch: then_branch or else_branch.
-        taken: gives names to what is added.
-    """
+    """One more output of the If `node` that carries `value` of its branch, empty from the other."""
     kind = value.type
     assert kind is not None, "bodies are typed before they are opened"
     own = node.attributes[branch].as_graph()
@@ -177,9 +170,6 @@ def type_bodies(model: ir.Model) -> None:
 
     By onnx's inference; what it does not know (operators of com.microsoft, and all behind them) by
     the facts of ONNX Runtime's operators.
-
-    Args:
-        model: names are unique over the whole model.
     """
     infer_types(model)
     for value, dtype in value_types(model).items():

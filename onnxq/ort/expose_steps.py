@@ -56,10 +56,6 @@ def expose_steps(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> Steps:
 
     Hidden stay bodies inside of other bodies, branches inside of a Scan (which wants values of one
     shape), Scans whose inputs have no shapes, and Loops before opset 13.
-
-    Args:
-        model: names are unique over the whole model.
-        wanted: nodes of bodies whose inputs and outputs are exposed.
     """
     values = (v.name for graph in model.graphs() for v in all_values(graph))
     names = NamePool([*values, *(node.name for node in all_nodes(model))])
@@ -134,13 +130,7 @@ class _Opener:
                     yield from self._around(node.attributes[branch].as_graph())
 
     def _owned(self, graph: ir.Graph, needed: set[ir.Value], kind: str) -> Iterator[Named]:
-        """The needed tensors of a graph and of its branches, as values of that graph.
-
-        Args:
-            graph: a body, or a branch in one.
-            needed: of the whole body.
-            kind: of the node whose body it is.
-        """
+        """The needed tensors of a graph and of its branches, as values of that graph."""
         own = [*graph.inputs, *(value for node in graph for value in node.outputs)]
         for value in own:
             if value in needed and self._goes_out(value):

@@ -47,7 +47,6 @@ class Source:
         graph: protobuf bytes, or the file.
         weights: that are handed over beside the bytes.
         files: of those weights that are mapped from a file: (file, offset).
-        opening: options.
     """
 
     name: str

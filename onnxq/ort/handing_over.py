@@ -37,12 +37,7 @@ class HandedOver:
 
 
 def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
-    """The model without its larger weights, and these.
-
-    Args:
-        model: of any size; left as it is.
-        folder: of files that ONNX Runtime is to map by itself: weights there stay references.
-    """
+    """The model without its larger weights, and these."""
     graph = model.clone()
     weights: dict[str, Array] = {}
     files: dict[str, tuple[str, int]] = {}

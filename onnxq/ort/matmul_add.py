@@ -26,7 +26,6 @@ class MatMulAdd:
     """A MatMul, and the Add that alone reads its result.
 
     Attributes:
-        matmul: the MatMul.
         add: the Add, in the same graph.
         slot: input of the Add that is not the product.
     """
@@ -75,11 +74,7 @@ class MatMulAdd:
 
 
 def matmul_add(node: ir.Node) -> MatMulAdd | None:
-    """The MatMulAdd of a MatMul; None: the node is none, or nobody or others read its result.
-
-    Args:
-        node: of a graph.
-    """
+    """The MatMulAdd of a MatMul; None: the node is none, or nobody or others read its result."""
     if node.op_type != "MatMul" or node.domain:
         return None
     result = node.outputs[0]

@@ -46,7 +46,6 @@ class NodeUse:
         name: the runtime's; fused nodes often keep the name of one of their parts.
         op_type: of the fused node ("QLinearConv").
         domain: "" for ai.onnx.
-        kind: what it works on.
     """
 
     name: str
@@ -102,12 +101,7 @@ def integer_nodes(optimized: ir.Model) -> list[NodeUse]:
 
 
 def rounding(floats: Mapping[str, int], integers: Mapping[str, int]) -> dict[str, int]:
-    """Op type -> nodes whose floats may have other last bits on another machine.
-
-    Args:
-        floats: op type -> nodes that work on floats.
-        integers: op type -> nodes that compute in integers.
-    """
+    """Op type -> nodes whose floats may have other last bits on another machine."""
     counts = {op: n for op, n in floats.items() if _rounds(op)}
     for op, n in integers.items():
         if facts.named(op).on_integers and _rounds(op):

@@ -22,13 +22,7 @@ from msgspec.structs import replace
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.core.atomic import temporary_folder
-from onnxq.errors import (
-    CalibrationError,
-    ModelError,
-    OutputError,
-    first_line,
-    nearest,
-)
+from onnxq.errors import CalibrationError, ModelError, OutputError, first_line, nearest
 from onnxq.jobs.child import NoChildError
 from onnxq.jobs.child_main import Opening
 from onnxq.ort.first_run import FirstRun, Source
@@ -303,9 +297,7 @@ def open_session(
     if waiting is Waiting.ASLEEP:
         entries["session.intra_op.allow_spinning"] = "0"
     opening = replace(
-        _options(threads, optimization),
-        has_memory_plan=memory is Memory.PLANNED,
-        entries=entries,
+        _options(threads, optimization), has_memory_plan=memory is Memory.PLANNED, entries=entries
     )
     folder = None
     if weights is Weights.FILES and isinstance(model, ir.Model):

@@ -9,17 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.ort.runtime import Session
+    from collections.abc import Sequence
 
 
 TURN_S = 0.002
@@ -47,12 +40,7 @@ def repeats_of(seconds: float) -> int:
 
 
 def round_seconds(once: Sequence[float], repeats: Sequence[int]) -> float:
-    """CPU seconds of a turn of each run.
-
-    Args:
-        once: seconds of each.
-        repeats: of each in a turn.
-    """
+    """CPU seconds of a turn of each run."""
     return sum(each * (n + (n > 1)) for each, n in zip(once, repeats, strict=True))
 
 
@@ -66,9 +54,6 @@ def taken(run: Run) -> float:
 def taking_turns(runs: Sequence[Run], schedule: Schedule) -> list[list[float]]:
     """CPU seconds of one run of each, in each round; every second round goes backwards.
 
-    Args:
-        runs: on this thread.
-        schedule: of them.
     Returns:
         a list of `schedule.rounds` seconds for each run.
     """
@@ -84,45 +69,3 @@ def taking_turns(runs: Sequence[Run], schedule: Schedule) -> list[list[float]]:
                 runs[index]()
             found[index].append((time.thread_time() - start) / repeats)
     return found
-
-
-# --- Times of sessions in turns, so that a busy machine slows all of them alike
-
-
-@dataclass(frozen=True, slots=True)
-class PairedTimes:
-    """CPU seconds of sessions that took turns.
-
-    Attributes:
-        seconds: per session, one entry per round: of one run.
-    """
-
-    seconds: Mapping[str, tuple[float, ...]]
-
-    def median_s(self, name: str) -> float:
-        """Median CPU seconds of one run."""
-        return float(np.median(self.seconds[name]))
-
-    def ratio(self, slow: str, fast: str) -> float:
-        """How many times faster `fast` is: the ratio of the medians."""
-        return self.median_s(slow) / self.median_s(fast)
-
-
-def paired_times(
-    sessions: Mapping[str, Session], feeds: Mapping[str, Mapping[str, Array]], rounds: int
-) -> PairedTimes:
-    """CPU time of each session, in turns.
-
-    Open the sessions with threads=1: the CPU time is that of the calling thread.
-
-    Args:
-        sessions: name -> session.
-        feeds: name -> {input name: array}, of each session.
-        rounds: turns of each, after two runs that are not counted.
-    """
-    runs = [partial(session.run, feeds[name]) for name, session in sessions.items()]
-    once = [taken(run) for run in runs for _ in range(2)][1::2]  # the first run gets memory
-    found = taking_turns(runs, Schedule(rounds, tuple(map(repeats_of, once))))
-    return PairedTimes(
-        MappingProxyType({name: tuple(each) for name, each in zip(sessions, found, strict=True)})
-    )

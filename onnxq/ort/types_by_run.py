@@ -25,9 +25,7 @@ MOST_SIZES, LARGEST_SIZE, LONGEST = 16, 256, 16
 
 
 def types_by_run(
-    model: ir.Model,
-    names: Sequence[str] | None = None,
-    feeds: Mapping[str, Array] | None = None,
+    model: ir.Model, names: Sequence[str] | None = None, feeds: Mapping[str, Array] | None = None
 ) -> dict[str, tuple[ir.DataType, tuple[int, ...]]]:
     """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
 

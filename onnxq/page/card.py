@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.core.brief import shown_fields
-from onnxq.page.content import Fact
+from onnxq.page.content import NamedText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,16 +31,12 @@ class Table:
 
 
 def card(
-    title: str, said: Sequence[str] = (), facts: Sequence[Fact] = (), tables: Sequence[Table] = ()
+    title: str,
+    said: Sequence[str] = (),
+    facts: Sequence[NamedText] = (),
+    tables: Sequence[Table] = (),
 ) -> str:
-    """HTML of a value, in which every text is escaped.
-
-    Args:
-        title: name of its class.
-        said: lines ahead of all else.
-        facts: names and values.
-        tables: of which the first MOST_ROWS rows are shown.
-    """
+    """HTML of a value, in which every text is escaped."""
     from onnxq.page.environment import environment  # here: jinja2 takes time to import
 
     template = environment().get_template("card.html")
@@ -48,13 +44,8 @@ def card(
 
 
 def card_of(value: DataclassInstance, *tables: Table) -> str:
-    """The card of a dataclass: its fields, as its repr shortens them.
-
-    Args:
-        value: with fields.
-        tables: beside them.
-    """
-    facts = [Fact(name.replace("_", " "), text) for name, text in shown_fields(value)]
+    """The card of a dataclass: its fields, as its repr shortens them."""
+    facts = [NamedText(name.replace("_", " "), text) for name, text in shown_fields(value)]
     return card(type(value).__name__, (), facts, tables)
 
 

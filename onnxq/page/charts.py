@@ -38,9 +38,8 @@ class Chart:
     Attributes:
         bars: path of what is counted or measured.
         band: start and length of the range that integers reach, along the chart's wide side.
-        reach: path of the ranges that integers reach, where each bar has its own.
+        ranges: path of the ranges that integers reach, where each bar has its own.
         steps: path of the lines of the levels; empty: they would lie too close.
-        ticks: of the axis.
         words: what is seen, for those who do not see it.
     """
 
@@ -48,7 +47,7 @@ class Chart:
     ticks: tuple[Tick, ...]
     words: str
     band: tuple[float, float] | None = None
-    reach: str = ""
+    ranges: str = ""
     steps: str = ""
 
 
@@ -119,14 +118,14 @@ def channels_chart(weight: WeightPart) -> Chart:
         return f"M{tenth(left)} {tenth(top)}h{right}V{tenth(bottom)}h{left_again}Z"
 
     bars = "".join(bar(i, lo, hi, 0.5) for i, (lo, hi) in enumerate(zip(lows, highs, strict=True)))
-    reach = "".join(bar(i, -r, r, 0.9) for i, r in enumerate(reaches))
+    ranges = "".join(bar(i, -r, r, 0.9) for i, r in enumerate(reaches))
     narrow, wide = min(weight.reaches, default=0.0), max(weight.reaches, default=0.0)
     words = (
         f"{counting(len(weight.lows), 'channel')}; their integers reach from ±{number(narrow)} to "
         f"±{number(wide)}"
     )
     ends = (Tick(0.0, "1"), Tick(WIDE, str(len(weight.lows))))
-    return Chart(bars, ends if len(weight.lows) > 1 else (), words, reach=reach)
+    return Chart(bars, ends if len(weight.lows) > 1 else (), words, ranges=ranges)
 
 
 def _gathered(values: Sequence[float], choose: object) -> list[float]:
@@ -146,13 +145,7 @@ class Bar:
 
 
 def difference_bar(value: float, most: float, wide: float = 100.0) -> Bar:
-    """The bar of a difference, where `most` reaches the end.
-
-    Args:
-        value: above 0: a loss.
-        most: largest of all, above 0.
-        wide: the whole column.
-    """
+    """The bar of a difference, where `most` reaches the end."""
     length = min(abs(value) / most, 1.0) * wide / 2
     return Bar(round(wide / 2 - (length if value < 0 else 0.0), 1), round(length, 1), value > 0)
 
@@ -173,8 +166,6 @@ class FrontChart:
     Attributes:
         dots: one for each model with a time; one that is equal to float lies at the upper edge.
         goal: height of the bound that was asked for; None: it bounds no metric, or is out of sight.
-        goal_words: at that line.
-        x_ticks, y_ticks: of the axes.
         y_words: title of the axis of metrics.
         equal: names of models that are equal to float, whose metric has no end.
     """
@@ -189,12 +180,7 @@ class FrontChart:
 
 
 def front_chart(points: Sequence[FrontPoint], goal_db: float | None = None) -> FrontChart | None:
-    """The chart of a search; None where fewer than two of its models have a time.
-
-    Args:
-        points: models that were measured.
-        goal_db: least SQNR that was asked for; None: none was.
-    """
+    """The chart of a search; None where fewer than two of its models have a time."""
     timed = [p for p in points if p.time_ratio is not None and p.metric > -math.inf]
     if len(timed) < 2:
         return None

@@ -13,7 +13,7 @@ Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class NamedText:
     """A name and what is said of it."""
 
     name: str
@@ -25,8 +25,6 @@ class Figure:
     """A number that stands out.
 
     Attributes:
-        name: of it.
-        value: with its unit.
         beside: what to compare it with; empty: nothing.
     """
 
@@ -37,12 +35,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBound:
-    """A bound that was asked for.
-
-    Attributes:
-        words: the bound, and what was got.
-        is_kept: whether it holds.
-    """
+    """A bound that was asked for."""
 
     words: str
     is_kept: bool
@@ -53,14 +46,8 @@ class Head:
     """Head of a report.
 
     Attributes:
-        title: names of the two models.
-        verdict: one sentence.
         warning: about outputs that are far from float; empty: there are none.
-        bounds: that were asked for.
-        figures: the few that matter most.
-        origin: hashes, versions, machine.
         command: that repeats the report; empty: it was written from Python.
-        notes: what a reader should know.
     """
 
     title: str
@@ -68,7 +55,7 @@ class Head:
     warning: str = ""
     bounds: tuple[CheckedBound, ...] = ()
     figures: tuple[Figure, ...] = ()
-    origin: tuple[Fact, ...] = ()
+    origin: tuple[NamedText, ...] = ()
     command: str = ""
     notes: tuple[str, ...] = ()
 
@@ -92,8 +79,6 @@ class TensorQParams:
     """Quantization parameters of a tensor.
 
     Attributes:
-        dtype: of the integers.
-        scale: one step.
         zero_point: integer of 0.
         low, high: reals that the lowest and the highest integer stand for.
     """
@@ -110,7 +95,6 @@ class TensorPart:
     """A tensor of the float model beside that of the quantized one.
 
     Attributes:
-        name: of the tensor.
         node: place of the node that gives it; None: it is an input of the model.
         error_db: SQNR on all samples: local and accumulated errors together.
         local_db: SQNR of the node alone, both models given the same inputs.
@@ -118,7 +102,6 @@ class TensorPart:
         max_lsb: largest error in LSB.
         saturated_share: of its float values, beyond what its integers reach.
         qparams: of its integers; None: it has none.
-        histogram: of its float values.
         is_output: whether it is an output of the model.
         sampled_db: SQNR on the few samples that local and accumulated errors are of.
         channel_share: of the range of its integers that the median channel reaches.
@@ -143,9 +126,7 @@ class WeightPart:
     """A weight that is stored as integers.
 
     Attributes:
-        name: of the tensor.
         node: place of the node that reads it; None: not known.
-        dtype: of the integers.
         granularity: how many scales it has, in words.
         lows, highs: smallest and largest real of each channel.
         reaches: largest real that a channel's integers reach.
@@ -165,15 +146,10 @@ class NodePart:
     """A node of the float model.
 
     Attributes:
-        name: of it.
-        op_type: of it.
         precision: that it has in the quantized model: a Precision's value, or "inside" of another
             node.
-        reason: why it has that precision.
         float_us: microseconds of a run of it in the float model.
         quantized_us: likewise in the quantized one, with conversions that it needs.
-        tensors: places of what it gives.
-        weights: places of what it reads.
         revert: option that leaves it in float; empty: it is.
     """
 
@@ -193,7 +169,6 @@ class MachineColumn:
     """Machines whose integers are alike.
 
     Attributes:
-        names: of the targets.
         cells: of each layer of `MachineTable.layers`: what it does there, in words; empty: exact.
     """
 
@@ -203,13 +178,7 @@ class MachineColumn:
 
 @dataclass(frozen=True, slots=True)
 class MachineTable:
-    """Layers whose integers depend on the machine.
-
-    Attributes:
-        layers: names of nodes.
-        columns: kinds of machines.
-        said: what was found, in a sentence.
-    """
+    """Layers whose integers depend on the machine."""
 
     layers: tuple[str, ...]
     columns: tuple[MachineColumn, ...]
@@ -221,12 +190,7 @@ class FrontPoint:
     """A model that a search measured.
 
     Attributes:
-        name: of the point.
-        metric: higher is better.
-        db: worst SQNR of an output.
-        time_ratio: of float's time.
         size: of its file, in words.
-        changes: from where the search began.
         is_front: whether no other is as good in everything.
         is_chosen: whether it is the result.
     """
@@ -246,11 +210,8 @@ class Page:
     """Everything that a report shows.
 
     Attributes:
-        head: verdict and origin.
         nodes: of the float model, in the order in which they run.
         tensors: that were compared, in graph order; outputs among them.
-        weights: stored as integers.
-        edges: between nodes.
         unmatched: tensors that could not be compared, and why.
         unassigned: microseconds of both models that belong to no node, by operator: (name, float,
             quantized).
@@ -266,10 +227,10 @@ class Page:
     tensors: tuple[TensorPart, ...] = ()
     weights: tuple[WeightPart, ...] = ()
     edges: tuple[Edge, ...] = ()
-    unmatched: tuple[Fact, ...] = ()
+    unmatched: tuple[NamedText, ...] = ()
     unassigned: tuple[tuple[str, float, float], ...] = ()
     whole_us: tuple[float, float] | None = None
     machines: MachineTable | None = None
     front: tuple[FrontPoint, ...] = ()
-    missing: tuple[Fact, ...] = ()
+    missing: tuple[NamedText, ...] = ()
     goal_db: float | None = None

@@ -40,8 +40,6 @@ class Box:
     """A node of the drawing.
 
     Attributes:
-        x, y: its upper left corner.
-        width: of it.
         classes: of the style sheet: one for the error, one for the time, one for the precision.
         title: operator, or name of an input or output.
         name: of the node, shortened; empty where the title is it.
@@ -61,13 +59,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing.
-
-    Attributes:
-        boxes: of the page's nodes.
-        lines: path of each edge.
-        width, height: of the whole.
-    """
+    """A drawing."""
 
     boxes: tuple[Box, ...]
     lines: tuple[str, ...]

@@ -43,11 +43,9 @@ class GraphLayout:
     """Places of nodes and edges.
 
     Attributes:
-        centres: of the nodes.
         routes: points that each edge goes by, both ends included.
         gutters: of each route, index of a point behind which it goes to another column -> the x at
             which it goes up to that.
-        width, height: of the whole drawing.
     """
 
     centres: tuple[Point, ...]
@@ -58,13 +56,7 @@ class GraphLayout:
 
 
 def layout_of(widths: Sequence[float], edges: Sequence[Edge], shape: float = 1.6) -> GraphLayout:
-    """Places of a graph's nodes.
-
-    Args:
-        widths: of the nodes, which are in an order in which they can run.
-        edges: between their places.
-        shape: width over height that the drawing should have.
-    """
+    """Places of a graph's nodes."""
     if not widths:
         return GraphLayout((), (), (), 0.0, 0.0)
     graph = _Layered(widths, edges)
@@ -85,7 +77,7 @@ def layout_of(widths: Sequence[float], edges: Sequence[Edge], shape: float = 1.6
     )
 
 
-def _gutters(graph: _Layered, columns: Columns, edge: Edge) -> dict[int, float]:
+def _gutters(graph: _Layered, columns: DrawingColumns, edge: Edge) -> dict[int, float]:
     way = [columns.of[graph.layer[item]] for item in graph.way(edge)]
     turns = [index for index in range(len(way) - 1) if way[index] != way[index + 1]]
     return {index: columns.gutter(way[index + 1]) for index in turns}
@@ -94,9 +86,6 @@ def _gutters(graph: _Layered, columns: Columns, edge: Edge) -> dict[int, float]:
 class _Layered:
     """Nodes and lanes in layers.
 
-    Args:
-        widths: of the nodes.
-        edges: between them.
     Attributes:
         layer: of each item: nodes, then lanes.
         layers: items of each layer, from left to right.
@@ -235,11 +224,7 @@ def _median(ordered: Sequence[float]) -> float:
 def pooled(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
     """The numbers nearest to those wanted that do not fall: isotonic regression.
 
-        minimize sum w_i (x_i - wanted_i)^2  subject to x_i <= x_(i+1)
-
-    Args:
-        wanted: any numbers.
-        weights: above 0.
+    minimize sum w_i (x_i - wanted_i)^2  subject to x_i <= x_(i+1)
     """
     means: list[float] = []
     heavy: list[float] = []
@@ -270,7 +255,7 @@ SLACK = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class DrawingColumns:
     """Columns of a drawing.
 
     Attributes:
@@ -279,7 +264,6 @@ class Columns:
         shifts: what is added to the x of a column.
         lefts: where each column begins.
         layer: units from a layer to the next one.
-        width, height: of the drawing.
     """
 
     of: tuple[int, ...]
@@ -303,15 +287,8 @@ class Columns:
 
 def columns_of(
     extents: Sequence[tuple[float, float]], crossing: Sequence[int], layer: float, shape: float
-) -> Columns:
-    """Columns that give a drawing about the shape that is wanted.
-
-    Args:
-        extents: left and right end of each layer.
-        crossing: tensors that go on from each layer to the next one.
-        layer: units from a layer to the next one.
-        shape: width over height.
-    """
+) -> DrawingColumns:
+    """Columns that give a drawing about the shape that is wanted."""
     starts = _starts(len(extents), _longest(extents, layer, shape), crossing)
     shifts: list[float] = []
     lefts: list[float] = []
@@ -327,7 +304,9 @@ def columns_of(
         of[start:] = [column] * (len(extents) - start)
     deepest = max(b - a for a, b in zip(starts, [*starts[1:], len(extents)], strict=True))
     width, height = right - GUTTER + MARGIN, deepest * layer + 2 * MARGIN
-    return Columns(tuple(of), tuple(starts), tuple(shifts), tuple(lefts), layer, width, height)
+    return DrawingColumns(
+        tuple(of), tuple(starts), tuple(shifts), tuple(lefts), layer, width, height
+    )
 
 
 def _longest(extents: Sequence[tuple[float, float]], layer: float, shape: float) -> int:

@@ -198,7 +198,7 @@ def _chart(chart: Chart) -> Json:
     return {
         "bars": chart.bars,
         "band": chart.band and [round(end, 1) for end in chart.band],
-        "reach": chart.reach,
+        "ranges": chart.ranges,
         "steps": chart.steps,
         "ticks": [[tick.at, tick.text] for tick in chart.ticks],
         "words": chart.words,
@@ -216,10 +216,6 @@ _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\x7f"
 
 
 def island(data: object) -> Markup:
-    """JSON text that can stand between <script type="application/json"> and </script>.
-
-    Args:
-        data: dicts, lists, strings, finite numbers.
-    """
+    """JSON text that can stand between <script type="application/json"> and </script>."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(_ESCAPES))  # escaped above

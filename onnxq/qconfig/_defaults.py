@@ -96,8 +96,7 @@ learned_qat_qconfig = QConfig(
 """Learned scales (LSQ) of 8 bits; they start at the range of the first batch, or of the weight."""
 
 learned_4bit_qat_qconfig = QConfig(
-    _learned_activation,
-    FakeQuantSpec(StepSizeObserver.with_args(quant_max=7), ScaleRule.LEARNED),
+    _learned_activation, FakeQuantSpec(StepSizeObserver.with_args(quant_max=7), ScaleRule.LEARNED)
 )
 """Weights of 4 bits in [-7, 7], stored as int8; their learned scales start as LSQ's paper says."""
 

@@ -101,15 +101,7 @@ def check_patterns(
     meant: AbstractSet[str] = frozenset(),
     tensors: AbstractSet[str] = frozenset(),
 ) -> None:
-    """Passes names and globs that fit the names of a model.
-
-    Args:
-        entries: by name or glob.
-        names: of the model's nodes or tensors.
-        kind: "node" or "tensor", for the message.
-        meant: what else a name may have been meant for, such as an op type.
-        tensors: names of tensors, where those of nodes are wanted.
-    """
+    """Passes names and globs that fit the names of a model."""
     for pattern in entries:
         if pattern in names or any(fnmatchcase(name, pattern) for name in names):
             continue

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.observers import ObserverSpec
-from onnxq.qconfig._defaults import (
-    NAMED,
-    onnxq_default_dynamic_qconfig,
-    onnxq_default_qconfig,
-)
+from onnxq.qconfig._defaults import NAMED, onnxq_default_dynamic_qconfig, onnxq_default_qconfig
 from onnxq.qconfig._values import (
     Entry,
     FakeQuantSpec,
@@ -141,12 +137,7 @@ def base_of(entry: Entry) -> QConfig:
 
 
 def plain_from(entry: Entry, base: QConfig) -> object:
-    """The plain data that `entry_from` reads back to the entry; a name where it has one.
-
-    Args:
-        entry: of a mapping.
-        base: as of `entry_from`; an entry that differs from it in its precision alone is that.
-    """
+    """The plain data that `entry_from` reads back to the entry; a name where it has one."""
     names = [name for name, known in NAMED.items() if known == entry]
     if names:
         return names[0]
@@ -160,14 +151,7 @@ def plain_from(entry: Entry, base: QConfig) -> object:
 
 
 def section_of(data: Mapping[str, object], key: str, where: str, form: Any) -> dict[str, object]:
-    """The mapping under that key, {} without it.
-
-    Args:
-        data: of a file.
-        key: of the section.
-        where: the data stand, to begin messages with.
-        form: of its values, a type of `file_form`.
-    """
+    """The mapping under that key, {} without it."""
     section = data.get(key)
     if section is None:
         return {}

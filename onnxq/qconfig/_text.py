@@ -27,12 +27,7 @@ _KINDS = ("global", "op", "node", "tensor")
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML's safe subset; a key that is written twice is an error, not the last one's.
-
-    Args:
-        text: of the file.
-        where: it stands, for messages.
-    """
+    """YAML's safe subset; a key that is written twice is an error, not the last one's."""
 
     def __init__(self, text: str, where: str) -> None:
         super().__init__(text)

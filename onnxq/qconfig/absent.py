@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def absent_op_types(nodes: Iterable[ir.Node], qconfig: QConfigMapping) -> list[str]:
-    """A note on the op types that the qconfig wants quantized and the canonical model lacks.
-
-    It is no error: one file may serve several models.
-    """
+    """A note on the op types that the qconfig wants quantized and the canonical model lacks."""
     present = {node.op_type for node in nodes}
     asked = [name for name, entry in qconfig.op_types.items() if entry is not None]
     absent = [name for name in asked if name not in present]

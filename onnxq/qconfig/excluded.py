@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def excluding(mapping: QConfigMapping, names: Collection[str]) -> QConfigMapping:
-    """A mapping that leaves these nodes, by name or glob, in float, whatever it said of them.
-
-    Names that are not in the model are found by `QConfigMapping.check`.
-    """
+    """A mapping that leaves these nodes, by name or glob, in float, whatever it said of them."""
     listed = isinstance(names, Collection) and not isinstance(names, (str, bytes))
     if not listed or not all(isinstance(name, str) for name in names):
         raise QConfigError(

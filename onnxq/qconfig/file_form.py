@@ -125,11 +125,6 @@ def check_form(data: object, kind: Any, where: str) -> None:
     """Refuses data whose values are of other types than `kind` says.
 
     Keys and names that are not known are left to the values themselves, which suggest the nearest.
-
-    Args:
-        data: what YAML gave.
-        kind: EntryForm or TensorForm.
-        where: the data stand, to begin the message with.
     """
     try:
         msgspec.convert(data, kind)

@@ -48,12 +48,7 @@ def names_in(model: ir.Model) -> frozenset[str]:
 
 
 def compact(model: ir.Model, known: Container[str]) -> None:
-    """Rewrites the model in place, as this module says; every integer and scale stays.
-
-    Args:
-        model: quantized.
-        known: names of the float model, which are the user's; their constants stay, too.
-    """
+    """Rewrites the model in place, as this module says; every integer and scale stays."""
     _drop_zero_points(model)
     named = _named_after_integers(model)
     for graph in model.graphs():

@@ -10,11 +10,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import NamePool, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.operator.nodes import tensor_of
-from onnxq.qdq.tensors import (
-    half_tensor,
-    integer_tensor,
-    transposed,
-)
+from onnxq.qdq.tensors import half_tensor, integer_tensor, transposed
 from onnxq.qdq.write import GraphQParams, NewConstant, new_graph_qparams
 from onnxq.qparams import QParams
 
@@ -41,8 +37,6 @@ _SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases a
 class Initializers:
     """New initializers and their names.
 
-    Args:
-        used: every name of the model so far.
     Attributes:
         replaced: the float initializers that have got integer twins.
     """
@@ -136,11 +130,7 @@ class Initializers:
         return self._integers[key][0]
 
     def _beside(
-        self,
-        value: ir.Value,
-        tensor: ir.TensorProtocol,
-        name: str,
-        graph: ir.Graph,
+        self, value: ir.Value, tensor: ir.TensorProtocol, name: str, graph: ir.Graph
     ) -> ir.Value:
         self.replaced[value] = None
         return new_initializer(graph, name, tensor)

@@ -55,12 +55,7 @@ class Remains:
 
 
 def write_qoperator(qdq: ir.Model, int8: Int8Activations = Int8Activations.SHIFTED) -> ir.Model:
-    """The QOperator format of a model in QDQ format, with what remains of that in its metadata.
-
-    Args:
-        qdq: left as it is.
-        int8: what the machine that it is for does with int8 activations.
-    """
+    """The QOperator format of a model in QDQ format, with what remains of that in its metadata."""
     fused = fuse(qdq, int8)
     fused.model.metadata_props[KEPT_KEY] = json.dumps(dict(fused.kept))
     fused.model.metadata_props[TABLES_KEY] = json.dumps(list(fused.tables))

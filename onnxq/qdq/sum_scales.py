@@ -54,14 +54,10 @@ class Sum:
     """A sum or product whose integers may depend on the machine, unless its scales are chosen.
 
     Attributes:
-        name: of the node, for messages.
         op_type: of the float node, such as Add.
-        domain: of the float node.
         inputs: per slot the name of the tensor of integers; None: not one.
         outputs: per slot likewise.
-        attributes: of the float node.
         constants: by slot, of inputs that are not quantized.
-        among: what has to agree.
     """
 
     name: str
@@ -82,8 +78,7 @@ class Sum:
         """Whether the node computes the same integers, with these qparams, among what has to agree.
 
         Integers of int8 are asked about as uint8 too: ONNX Runtime on x86 shifts them by 128 when
-            it
-        loads the model, and floats round otherwise there.
+        it loads the model, and floats round otherwise there.
         """
         operator = catalog.find(self.op_type, self.domain)
         assert operator is not None, "sums are of operators that are known"
@@ -129,12 +124,7 @@ def raise_scales(
 
 
 class _Looked:
-    """Sums that are asked whether they agree, each once until one of its tensors changes.
-
-    Args:
-        sums: in the order in which they are computed.
-        tensors: name -> qparams; changed by `change`.
-    """
+    """Sums that are asked whether they agree, each once until one of its tensors changes."""
 
     def __init__(self, sums: Sequence[Sum], tensors: dict[str, QParams]) -> None:
         self._sums, self.tensors = sums, tensors

@@ -40,11 +40,8 @@ class GraphQParams:
     """Scale and zero point as values of a graph, which a Q and the DQ behind it share.
 
     Attributes:
-        scale: its value.
         zero_point: its value; None: 0.
-        integers: type of the integers.
         attributes: axis and block_size, where there are several scales.
-        domain: of the nodes.
     """
 
     scale: ir.Value
@@ -170,24 +167,12 @@ def quantize_behind(
 
 
 def clip_integers(
-    integers: ir.Value,
-    dtype: QDType,
-    bounds: tuple[int, int],
-    stem: str,
-    new: NewConstant,
+    integers: ir.Value, dtype: QDType, bounds: tuple[int, int], stem: str, new: NewConstant
 ) -> ir.Node:
-    """A Clip on integers, not in a graph yet, and without names.
-
-    Args:
-        integers: of a Q, or of another node on integers.
-        dtype: of the integers.
-        bounds: lowest and largest integer.
-        stem: of the names of the bounds.
-        new: makes them.
-    """
+    """A Clip on integers, not in a graph yet, and without names."""
     limits = [
-        new(f"{stem}_{end}", np.array(code, dtype.storage))
-        for end, code in zip(("min", "max"), bounds, strict=True)
+        new(f"{stem}_{which}", np.array(bound, dtype.storage))
+        for which, bound in zip(("min", "max"), bounds, strict=True)
     ]
     node = ir.node("Clip", [integers, *limits])
     result = node.outputs[0]

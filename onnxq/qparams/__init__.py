@@ -300,12 +300,7 @@ def shifted(integers: npt.NDArray[np.integer]) -> npt.NDArray[np.uint8]:
 
 
 def stored_as(qparams: QParams, dtype: QDType) -> QParams:
-    """The qparams with integers of that type, for the same numbers.
-
-    Args:
-        qparams: of any type.
-        dtype: the same type, or UINT8 in place of INT8.
-    """
+    """The qparams with integers of that type, for the same numbers."""
     if qparams.dtype == dtype:
         return qparams
     assert (qparams.dtype, dtype) == (INT8, UINT8), "no other types stand for the same numbers"

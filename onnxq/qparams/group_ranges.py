@@ -94,7 +94,7 @@ def unshrunk(
 ) -> GroupIntegers:
     """The same integers with the scales of each row raised, so that its errors are none of its own.
 
-        f = sum_i p_i w_i^2 / sum_i p_i w_i v_i        v_i the number of code i; then v_i f
+        f = sum_i p_i w_i^2 / sum_i p_i w_i v_i        v_i integer i; then v_i f
 
     Least squares leaves e orthogonal to v, so that v is w times 1 - |e|^2 / |w|^2 and something
     unlike w. Errors that are unlike cancel out from layer to layer; those that make every weight

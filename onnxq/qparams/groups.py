@@ -74,9 +74,8 @@ class GroupIntegers:
         if self.scale.shape != wanted or self.zero_point.shape != wanted:
             raise ShapeError(
                 f"integers {self.integers.shape} in groups of {self.spec.group_size} want scales "
-                "and "
-                "zero "
-                f"points of shape {wanted}; got {self.scale.shape} and {self.zero_point.shape}."
+                f"and zero points of shape {wanted}; got {self.scale.shape} and "
+                f"{self.zero_point.shape}."
             )
 
     @property

@@ -130,10 +130,7 @@ def from_onnx(node: onnx.NodeProto, initializers: Iterable[onnx.TensorProto]) ->
 def _constant(name: str, array: npt.NDArray[np.generic]) -> ir.Value:
     tensor = ir.Tensor(array, name=name)
     return ir.Value(
-        name=name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(array.shape),
-        const_value=tensor,
+        name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
     )
 
 

@@ -116,6 +116,10 @@ class QuantizedModel(ir.Model):
         file_format = self.metadata_props.get(FORMAT_KEY, "none")
         return f"<QuantizedModel '{self.graph.name}', {nodes} nodes, format {file_format}>"
 
+    def __str__(self) -> str:
+        verdict = self.verdict
+        return f"{self!r}, without a verdict" if verdict is None else str(verdict)
+
     def _repr_html_(self) -> str:
         verdict = self.verdict
         said = ["no verdict: it was not run, or edited since"]

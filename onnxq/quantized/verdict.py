@@ -8,16 +8,54 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, listed
 from onnxq.page.card import card
-from onnxq.quantized.output_part import OutputPart  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+MOST_RUNS = 3  # said one by one
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """Slices of an output along an axis, and how near to float they are.
+
+    Attributes:
+        axis: of the output, from 0.
+        slices: their indices along the axis, ascending.
+        sqnr_db: over these slices, in dB.
+    """
+
+    axis: int
+    slices: tuple[int, ...]
+    sqnr_db: float
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        runs = list(_runs(self.slices))
+        said = ", ".join(f"{a} to {b}" if b > a else str(a) for a, b in runs[:MOST_RUNS])
+        more = f" and {len(runs) - MOST_RUNS} more ranges" if len(runs) > MOST_RUNS else ""
+        noun = "slice" if len(self.slices) == 1 else "slices"
+        return f"{noun} {said}{more} of axis {self.axis}"
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.sqnr_db:.1f} dB"
+
+
+def _runs(indices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """(first, last) of each run of successive indices."""
+    starts = [indices[0], *(b for a, b in pairwise(indices) if b != a + 1)]
+    stops = [*(a for a, b in pairwise(indices) if b != a + 1), indices[-1]]
+    return zip(starts, stops, strict=True)
+
 
 LOW_SQNR_DB = 15.0
 """Below it, a user's own metric has to say whether the model is any good: outputs then differ from
@@ -26,7 +64,8 @@ characters, where float reads 98.5%, and of 8 dB 67.5% (scripts/corpus.md)."""
 LEAST_SPEEDUP = 1.05
 """Below it, a run as short as a verdict's does not tell a gain from none; below its inverse, the
 model is slower than float."""
-MAX_OUTPUTS = 8  # said one by one; the rest are counted
+MAX_OUTPUTS = 8
+"""Outputs that are said one by one, the worst first; the rest are counted."""
 INCOMPARABLE = "where float gives zeros or NaN, or another shape"
 """Outputs whose SQNR is no number."""
 
@@ -78,14 +117,36 @@ class OutputVerdict:
         return self.sqnr_db if self.worst_part is None else self.worst_part.sqnr_db
 
     @property
+    def likeness_db(self) -> float:
+        """The SQNR in dB, of integers and booleans too; inf where nothing differs.
+
+            -10 log10(2 (1 - agreement))
+
+        That is the SQNR of one-hot vectors, of which an integer that changes moves the one: its
+        error has twice the power of the vector. 15 dB are 98.4% of equal elements.
+        """
+        if self.agreement is None:
+            return self.known_db
+        changed = 2 * (1 - self.agreement)
+        return -10 * math.log10(changed) if changed > 0 else math.inf
+
+    @property
     def is_low(self) -> bool:
         """Whether a user's own metric has to decide; NaN is low."""
         return self.sqnr_db is not None and not self.known_db >= LOW_SQNR_DB
 
     def __str__(self) -> str:
+        return self.words("float")
+
+    def words(self, beside: str) -> str:
+        """A line that says it.
+
+        Args:
+            beside: what the output was compared with.
+        """
         said = []
         if self.sqnr_db is not None:
-            said.append(f"SQNR {self.sqnr_db:.1f} dB, {self._difference}")
+            said.append(f"SQNR {self.sqnr_db:.1f} dB, {self._difference(beside)}")
         if self.worst_part is not None:
             said.append(str(self.worst_part))
         if self.agreement is not None:
@@ -97,13 +158,12 @@ class OutputVerdict:
             said.append(f"same top-1 in {self.top1_agreement:.1%}")
         return f"output '{shown(self.name)}': {'; '.join(said)}"
 
-    @property
-    def _difference(self) -> str:
+    def _difference(self, beside: str) -> str:
         """In words: root mean square of the difference over that of the float output."""
         assert self.sqnr_db is not None
         if not math.isfinite(self.sqnr_db):
-            return "equal to float" if self.sqnr_db > 0 else INCOMPARABLE
-        return f"{10 ** (-self.sqnr_db / 20):.2%} away from float"
+            return f"equal to {beside}" if self.sqnr_db > 0 else INCOMPARABLE
+        return f"{10 ** (-self.sqnr_db / 20):.2%} away from {beside}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +207,20 @@ class Verdict(Saved):
         samples_in_all: that it was calibrated on, or that were given to check on; 0: none.
         outputs: beside the float model's; empty where there is nothing to compare.
         collapse: where it leaves the float model; None where no output is low, or no place found.
-        speedup: CPU time of the float model over its own, on one thread; None: not measured.
+        speedup: CPU time of the float model over its own, on one thread, for one sample where the
+            batch is open; None: not measured.
         float_bytes, quantized_bytes: sizes of the models; None: there is no float model.
-        integer_nodes, float_nodes: that ONNX Runtime runs of it; conversions count as neither.
+        integer_nodes, float_nodes: nodes of the float model that ONNX Runtime computes in integers,
+            and all others; of a model without one, its own, conversions left out.
         left_in_float: nodes with which ONNX Runtime did not run it.
         notes: what was not looked at, and why; those of the plan, where the caller sees no plan.
+        stored_nodes: of float_nodes, those that read integers or float16 from the file, or lie
+            between QuantizeLinear and DequantizeLinear.
+        speedup_range: interval of 95% for the speedup, which holds what float differs by from
+            itself; None: the speedup leaves no doubt, or was not measured.
+        taken_back: nodes that are in float since their integers gained nothing, as runs showed.
+        float_is_better: nothing is quantized any more, since no integers gained anything.
+        beside: what it was compared with.
     """
 
     FORMAT: ClassVar[str] = "onnxq verdict 1"
@@ -170,6 +239,21 @@ class Verdict(Saved):
     float_nodes: int
     left_in_float: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    stored_nodes: int = 0
+    speedup_range: tuple[float, float] | None = None
+    taken_back: tuple[str, ...] = ()
+    float_is_better: bool = False
+    beside: str = "float"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether nothing is quantized: the model is the float model."""
+        return self.float_bytes is not None and not (self.integer_nodes or self.stored_nodes)
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the model is slower than float, its interval included."""
+        return self.speedup_range is not None and self.speedup_range[1] < 1
 
     @property
     def low(self) -> tuple[OutputVerdict, ...]:
@@ -183,8 +267,16 @@ class Verdict(Saved):
         return min(floats, default=math.inf)
 
     @property
+    def likeness_db(self) -> float:
+        """The least likeness to float of all outputs, integers too; inf where there is none."""
+        return min((output.likeness_db for output in self.outputs), default=math.inf)
+
+    @property
     def warning(self) -> str:
-        """A warning to whom it may concern; empty where no output is low."""
+        """A warning to whom it may concern; empty where something is quantized and none is low."""
+        if self.is_float:
+            why = "the result is the float model; onnxq.inspect says why"
+            return f"nothing is quantized: {self.notes[0] if self.float_is_better else why}"
         if not self.low:
             return ""
         worst = min(self.low, key=lambda output: output.known_db)
@@ -219,23 +311,49 @@ class Verdict(Saved):
 
     def sentences(self) -> Iterator[str]:
         """Lines that say it."""
+        yield self.headline
+        yield from self.beside_float()
+        if self.collapse is not None and not self.is_float:
+            yield str(self.collapse)
+        yield from self.remarks()
+
+    @property
+    def headline(self) -> str:
+        """One line: that it runs, nodes in integers, size, speed."""
         nodes = self.integer_nodes + self.float_nodes
-        speed = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as float"
-        yield (
-            f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers; "
+        if self.is_float:
+            return (
+                f"{self._runs}, and nothing is quantized: its {nodes} nodes are the float model's"
+            )
+        speed = (
+            "" if self.speedup is None else f", {self.speedup:.2f} times as fast as {self.beside}"
+        )
+        stored = f", {self.stored_nodes} store integers or float16" if self.stored_nodes else ""
+        return (
+            f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers{stored}; "
             f"{self._size}{speed}"
         )
-        if self.outputs:
-            yield f"beside float, {self._where}:"
-        for output in self.outputs[:MAX_OUTPUTS]:
-            yield f"  {output}"
-        if len(self.outputs) > MAX_OUTPUTS:
-            yield f"  and {len(self.outputs) - MAX_OUTPUTS} more outputs"
-        if self.collapse is not None:
-            yield str(self.collapse)
-        if self.integer_nodes and self.speedup is not None and self.speedup < LEAST_SPEEDUP:
+
+    def beside_float(self, most: int = MAX_OUTPUTS) -> Iterator[str]:
+        """A line on the samples, then one for each output, the worst first, at most so many."""
+        if not self.outputs or self.is_float:
+            return
+        yield f"beside {self.beside}, {self._where}:"
+        ordered = sorted(self.outputs, key=lambda o: math.inf if o.sqnr_db is None else o.known_db)
+        for output in ordered[:most]:
+            yield f"  {output.words(self.beside)}"
+        if len(ordered) > most:
+            yield f"  and {len(ordered) - most} outputs that are no worse"
+        if self.samples == 1:
+            yield "one sample proves little: give 16 or more, different from each other"
+
+    def remarks(self) -> Iterator[str]:
+        """Lines on its speed, on nodes with which it did not run, and notes."""
+        if self.speedup is not None and self.speedup < LEAST_SPEEDUP and self.integer_nodes:
             is_slower = self.speedup < 1 / LEAST_SPEEDUP
-            gain = "it is slower than float" if is_slower else "it gains little or no time"
+            if self.speedup_range is not None:
+                is_slower = self.is_slower
+            gain = f"it is slower than {self.beside}" if is_slower else "it gains little or no time"
             yield f"{gain} on this machine: onnxq report shows what loses time"
         if self.left_in_float:
             names = listed(self.left_in_float)
@@ -246,7 +364,8 @@ class Verdict(Saved):
     def _size(self) -> str:
         if self.float_bytes is None:
             return f"{self.quantized_bytes} bytes"
-        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of the float model's size"
+        whose = "the float model's" if self.beside == "float" else f"{self.beside}'s"
+        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of {whose} size"
 
     @property
     def _runs(self) -> str:

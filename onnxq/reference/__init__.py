@@ -14,7 +14,6 @@ from __future__ import annotations
 from onnxq.reference.beside import Beside, Evaluators
 from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.evaluation import Evaluator, bodies_run_by, run_node
-from onnxq.reference.node_runner import node_runner
 from onnxq.reference.ops import (
     INTEGER_DTYPES,
     Hear,
@@ -25,7 +24,7 @@ from onnxq.reference.ops import (
     op_classes,
     where,
 )
-from onnxq.reference.session import evaluator, integer_evaluator, integer_form
+from onnxq.reference.session import evaluator, integer_evaluator, integer_form, node_runner
 
 __all__ = [
     "INTEGER_DTYPES",

@@ -39,7 +39,6 @@ class Beside:
     """A machine to be run beside the exact arithmetic.
 
     Attributes:
-        saturation_mode: how it adds products.
         risky: names of the first outputs of the nodes that may compute otherwise; bodies included.
         hear: is called with each node and the pairs of its products that left int16.
         seen: looks at every result of the main graph's nodes.

@@ -161,11 +161,7 @@ def reads_stored_matrix(node: ir.Node) -> bool:
 
 
 def groupwise_matmul(node: ir.Node) -> GroupwiseMatMul | None:
-    """The MatMulNBits that ONNX Runtime makes of a node; None: it stays as it is.
-
-    Args:
-        node: of a model with types and shapes, whose DQ -> op -> Q are fused already.
-    """
+    """The MatMulNBits that ONNX Runtime makes of a node; None: it stays as it is."""
     if not reads_stored_matrix(node):
         return None
     source = dequantizer(node.inputs[1])
@@ -277,10 +273,7 @@ def _is_plain(node: ir.Node, columns: int) -> bool:
 
 
 def _gives_floats(node: ir.Node, columns: int) -> bool:
-    """Whether its result is neither quantized nor clipped by its only reader.
-
-    An Add of a bias is a part of the product.
-    """
+    """Whether the result, a bias added, is neither quantized nor clipped by its only reader."""
     end = node.outputs[0]
     add = _added(node, columns)
     if add is not None:

@@ -60,13 +60,7 @@ class _Elsewhere(OpRun):
 def float_classes(
     model: ir.Model, float_nodes: FloatNodes, classes: Mapping[tuple[str, str], type[OpRun]]
 ) -> tuple[type[OpRun], ...]:
-    """A class for each operator of the model that may compute in float.
-
-    Args:
-        model: on integers.
-        float_nodes: what runs its float nodes.
-        classes: (domain, op_type) -> what runs the others.
-    """
+    """A class for each operator of the model that may compute in float."""
     keys = {
         (node.domain, node.op_type): None
         for node in model.graph.all_nodes()

@@ -216,10 +216,7 @@ def _names_read(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def check_input(declared: onnx.ValueInfoProto, x: object) -> None:
-    """Passes an array of the declared type, rank and static sizes.
-
-    Other kinds than tensors pass.
-    """
+    """Passes an array of the declared type, rank and static sizes, and what is no tensor."""
     if not declared.type.HasField("tensor_type"):
         return
     kind = declared.type.tensor_type

@@ -69,7 +69,6 @@ class _OneNode:
     """A model of one node.
 
     Attributes:
-        node: that it has.
         opsets: domain -> version.
         constants: those of its inputs that do not change.
         folded: inputs whose first values are taken for constants.

@@ -52,11 +52,7 @@ def where(node: onnx.NodeProto) -> str:
 
 
 class KernelOp(OpRun):
-    """A node that runs on a kernel of onnxq; `op_classes` makes a subclass per operator.
-
-    Attributes:
-        operator: whose kernel it is.
-    """
+    """A node that runs on a kernel of onnxq; `op_classes` makes a subclass per operator."""
 
     operator: ClassVar[IntegerOperator]
 
@@ -118,9 +114,7 @@ class MachineOp(KernelOp):
     """A KernelOp whose products are added as a machine adds them.
 
     Attributes:
-        saturation_mode: of the machine.
         hear: of what overflows; None: nobody asks.
-        effect: of that on the results.
     """
 
     saturation_mode: ClassVar[SaturationMode]

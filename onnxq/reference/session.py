@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 from onnx.reference.op_run import RuntimeContextError
@@ -16,16 +16,19 @@ from onnxq.qdq.narrow import unpacked
 from onnxq.reference.blocks import write_groupwise_matmuls
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.evaluation import Evaluator
-from onnxq.reference.ops import Hear, by_name, on_machine
+from onnxq.reference.ops import Hear, by_name, load_plain, on_machine
 from onnxq.reference.schema import check_nodes
 from onnxq.targets.accumulation import SaturationEffect, SaturationMode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import onnx
+    from onnx.reference.op_run import OpRun
 
     from onnxq.operator import Array
+
 
 IN_MEMORY = "in_memory"
 """Location of the weights that stay outside the protobuf."""
@@ -180,3 +183,32 @@ def _hand_over(model: ir.Model) -> tuple[onnx.ModelProto, dict[str, Array]]:
             elif isinstance(tensor, ir.ExternalTensor):
                 value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
     return ir.to_proto(copy), weights
+
+
+def node_runner(
+    node: onnx.NodeProto,
+    opsets: Mapping[str, int],
+    inputs: Sequence[Array | None],
+    classes: Mapping[tuple[str, str], type[OpRun]] | None = None,
+) -> OpRun:
+    """The node ready to run: runner.run(*inputs) gives its outputs.
+
+    Args:
+        node: without graphs in its attributes.
+        opsets: domain -> version.
+        inputs: an example of what it will get.
+        classes: of `on_machine`; None: the kernels add exactly.
+    Raises:
+        UnsupportedError: neither onnxq nor onnx.reference has a kernel for it.
+    """
+    known = by_name() if classes is None else classes
+    params: dict[str, Any] = {
+        "log": lambda *_: None,
+        "opsets": dict(opsets),
+        "verbose": 0,
+        "new_ops": dict(known),
+        "existing_functions": {},
+        "evaluator_cls": Evaluator,
+    }
+    cls = known.get((node.domain, node.op_type))
+    return load_plain(node, params, inputs) if cls is None else cls(node, params)

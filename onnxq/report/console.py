@@ -11,6 +11,7 @@ from rich.console import Console
 
 from onnxq.core.brief import size_text
 from onnxq.errors import counted
+from onnxq.operator import Precision
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 from onnxq.report.wrapping import wrapped
@@ -21,18 +22,19 @@ if TYPE_CHECKING:
 
     from onnxq.checking.bench import Benchmark
     from onnxq.checking.findings import Execution
-    from onnxq.report.summary import Summary
+    from onnxq.checking.summary import Summary
     from onnxq.targets import Target
 
 
-MAX_NAMED = 2  # nodes named per reason
+MAX_NAMED = 3  # nodes named per reason
+MOST_NODES = 10
+MOST_GROUPS = 6
+"""Rows that `inspect` shows, so that it has 40 lines at most; -v shows all."""
+MOST_NOTES = 1
 
 
 class _Console(Console):
-    """A console whose sentences fit a terminal, and stay lines in a pipe.
-
-    It leaves a closed pipe to the command line; rich's own ends the process.
-    """
+    """A console whose sentences fit a terminal, and stay lines in a pipe."""
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
         objects = tuple(shown_lines(x) if isinstance(x, str) else x for x in objects)
@@ -51,50 +53,65 @@ def open_console(file: TextIO | None = None) -> Console:
     return _Console(file=file or sys.stdout, markup=False, highlight=False, emoji=False)
 
 
-def print_inspection(console: Console, summary: Summary, notes: Sequence[str]) -> None:
-    """Every node with its precision, then the precisions and why, then counts per op type."""
-    places = {(group.precision, group.why): str(i) for i, group in enumerate(summary.groups, 1)}
-    rows = [
-        (n.name, n.op_type, n.precision.value, places[n.precision, n.why]) for n in summary.nodes
-    ]
-    print_table(console, "", ("node", "op", "precision", "why"), rows, numbers=(3,))
-    why = [
-        (f"{i}", group.precision.value, str(len(group.nodes)), group.why.words)
-        for i, group in enumerate(summary.groups, 1)
-    ]
-    print_table(
-        console, "why, or how", ("", "precision", "nodes", "why, or how"), why, numbers=(0, 2)
+def print_inspection(
+    console: Console, summary: Summary, notes: Sequence[str], target: str = ""
+) -> None:
+    """How many nodes compute in integers, precisions and why, then nodes, those in float first.
+
+    Args:
+        console: to print on.
+        summary: of the nodes.
+        notes: for people, the most important first.
+        target: machine that the model would be for; empty: none is known.
+    """
+    groups, nodes = summary.groups, summary.nodes
+    machine = f" on {target}" if target else ""
+    console.print(
+        f"{summary.node_counts(None).integers} of {len(nodes)} nodes compute in integers{machine}"
     )
-    _print_counts(console, summary)
+    places = {(group.precision, group.why.kind): str(i) for i, group in enumerate(groups, 1)}
+    most_groups = len(groups) if is_whole() else MOST_GROUPS
+    # those of the fewest nodes are left out, and those in float last
+    kept = sorted(groups, key=lambda g: (g.precision is not Precision.FLOAT, -len(g.nodes)))
+    kept = kept[:most_groups]
+    why = [
+        (places[g.precision, g.why.kind], g.precision.value, str(len(g.nodes)), g.ops, g.words)
+        for g in groups
+        if g in kept
+    ]
+    header = ("", "precision", "nodes", "op", "why, or how")
+    print_table(console, "", header, why, numbers=(0, 2))
+    if is_whole():
+        _print_counts(console, summary)
+    elif len(nodes) > MOST_NODES:
+        nodes = tuple(sorted(nodes, key=lambda node: node.decision != "float"))[:MOST_NODES]
+    rows = [(n.name, n.op_type, n.precision.value, places[n.precision, n.why.kind]) for n in nodes]
+    print_table(console, "", ("node", "op", "precision", "why"), rows, numbers=(3,))
+    left = (len(summary.nodes) - len(nodes), len(groups) - len(kept))
+    _print_left(console, {"nodes": left[0], "reasons": left[1]})
     print_notes(console, notes)
 
 
-def print_quantization(
-    console: Console,
-    summary: Summary,
-    execution: Execution | None,
-    sizes: tuple[int, int],
-    notes: Sequence[str],
+def _print_left(console: Console, left: Mapping[str, int]) -> None:
+    """How many rows of each kind were left out, and how to see them."""
+    words = [f"{count} {what}" for what, count in left.items() if count]
+    if words:
+        console.print(f"and {', '.join(words)} more; -v shows them")
+
+
+def print_details(
+    console: Console, summary: Summary, execution: Execution | None, notes: Sequence[str]
 ) -> None:
-    """Counts per op type, precisions and why, what ONNX Runtime runs, sizes, notes."""
+    """Counts per op type, precisions and why, kernels that ONNX Runtime runs, notes."""
     _print_counts(console, summary)
-    header = ["precision", "nodes", "op", "why, or how"]
     rows = [
-        [group.precision.value, str(len(group.nodes)), _ops(group.op_types), group.why.words]
-        for group in summary.groups
+        (g.precision.value, str(len(g.nodes)), g.ops, g.words, counted(g.nodes, MAX_NAMED))
+        for g in summary.groups
     ]
-    if is_whole():
-        header.append("which")
-        rows = [
-            [*row, counted(group.nodes, MAX_NAMED)]
-            for row, group in zip(rows, summary.groups, strict=True)
-        ]
+    header = ("precision", "nodes", "op", "why, or how", "which")
     print_table(console, "precisions of nodes", header, rows, numbers=(1,))
     if execution is not None:
         print_execution(console, execution)
-    before, after = sizes
-    share = f" ({after / before:.0%})" if before else ""
-    console.print(f"size: {size_text(before)} -> {size_text(after)}{share}")
     print_notes(console, notes)
 
 
@@ -106,7 +123,7 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
             "CPU time per run, median",
             f"{b.float_ms:.3f} ms",
             f"{b.quantized_ms:.3f} ms",
-            f"{b.speedup:.2f}x",
+            f"{b.speedup:.2f}x ({b.speed_range[0]:.2f} to {b.speed_range[1]:.2f})",
         ),
         (
             "size",
@@ -118,7 +135,10 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
     print_table(console, "", ("", "float", "quantized", "ratio"), rows, numbers=(1, 2, 3))
     print_execution(console, b.execution)
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in b.input_shapes.items())
-    console.print(f"{b.runs} interleaved pairs of runs, one thread; inputs: {shapes}")
+    console.print(
+        f"{b.runs} interleaved pairs of runs, one thread, sessions opened anew; in brackets: "
+        f"95%; inputs: {shapes}"
+    )
 
 
 def print_targets(
@@ -151,9 +171,11 @@ def print_targets(
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """One line per note."""
-    for note in notes:
+    """One line per note; unless all is to be shown, for the first ones."""
+    most = len(notes) if is_whole() else MOST_NOTES
+    for note in notes[:most]:
         console.print(f"note: {note}")
+    _print_left(console, {"notes": len(notes[most:])})
 
 
 def _print_counts(console: Console, summary: Summary) -> None:
@@ -179,12 +201,36 @@ def _stored_as(summary: Summary) -> str:
 
 
 def print_execution(console: Console, execution: Execution) -> None:
-    """Nodes that ONNX Runtime runs, by operator; those that fell back to float, in a line each."""
+    """Kernels that ONNX Runtime runs, by operator; nodes that fell back to float, in a line each.
+
+    Unless all is to be shown, a line has the kernels.
+    """
+    if not is_whole():
+        console.print(execution_line(execution))
+        _print_fallbacks(console, execution)
+        return
     rows = [(op, "integers", str(count)) for op, count in _by_count(execution.integer_nodes)]
     rows += [(op, "float", str(count)) for op, count in _by_count(execution.float_nodes)]
     rows += [(op, "conversion", str(count)) for op, count in _by_count(execution.conversions)]
-    title = "what ONNX Runtime runs on this machine (its optimized graph)"
-    print_table(console, title, ("op", "in", "nodes"), rows, numbers=(2,))
+    title = "kernels that ONNX Runtime runs on this machine, nodes of one kernel counted once"
+    print_table(console, title, ("op", "in", "kernels"), rows, numbers=(2,))
+    _print_fallbacks(console, execution)
+
+
+def execution_line(execution: Execution) -> str:
+    """Kernels in a sentence, by the most frequent operators."""
+    integers, floats = _named(execution.integer_nodes), _named(execution.float_nodes)
+    return f"kernels that ONNX Runtime runs here: {integers} in integers, {floats} in float"
+
+
+def _named(counts: Mapping[str, int]) -> str:
+    """The sum, and the most frequent operators: "24 (Conv 21, Add 2, Gemm 1)"."""
+    names = counted([f"{op} {count}" for op, count in _by_count(counts)], MAX_NAMED)
+    return f"{sum(counts.values())} ({names})" if counts else "0"
+
+
+def _print_fallbacks(console: Console, execution: Execution) -> None:
+    """A line for each op type of nodes that fell back to float."""
     fallen: dict[str, list[str]] = {}
     for fallback in execution.fallbacks:
         fallen.setdefault(fallback.op_type, []).append(f"'{fallback.name}'")
@@ -198,13 +244,6 @@ def print_execution(console: Console, execution: Execution) -> None:
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: -item[1])
-
-
-def _ops(op_types: Mapping[str, int]) -> str:
-    """One op type alone; of several, each with its count."""
-    if len(op_types) == 1:
-        return next(iter(op_types))
-    return ", ".join(f"{op} ({count})" for op, count in op_types.items())
 
 
 def _ratio(before: int, after: int) -> str:

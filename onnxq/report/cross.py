@@ -66,9 +66,8 @@ def _print_sum(console: Console, findings: CrossFindings) -> None:
         console.print("no integers were compared: ONNX Runtime runs no node in integers")
     else:
         console.print(
-            f"{len(findings.nodes)} integer nodes, "
-            f"{sum(node.elements for node in findings.nodes)} elements: "
-            f"{sum(node.differing for node in findings.nodes)} differ"
+            f"{len(findings.nodes)} integer nodes, {sum(node.elements for node in findings.nodes)} "
+            f"elements: {sum(node.differing for node in findings.nodes)} differ"
         )
     if findings.overflows:
         verb = _VERBS.get(find(findings.machine).saturation_mode, "round otherwise")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.execution import execution
+from onnxq.checking.summary import summarize_choices
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.graph.io import load
 from onnxq.graph.walk import tensor_names
@@ -13,7 +14,6 @@ from onnxq.page.card import Table, card
 from onnxq.report import json_values
 from onnxq.report.console import open_console, print_execution, print_inspection
 from onnxq.report.quantized_file import QuantizedFile, look_at
-from onnxq.report.summary import summarize_choices
 from onnxq.report.tables import print_table
 from onnxq.static.deciders import with_evidence
 from onnxq.static.plan import plan
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from onnxq.checking.findings import Execution
+    from onnxq.checking.summary import Summary
     from onnxq.qconfig import QConfigMapping
-    from onnxq.report.summary import Summary
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.static.statistics import Statistics
     from onnxq.static.why import Said
@@ -83,7 +83,7 @@ class Inspection:
 
     def print_on(self, console: Console) -> None:
         """Prints it on a console."""
-        print_inspection(console, self.summary, self.notes)
+        print_inspection(console, self.summary, self.notes, self.target)
         if self.execution is not None:
             print_execution(console, self.execution)
 

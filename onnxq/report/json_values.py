@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.bench import Benchmark
     from onnxq.checking.findings import Execution
-    from onnxq.report.summary import Summary
+    from onnxq.checking.summary import Summary
     from onnxq.targets import Target
 
 JsonObject = dict[str, object]

@@ -7,16 +7,20 @@ import operator
 from statistics import median
 from typing import TYPE_CHECKING
 
+from onnxq.errors import listed
 from onnxq.quantized.verdict import LOW_SQNR_DB
 from onnxq.report.console import print_execution
 from onnxq.report.detail import is_whole
-from onnxq.report.tables import MOST_ROWS, print_table
+from onnxq.report.tables import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
 
+MOST_OUTPUTS = 5
+MOST_TENSORS = 15
+"""Rows that are shown without -v, the worst, so that there are 40 lines at most."""
 TWICE_DB = 6.02
 """Decibels of an error that is twice as large."""
 
@@ -39,9 +43,12 @@ def print_findings(
     _print_outputs(console, findings.outputs)
     if findings.tensors:  # models quantized dynamically have no integers of a fixed scale
         _print_tensors(console, findings.tensors, min_sqnr_db, max_lsb)
-    if findings.unmatched:
+    if findings.unmatched and is_whole():
         missing = [(u.name, u.reason) for u in findings.unmatched]
         print_table(console, "not compared", ("name", "why"), missing)
+    elif findings.unmatched:
+        names = listed([u.name for u in findings.unmatched])
+        console.print(f"not compared: {names}: {findings.unmatched[0].reason}")
     print_execution(console, findings.execution)
     console.print(
         f"batches: {findings.batches}; float model {findings.float_hash[:12]}, "
@@ -50,6 +57,10 @@ def print_findings(
 
 
 def _print_outputs(console: Console, outputs: tuple[OutputFinding, ...]) -> None:
+    if not is_whole() and len(outputs) > MOST_OUTPUTS:
+        hidden = len(outputs) - MOST_OUTPUTS
+        outputs = tuple(sorted(outputs, key=_worst_db)[:MOST_OUTPUTS])
+        console.print(f"the worst outputs; {hidden} are no worse, -v shows them")
     rows = [
         (
             o.name,
@@ -71,6 +82,12 @@ def _print_outputs(console: Console, outputs: tuple[OutputFinding, ...]) -> None
             console.print(f"output '{output.name}', {output.worst_part}")
 
 
+def _worst_db(output: OutputFinding) -> float:
+    """The lower, the worse; NaN is the worst."""
+    db = output.sqnr_db if output.worst_part is None else output.worst_part.sqnr_db
+    return -math.inf if math.isnan(db) else db
+
+
 def _print_tensors(
     console: Console,
     tensors: tuple[TensorFinding, ...],
@@ -86,7 +103,7 @@ def _print_tensors(
         if (least is not None and not t.sqnr_db >= least)
         or (max_lsb is not None and not t.max_error_lsb <= max_lsb)
     }
-    shown = ordered if is_whole() else ordered[:MOST_ROWS]
+    shown = ordered if is_whole() else ordered[:MOST_TENSORS]
     rows = [
         (
             t.name,

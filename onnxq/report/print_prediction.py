@@ -1,4 +1,4 @@
-"""Tables of predict's findings for people. Renders values; computes nothing."""
+"""Tables of predictions and certificates for people. Renders values; computes nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from onnxq.checking.certificate import Certificate, MachineCertificate
     from onnxq.checking.findings import Execution
     from onnxq.checking.prediction import (
         LayerPrediction,
@@ -33,12 +34,7 @@ MAX_NAMED = 3  # pairs of weights in a row of the table
 def print_prediction(console: Console, prediction: Prediction) -> None:
     """A table of machines, then for each that differs (or can) its layers."""
     rows = [
-        (
-            ", ".join(m.targets),
-            m.saturation_mode,
-            _verdict(m, prediction),
-            *_numbers(m),
-        )
+        (", ".join(m.targets), m.saturation_mode, _verdict(m, prediction), *_numbers(m))
         for m in prediction.machines
     ]
     header = ("machines", "pairs of products", "integers", "outputs differ", "largest")
@@ -59,8 +55,7 @@ def _print_floats(console: Console, prediction: Prediction) -> None:
     if behind:
         console.print(
             "integers computed from them may differ by one LSB, which is not predicted; integers "
-            "are "
-            f"compared for equal integers. {len(behind)} node(s) have such integers: "
+            f"are compared for equal integers. {len(behind)} node(s) have such integers: "
             f"{listed(behind)}"
         )
         if prediction.batches:
@@ -210,10 +205,10 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
 
 
 def _told(nodes: Mapping[str, int], what: str) -> str:
-    """How many nodes do it, and which, the most frequent first."""
+    """How many kernels do it, and which, the most frequent first."""
     in_order = sorted(nodes.items(), key=lambda item: -item[1])
     named = ", ".join(f"{op} ({count})" for op, count in in_order)
-    return f"{sum(nodes.values())} node(s) {what}: {named}"
+    return f"{sum(nodes.values())} kernels {what}: {named}"
 
 
 def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
@@ -224,14 +219,47 @@ def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def reduced_in_a_line(made: Plan) -> list[str]:
-    """One note on weights with a reduced range; empty where there are none."""
-    if not made.reductions:
-        return []
-    name, most = max(made.reductions.items(), key=lambda item: item[1].largest)
-    channels = sum(r.channels for r in made.reductions.values())
-    return [
-        f"{channels} channels of weights in {len(made.reductions)} node(s) have a reduced range, "
-        f"so that pairs of products fit int16 ({made.reduce_range}): scales up to "
-        f"{most.largest:.2f} times as large, in '{name}'; -v lists them"
-    ]
+HEADER = ("node", "op", "worst sum", "of int32", "worst pair", "of int16", "for any input")
+
+
+def print_certificate(console: Console, found: Certificate) -> None:
+    """A line per group of machines, then a table of the nodes of each."""
+    for machine in found.machines:
+        console.print(f"{', '.join(machine.targets)}: {_in_a_line(machine)}")
+    for machine in found.machines:
+        rows = [
+            (
+                node.name,
+                node.op_type,
+                _number(node.accumulator),
+                _share(node.accumulator_share),
+                _number(node.pair),
+                _share(node.pair_share),
+                node.verdict,
+            )
+            for node in machine.nodes
+        ]
+        title = f"{', '.join(machine.targets)} ({machine.saturation_mode})"
+        print_table(console, title, HEADER, rows, numbers=(2, 3, 4, 5))
+    console.print(f"model {found.model_hash[:12]}")
+
+
+def _in_a_line(machine: MachineCertificate) -> str:
+    """Counts of verdicts, and the bound of each output."""
+    counts: dict[str, int] = {}
+    for node in machine.nodes:
+        counts[node.verdict] = counts.get(node.verdict, 0) + 1
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    bounds = ", ".join(
+        f"{output.name} {'no bound' if output.bound is None else f'{output.bound:g}'}"
+        for output in machine.outputs
+    )
+    return f"{said or 'no sums of products'}; error of outputs beside exact integers: {bounds}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2%}"

@@ -1,46 +1,120 @@
-"""A verdict for people: what the run showed, its bits, and the command to go on with."""
+"""The answer of a command that quantizes: what was written, the verdict, and what to do next.
+
+    m.int8.onnx: quantized for x86-vnni, 1.15 MB -> 317.53 kB
+    verdict: it runs: 52 of its 52 nodes compute in integers; 28% of the float model's size, ...
+      beside float, on 16 of 256 calibration samples:
+        output 'linear': SQNR 33.5 dB, 2.11% away from float; same top-1 in 100.0%
+    next: onnxq report m.onnx m.int8.onnx x.npz -o m.int8.html   # what costs accuracy and time
+
+At most MOST_ROWS rows on a terminal of 80 columns: what matters least is left out first, and -v
+shows it with everything else.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxq.quantized.verdict import InputSource
+from onnxq.report.detail import is_whole
+from onnxq.report.wrapping import wrapped
 from onnxq.weights.mixed_bits import CHOICES, FLOAT_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
 
+    from onnxq.checking.summary import Summary
     from onnxq.quantized.outcome import Outcome
     from onnxq.quantized.verdict import Verdict
     from onnxq.weights.mixed_bits import Mix, Mixed
 
+MOST_ROWS = 12
+COLUMNS = 80
+MOST_OUTPUTS = 2
+STEP_DB = 5
+"""A goal that is suggested is a multiple of it."""
 
-def print_verdict(console: Console, verdict: Verdict, source: Path, file: Path) -> None:
-    """The verdict line by line, then what to do next.
 
-    Args:
-        console: to print on.
-        verdict: on the quantized model.
-        source: file of the float model.
-        file: of the quantized one.
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of an answer.
+
+    Attributes:
+        text: it may be long.
+        rank: lines of the largest rank are left out first, and of these the last.
     """
-    first, *more = verdict.sentences()
-    lines = [f"verdict: {first}", *(f"  {line}" for line in more)]
-    if verdict.input_source in (InputSource.MADE_UP, InputSource.NONE):
-        lines.append("  without samples nothing is known of its accuracy: give --check SAMPLES")
-    for line in lines:
-        console.print(line)
-    commands = [
-        f"next: onnxq verify {source} {file} SAMPLES   # every tensor beside float",
-        f"      onnxq bench {source} {file} SAMPLES    # speed, in pairs of runs",
-        f"      onnxq report {source} {file} SAMPLES -o report.html   # what costs what",
-        f"      onnxq tune {source} SAMPLES -o OUT --min-sqnr DB   # reach what you name",
-    ]
-    for line in commands:
-        console.print(line, soft_wrap=True)  # commands are there to be copied
+
+    text: str
+    rank: int = 0
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it is there to be copied, and so never broken."""
+        return self.text.startswith(("next: ", "again: ", NEXT_INDENT))
+
+    @property
+    def rows(self) -> int:
+        """Rows on a terminal."""
+        return 1 if self.is_command else wrapped(self.text, COLUMNS).count("\n") + 1
+
+
+NEXT_INDENT = "      "
+
+
+def print_answer(console: Console, lines: Iterable[Line]) -> None:
+    """Prints what fits of an answer; all of it where every row is to be shown."""
+    for line in lines if is_whole() else fitting(list(lines)):
+        console.print(line.text, soft_wrap=True if line.is_command else None)
+
+
+def fitting(lines: Sequence[Line], most_rows: int = MOST_ROWS) -> list[Line]:
+    """The lines, without those of the largest rank where there are too many rows."""
+    kept = list(lines)
+    while sum(line.rows for line in kept) > most_rows:
+        rank = max(line.rank for line in kept)
+        if not rank:
+            break
+        del kept[max(place for place, line in enumerate(kept) if line.rank == rank)]
+    return kept
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[Line]:
+    """The verdict: its headline, the worst outputs, remarks."""
+    yield Line(f"verdict: {verdict.headline}")
+    most = len(verdict.outputs) if is_whole() else MOST_OUTPUTS
+    for place, line in enumerate(verdict.beside_float(most)):
+        yield Line(f"  {line}", 0 if place < MOST_OUTPUTS else 2)
+    if verdict.input_source in (InputSource.MADE_UP, InputSource.NONE) and not verdict.is_float:
+        yield Line("  without samples nothing is known of its accuracy: give some with --check")
+    for remark in verdict.remarks():
+        yield Line(f"  {remark}", 1)
+    if verdict.collapse is not None and not verdict.is_float:
+        yield Line(f"  {verdict.collapse}", 1)
+
+
+def float_lines(summary: Summary) -> Iterator[Line]:
+    """The worst reason for nodes in float; none where it could not be otherwise."""
+    worst = summary.worst_float
+    if worst is not None:
+        count = f"{len(worst.nodes)} " if len(worst.op_types) == 1 else ""
+        yield Line(f"in float: {count}{worst.ops}: {worst.words}", 3)
+
+
+def next_lines(commands: Sequence[str]) -> Iterator[Line]:
+    """Commands to go on with, the first of them in any case."""
+    for place, command in enumerate(commands):
+        yield Line(f"{NEXT_INDENT if place else 'next: '}{command}", 2 * bool(place))
+
+
+def next_goal_db(verdict: Verdict) -> float | None:
+    """A goal beyond what a model reaches, in dB; None: nothing is to be gained or known."""
+    worst = verdict.worst_db
+    if worst == math.inf or not verdict.outputs:
+        return None
+    return STEP_DB * (math.floor(max(worst, 0.0) / STEP_DB) + 1) if math.isfinite(worst) else 20
 
 
 # --- Rows of a table on improvements of weights

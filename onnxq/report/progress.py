@@ -11,6 +11,15 @@ from onnxq.report.detail import is_quiet
 Step = Callable[[int, int | None], None]
 """Called with (done, total or None where that is not known)."""
 
+Watching = Callable[[str], contextlib.AbstractContextManager[Step]]
+"""Gives a Step for work of that name, as `progress_bar` does."""
+
+
+@contextlib.contextmanager
+def unwatched(_what: str) -> Iterator[Step]:
+    """A Step that shows nothing."""
+    yield lambda _done, _total: None
+
 
 @contextlib.contextmanager
 def progress_bar(what: str) -> Iterator[Step]:

@@ -31,8 +31,6 @@ GAP = 2  # columns between two cells
 LEAST = 8  # columns of a cell, at least
 NARROW = 16  # columns of words that still can be read
 READABLE = 40  # columns of words beside a name that leaves them less than that
-MOST_ROWS = 20
-"""Rows of a table that is sorted, worst first; the rest are counted."""
 ELLIPSIS = "..."  # every terminal and every encoding has it
 SEPARATORS = "/._:"  # between the parts of a name
 MARK = "! "

@@ -37,12 +37,4 @@ from onnxq.samples.inputs import InputSpec, as_taken, input_specs
 from onnxq.samples.samples import Samples
 from onnxq.samples.sources import open_samples
 
-__all__ = [
-    "Batches",
-    "Images",
-    "InputSpec",
-    "Samples",
-    "as_taken",
-    "input_specs",
-    "open_samples",
-]
+__all__ = ["Batches", "Images", "InputSpec", "Samples", "as_taken", "input_specs", "open_samples"]

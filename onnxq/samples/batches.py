@@ -13,9 +13,7 @@ from onnxq.page.card import card_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from onnxq.samples.inputs import (
-        Batch,
-    )
+    from onnxq.samples.inputs import Batch
 
 PART_BYTES = 1 << 23
 """Batches that travel together: enough that a message costs little beside them."""
@@ -26,7 +24,6 @@ class Batches:
     """Batches of {input name: array}; every `iter()` begins at the first one again.
 
     Attributes:
-        where: what they are, for messages.
         count: number of batches, where it is known beforehand.
         produce: called once per iteration.
         cut: gives the batches from one number up to another as Batches that can be pickled, and

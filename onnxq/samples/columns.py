@@ -86,8 +86,6 @@ class Column:
 
     Attributes:
         where: what the array is, to begin a message with.
-        shape: of the whole.
-        dtype: of its elements.
         source: the array itself, a .npy file, or an .npz file and the name of its member.
     """
 

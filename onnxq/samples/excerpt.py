@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch, InputSpec
 
 
-SHARE = 16
-"""One sample in so many is kept: to run these on two models costs a tenth of a calibration."""
-MOST_BATCHES = 16
+SHARE, ENOUGH = 16, 16
+"""One sample in so many is kept, and so many at least where there are. Noise of single samples has
+a spread of about its mean m, so that the mean of 16 has one of m / 4: 1 dB."""
+MOST_BATCHES = 2 * ENOUGH
 MOST_ROWS = 32  # of one batch
 MOST_BYTES = 1 << 26
 
@@ -71,14 +72,15 @@ class Excerpt:
         self._seen += 1
 
     def chosen(self) -> list[Batch]:
-        """About one sample in SHARE of those seen, at least one; empty where none was seen."""
+        """About one sample in SHARE of those seen, ENOUGH at least; empty where none was seen."""
         if not self._batches:
             return []
-        wanted = max(1, self.samples // SHARE)
-        count = min(len(self._batches), -(-wanted // max(1, rows_of(self._batches[0]))))
+        wanted = max(min(self.samples, ENOUGH), self.samples // SHARE)
+        batches = self._batches if self._consecutive else _different(self._batches)
+        count = min(len(batches), -(-wanted // max(1, rows_of(batches[0]))))
         if self._consecutive:
-            return self._batches[:count]
-        picked = [self._batches[i * len(self._batches) // count] for i in range(count)]
+            return batches[:count]
+        picked = [batches[i * len(batches) // count] for i in range(count)]
         return [self._cut(batch, -(-wanted // count)) for batch in picked]
 
     def whole(self) -> list[Batch]:
@@ -101,6 +103,12 @@ class Excerpt:
         return len(self._batches) > MOST_BATCHES or size > MOST_BYTES
 
 
+def _different(batches: Sequence[Batch]) -> list[Batch]:
+    """The batches, one of each that are equal."""
+    found = {tuple(hash(x.tobytes()) for x in batch.values()): batch for batch in reversed(batches)}
+    return list(found.values())[::-1]
+
+
 def rows_of(batch: Mapping[str, Array]) -> int:
     """Samples in a batch: the length that all first axes have; 1 where they differ."""
     lengths = {len(x) if x.ndim else None for x in batch.values()}
@@ -115,15 +123,24 @@ def rows_of(batch: Mapping[str, Array]) -> int:
 
 EVERY = 4
 """One batch in so many is held apart where the caller names no number."""
+HANDFUL = 8
+"""Batches from which on some are held apart of themselves, where an algorithm fits samples."""
+
+
+def every_by_itself(count: int, least: int = HANDFUL) -> int | None:
+    """One batch in how many is held apart where nobody said so; None: none.
+
+    A quarter, until that is ENOUGH; then ENOUGH, until that is one in SHARE.
+
+    Args:
+        count: of the batches.
+        least: batches from which on some are held apart.
+    """
+    return min(max(count // ENOUGH, EVERY), SHARE) if count >= least else None
 
 
 def held_apart(samples: Batches, every: int = EVERY) -> tuple[Batches, Batches]:
-    """(the others, every n-th batch): the same ones whatever runs on them, and in their order.
-
-    Args:
-        samples: can be gone through again and again.
-        every: n, at least 2.
-    """
+    """(the others, every n-th batch): the same ones whatever runs on them, and in their order."""
     check_every(every)
     if samples.count is not None and samples.count < every:
         batches = "1 batch" if samples.count == 1 else f"{samples.count} batches"

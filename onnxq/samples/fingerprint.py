@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 
 def crc_of(batch: Mapping[str, Array], crc: int = 0) -> int:
-    """CRC-32 of names, types, shapes and values, whatever the order of the names.
-
-    Args:
-        batch: name -> array.
-        crc: of the batches before it; 0: there are none.
-    """
+    """CRC-32 of names, types, shapes and values, whatever the order of the names."""
     for name in sorted(batch):
         array = np.ascontiguousarray(batch[name])
         crc = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), crc)

@@ -22,9 +22,6 @@ def check_ignored(*samples: Samples | None) -> None:
 
     Sources whose names show only as they are read (generators, lists of batches, opened Batches)
     are taken to have them all. Of a folder, files are looked at until all names were found.
-
-    Args:
-        samples: all those that the names are for; None: none.
     """
     given = [each.source for each in samples if each is not None and each.source is not None]
     ignore = dict.fromkeys(name for each in samples if each for name in each.ignore)

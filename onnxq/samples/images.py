@@ -104,7 +104,6 @@ class ImageForm:
         height, width: in pixels.
         channels: 1 or 3.
         has_channels_last: whether an image is (H, W, C).
-        dtype: of the input.
     """
 
     height: int

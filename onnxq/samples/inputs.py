@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from onnxq.graph.quantized import QuantizedIO
 
 Batch = dict[str, Array]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,6 @@ class InputSpec:
     """One input of a model.
 
     Attributes:
-        name: of the input.
-        dtype: NumPy's.
         shape: an int per static dimension, a name or None per dynamic one; None: unknown rank.
         optional: samples may leave it out (state that a model feeds back into itself).
         quantized: numbers that its integers stand for, which samples may hold in their place; of a
@@ -91,6 +91,27 @@ def _dimensions(shape: ir.Shape | None) -> tuple[int | str | None, ...] | None:
     if shape is None:
         return None
     return tuple(n if isinstance(n, int) else n.value for n in shape)
+
+
+def by_input(arrays: Mapping[str, T], inputs: Sequence[InputSpec], where: str) -> Mapping[str, T]:
+    """The arrays by input; one array of another name is that of a model's only input, and is noted.
+
+    Args:
+        arrays: by their own names.
+        inputs: those of the model.
+        where: what they are read from, for messages.
+    """
+    wanted = [spec.name for spec in inputs if not spec.optional]
+    if len(wanted) == len(arrays) == 1 and not arrays.keys() & {spec.name for spec in inputs}:
+        ((name, array),) = arrays.items()
+        warnings.warn(
+            f"{where}: array '{name}' is taken for '{wanted[0]}', the model's only input",
+            UserWarning,
+            stacklevel=2,
+        )
+        arrays = {wanted[0]: array}
+    check_names(arrays, inputs, where)
+    return arrays
 
 
 def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str) -> None:
@@ -157,14 +178,7 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
 
 
 def check_shape(shape: Sequence[int], spec: InputSpec, where: str, got: str) -> None:
-    """Refuses a batch of another rank, or of another size in a static dimension.
-
-    Args:
-        shape: of one batch.
-        spec: the input.
-        where: the array, to begin the message with.
-        got: the shape as the user sees it, to name in the message.
-    """
+    """Refuses a batch of another rank, or of another size in a static dimension."""
     if spec.shape is None or _fits(shape, spec.shape):
         return
     raise CalibrationError(
@@ -191,13 +205,7 @@ def _turned(shape: Sequence[int], spec: InputSpec) -> str:
 
 
 def check_finite(array: Array, where: str, first: int) -> None:
-    """Refuses NaN and Inf, and says in which sample of the array they are.
-
-    Args:
-        array: one batch; samples along the first axis.
-        where: the array, to begin the message with.
-        first: number of the batch's first sample.
-    """
+    """Refuses NaN and Inf, and says in which sample of the array they are."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return
     place = np.argwhere(~np.isfinite(array))[0]
@@ -247,9 +255,6 @@ def are_different_axes(firsts: Sequence[tuple[int | str | None, int]]) -> bool:
     So it is where lengths differ because the model says that the axes do: x (steps, N, I) beside
     h (1, N, H). Axes without a name, and of one name, may be the batch axis; of these, different
     lengths are a mistake.
-
-    Args:
-        firsts: (size in the model, size of the array), one per input.
     """
     if any(isinstance(wanted, int) and wanted != length for wanted, length in firsts):
         return False
@@ -260,13 +265,7 @@ def are_different_axes(firsts: Sequence[tuple[int | str | None, int]]) -> bool:
 
 
 def batch_of(inputs: Sequence[InputSpec], batch_size: int | None, where: str) -> int:
-    """The batch size: as asked, else the model's static batch, else 1.
-
-    Args:
-        inputs: those that have their samples along the batch axis.
-        batch_size: as asked.
-        where: the samples, to begin a message with.
-    """
+    """The batch size: as asked, else the model's static batch, else 1."""
     static = {spec.name: spec.static_batch for spec in inputs if spec.static_batch is not None}
     if batch_size is not None and batch_size < 1:
         raise CalibrationError(f"{where}: batch size {batch_size}; wanted 1 or more.")

@@ -16,9 +16,9 @@ from onnxq.samples.inputs import (
     Batch,
     InputSpec,
     batch_of,
+    by_input,
     check_dtype,
     check_finite,
-    check_names,
     check_shape,
     have_batch_axis,
     only_input,
@@ -42,12 +42,7 @@ AS_IMAGES = (
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """Contents of one file or item.
-
-    Attributes:
-        where: to begin a message with.
-        arrays: by input name.
-    """
+    """Contents of one file or item."""
 
     where: str
     arrays: Batch
@@ -96,7 +91,8 @@ def _read(path: Path, inputs: Sequence[InputSpec], ignore: Collection[str]) -> _
     if path.suffix == ".npy":
         return _Item(where, {only_input(inputs, where).name: whole(npy_column(path, where))})
     columns = tensor_columns(path, where) if path.suffix == TENSORS else npz_columns(path, where)
-    return _Item(where, {n: whole(c) for n, c in columns.items() if n not in ignore})
+    kept = {n: c for n, c in columns.items() if n not in ignore}
+    return _Item(where, {n: whole(c) for n, c in by_input(kept, inputs, where).items()})
 
 
 def _convert(
@@ -105,7 +101,7 @@ def _convert(
     """The item's arrays by input name; nothing is checked yet but their number."""
     if isinstance(item, Mapping):
         arrays = {str(n): _array(x, f"{where}, '{n}'") for n, x in item.items() if n not in ignore}
-        return _Item(where, arrays)
+        return _Item(where, dict(by_input(arrays, inputs, where)))
     wanted = [spec.name for spec in inputs if not spec.optional]
     entries = list(item) if isinstance(item, tuple | list) else [item]
     if len(entries) not in (len(wanted), len(wanted) + 1):
@@ -114,8 +110,7 @@ def _convert(
             f"({', '.join(wanted)}), and one more entry would be a label. Use a dict by input name."
         )
     return _Item(
-        where,
-        {n: _array(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)},
+        where, {n: _array(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)}
     )
 
 
@@ -200,7 +195,6 @@ def _stacked(
 
 def _is_batch(item: _Item, inputs: Sequence[InputSpec]) -> bool:
     """Whether the arrays have the inputs' ranks; False: all have one axis less."""
-    check_names(item.arrays, inputs, item.where)
     less = {}
     for spec in inputs:
         if spec.name not in item.arrays:

@@ -33,14 +33,7 @@ LABELS = "labels"
 
 
 def open_labelled(samples: object, inputs: Sequence[InputSpec]) -> Batches:
-    """Samples of which each batch holds the inputs and every other array; they are in memory.
-
-    A source that can be gone through once is kept.
-
-    Args:
-        samples: as of `open_samples`; arrays that they ignore are neither inputs nor labels.
-        inputs: of the model.
-    """
+    """Samples of which each batch holds the inputs and every other array; they are in memory."""
     given = Samples.of(samples)
     source = given.source
     if isinstance(source, Batches | Images):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.errors import CalibrationError
 from onnxq.jobs import in_order, slots
@@ -53,13 +54,7 @@ class SamplePart:
 
 
 def parts(samples: Batches, workers: int, first: int = 0) -> Iterator[SamplePart]:
-    """Parts of the samples, in order.
-
-    Args:
-        samples: all of them.
-        workers: that work at the same time.
-        first: number of the first batch.
-    """
+    """Parts of the samples, in order."""
     size = MOST_BATCHES
     if samples.count is not None:
         size = max(1, min(size, -(-samples.count // (PARTS_EACH * workers))))
@@ -116,16 +111,13 @@ def _results(
     if executor is None:
         yield from map(here(), samples)
         return
-    for results in in_order(executor, _OverParts(away), parts(samples, slots(executor))):
+    for results in in_order(executor, partial(_over_parts, away), parts(samples, slots(executor))):
         yield from results
 
 
-@dataclass(frozen=True, slots=True)
-class _OverParts(Generic[Result]):
+def _over_parts(
+    make: Callable[[], Callable[[Batch], Result]],
+) -> Callable[[SamplePart], list[Result]]:
     """Work of a worker: the function of a batch, over each batch of a part."""
-
-    make: Callable[[], Callable[[Batch], Result]]
-
-    def __call__(self) -> Callable[[SamplePart], list[Result]]:
-        function = self.make()
-        return lambda part: [function(batch) for batch in part.samples]
+    function = make()
+    return lambda part: [function(batch) for batch in part.samples]

@@ -22,9 +22,9 @@ from onnxq.samples.inputs import (
     are_different_axes,
     as_taken,
     batch_of,
+    by_input,
     check_dtype,
     check_finite,
-    check_names,
     check_shape,
     check_tensors,
     have_batch_axis,
@@ -226,10 +226,7 @@ class _Once:
 
 
 def samples_of_table(
-    columns: Mapping[str, Column],
-    inputs: Sequence[InputSpec],
-    batch_size: int | None,
-    where: str,
+    columns: Mapping[str, Column], inputs: Sequence[InputSpec], batch_size: int | None, where: str
 ) -> Batches:
     """Samples along the first axes of arrays.
 
@@ -241,7 +238,7 @@ def samples_of_table(
         batch_size: samples of a run; None: the model's, or one.
         where: what the arrays are read from, for messages.
     """
-    check_names(columns, inputs, where)
+    columns = by_input(columns, inputs, where)
     given = {spec.name: spec for spec in inputs if spec.name in columns}
     specs = {name: spec for name, spec in given.items() if not _is_constant(columns[name], spec)}
     if not specs or (batch_size is None and _is_one_run(columns, specs)):

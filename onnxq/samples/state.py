@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 
 class State:
-    """The fed-back inputs of one session.
-
-    Args:
-        inputs: of the model; those that are fed back are optional.
-        feedback: output name -> input name.
-    """
+    """The fed-back inputs of one session."""
 
     def __init__(self, inputs: tuple[InputSpec, ...], feedback: Mapping[str, str]) -> None:
         self._inputs = inputs

@@ -21,12 +21,7 @@ BACKENDS = ("fbgemm", "x86", "qnnpack", "onednn")
 
 
 def mapping_from(value: object, backend: str = "") -> QConfigMapping | None:
-    """The QConfigMapping that is given, or that the YAML file of a path describes; None as it is.
-
-    Args:
-        value: of the caller.
-        backend: whose QConfig and choice hold where the file names none.
-    """
+    """The QConfigMapping that is given, or that a YAML file describes; None as it is."""
     if isinstance(value, Path) or (isinstance(value, str) and value.endswith(YAML_SUFFIXES)):
         base = get_default_qconfig(backend)
         return QConfigMapping.from_yaml(Path(value), base, default_choice(backend))
@@ -35,12 +30,7 @@ def mapping_from(value: object, backend: str = "") -> QConfigMapping | None:
 
 
 def check_mapping(value: object, of_backend: str = "default_qconfig_mapping({})") -> None:
-    """Passes a QConfigMapping or None.
-
-    Args:
-        value: of the caller.
-        of_backend: the call that makes a mapping of a backend's name.
-    """
+    """Passes a QConfigMapping or None."""
     if value is None or isinstance(value, QConfigMapping):
         return
     shown = f" ({value!r})" if isinstance(value, str) else ""
@@ -61,9 +51,8 @@ def _remedy(value: object, of_backend: str) -> str:
     if isinstance(value, str) and value in BACKENDS:
         return f"Write {of_backend.format(repr(value))}."
     return (
-        "QConfigMapping.from_yaml reads a file (.yaml, .yml), "
-        f"{of_backend.format('...')} is a backend's, such as 'x86', and None is onnxq's default."
-        f"{nearest(str(value), BACKENDS)}"
+        f"QConfigMapping.from_yaml reads a file (.yaml, .yml), {of_backend.format('...')} is a "
+        f"backend's, such as 'x86', and None is onnxq's default.{nearest(str(value), BACKENDS)}"
     )
 
 

@@ -10,11 +10,15 @@ are merged here, in any grouping to the same: the result is that of one run, bit
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxq.errors import CalibrationError, WorkerError
+from onnxq.core.atomic import check_writable
+from onnxq.errors import CalibrationError, WorkerError, listed
 from onnxq.jobs import in_order, slots
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
@@ -22,19 +26,18 @@ from onnxq.samples.shared_out import SamplePart, parts, without_state
 from onnxq.shown import shown
 from onnxq.static.arguments import check_path, check_prepared, check_progress, check_threads
 from onnxq.static.calibration import Calibration, begun, check_same
-from onnxq.static.checkpoint import Checkpoint, Keeper, as_checkpoint
 from onnxq.static.merging import Merging
 from onnxq.static.shard import WHOLE, Shard
 from onnxq.static.statistics import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Mapping
     from concurrent.futures import Executor
-    from pathlib import Path
 
     from onnxq.core.arrays import Array
     from onnxq.samples import Batches
     from onnxq.static.calibration import Observed
+
 
 LOG = logging.getLogger(__name__)
 
@@ -119,11 +122,8 @@ class _Job:
 
     Attributes:
         prepared: the model, and the observer of each tensor.
-        samples: all batches.
         first: global number of the first one.
         shard: the part of the batches that is observed.
-        before: what was seen earlier.
-        keeper: of a checkpoint.
         progress: called after each batch, or part of them.
     """
 
@@ -154,9 +154,14 @@ class _Job:
         """Statistics of the batches, observed in parts."""
         merging, done = Merging(), 0
         merging.add(self.before)
-        work = ObservingWorker(self.prepared, self.shard, threads)
+        seen = self.before.batches
+        known = (
+            KnownPart(part, {n: seen[n] for n in part.numbers if n in seen})
+            for part in parts(self.samples, slots(executor), self.first)
+        )
+        work = partial(_observing, self.prepared, self.shard, threads)
         try:
-            for part in seen_by_parts(executor, work, self.samples, self.first, self.before):
+            for part in in_order(executor, work, known):
                 merging.add(part.statistics)
                 done += part.batches
                 self._note(done, merging.merged)
@@ -182,7 +187,6 @@ class KnownPart:
     """A part of the samples, and what is known of its batches.
 
     Attributes:
-        part: the batches.
         seen: number -> CRC-32 of those that were observed before.
     """
 
@@ -195,45 +199,26 @@ class KnownPart:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Result of a part.
-
-    Attributes:
-        batches: that it has.
-        statistics: of those that were observed.
-    """
+    """Result of a part."""
 
     batches: int
     statistics: Statistics
 
 
-@dataclass(frozen=True, slots=True)
-class ObservingWorker:
-    """Work of a worker: opens the model once, then gives the Statistics of each part.
+def _observing(prepared: Observed, shard: Shard, threads: int) -> Callable[[KnownPart], Seen]:
+    """Work of a worker: opens the model once, then gives the Statistics of each part."""
+    run = Calibration(prepared, shard=shard, threads=threads)
 
-    Attributes:
-        prepared: the model, and the observer of each tensor.
-        shard: the part of the samples that is observed.
-        threads: of one inference.
-    """
+    def observe(known: KnownPart) -> Seen:
+        run.begin_anew()
+        for number, batch in zip(known.part.numbers, known.part.samples, strict=True):
+            if number in known.seen:
+                check_same(batch, number, known.seen[number])
+            elif shard.has(number):
+                _observe(run, batch, number)
+        return Seen(len(known.part.numbers), run.statistics())
 
-    prepared: Observed
-    shard: Shard
-    threads: int
-
-    def __call__(self) -> Callable[[KnownPart], Seen]:
-        """Function of a part."""
-        run = Calibration(self.prepared, shard=self.shard, threads=self.threads)
-
-        def observe(known: KnownPart) -> Seen:
-            run.begin_anew()
-            for number, batch in zip(known.part.numbers, known.part.samples, strict=True):
-                if number in known.seen:
-                    check_same(batch, number, known.seen[number])
-                elif self.shard.has(number):
-                    _observe(run, batch, number)
-            return Seen(len(known.part.numbers), run.statistics())
-
-        return observe
+    return observe
 
 
 def _observe(run: Calibration, batch: Mapping[str, Array], number: int) -> None:
@@ -243,20 +228,85 @@ def _observe(run: Calibration, batch: Mapping[str, Array], number: int) -> None:
         raise CalibrationError(f"batch {number}: {error}") from error
 
 
-def seen_by_parts(
-    executor: Executor, observing: ObservingWorker, samples: Batches, first: int, before: Statistics
-) -> Iterator[Seen]:
-    """Statistics of each part of the samples, in their order.
+EVERY_S = 60.0
+MOST_OF_THE_TIME = 20  # times what a writing took: it costs at most 5%
 
-    Args:
-        executor: the workers.
-        observing: their work.
-        samples: all of them.
-        first: global number of the first batch.
-        before: what was seen earlier.
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A .stats file that is written every so often.
+
+    Attributes:
+        path: of the file.
+        every_s: seconds between two writings, at least; more where writing takes long.
+    Raises:
+        CalibrationError: every_s is negative.
     """
-    known = (
-        KnownPart(part, {n: before.batches[n] for n in part.numbers if n in before.batches})
-        for part in parts(samples, slots(executor), first)
-    )
-    return in_order(executor, observing, known)
+
+    path: Path
+    every_s: float = EVERY_S
+
+    def __post_init__(self) -> None:
+        if not self.every_s >= 0:
+            raise CalibrationError(
+                f"checkpoint '{self.path}': got {self.every_s} seconds between two writings; "
+                "wanted 0 or more."
+            )
+
+
+def as_checkpoint(value: Checkpoint | str | Path) -> Checkpoint:
+    """Checkpoint that a path stands for."""
+    return value if isinstance(value, Checkpoint) else Checkpoint(Path(value))
+
+
+class Keeper:
+    """Writes a Checkpoint when it is time to.
+
+    Raises:
+        OutputError: its file cannot be written.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        check_writable(checkpoint.path)
+        self._checkpoint = checkpoint
+        self._due = time.monotonic() + checkpoint.every_s
+
+    def load(self, model_hash: str, shards: Collection[Shard]) -> Statistics | None:
+        """Statistics that the file holds; None: there is no file.
+
+        Raises:
+            CalibrationError: it is damaged, of another model, or of another shard.
+        """
+        path = self._checkpoint.path
+        if not path.exists():
+            return None
+        try:
+            seen = Statistics.load(path)
+            seen.check_model(model_hash)
+            _check_shards(seen, shards)
+        except CalibrationError as error:
+            raise CalibrationError(
+                f"checkpoint '{path}': {error} Delete it, or name another file."
+            ) from error
+        return seen
+
+    def keep_sometimes(self, statistics: Callable[[], Statistics]) -> None:
+        """Writes what the function gives, if it is time to."""
+        if time.monotonic() >= self._due:
+            self.keep(statistics())
+
+    def keep(self, seen: Statistics) -> None:
+        """Writes the file, which is there whole or not at all."""
+        began = time.monotonic()
+        seen.save(self._checkpoint.path)
+        took = time.monotonic() - began
+        self._due = began + took + max(self._checkpoint.every_s, MOST_OF_THE_TIME * took)
+
+
+def _check_shards(seen: Statistics, shards: Collection[Shard]) -> None:
+    others = seen.shards.difference(shards)
+    if others:
+        raise CalibrationError(
+            f"it is of shard {listed([str(s) for s in sorted(others)])}; this run is of "
+            f"{listed([str(s) for s in sorted(shards)])}."
+        )

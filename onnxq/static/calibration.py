@@ -238,13 +238,7 @@ class Calibration:
 
 
 def begun(prepared: Observed, statistics: Statistics | None, shard: Shard) -> Statistics:
-    """Statistics that a calibration begins with, of the tensors that it observes.
-
-    Args:
-        prepared: the model, and the observer of each tensor.
-        statistics: what was seen before; None: nothing.
-        shard: the part of the samples that is to be observed.
-    """
+    """Statistics that a calibration begins with, of the tensors that it observes."""
     if statistics is None:
         return Statistics(
             prepared.model_hash,

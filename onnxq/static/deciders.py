@@ -5,7 +5,8 @@
     BESIDE          beside nodes ahead: by_infinity, by_clip_bounds
     by_conversions  what integers cost in conversions, where the quantizers are inserted
     BY_STATE        by_state: rounding that would add up from batch to batch
-    BY_RULES        what was measured of whole networks: by_static_form, by_neighbours, by_lookup
+    BY_RULES        what was measured of whole networks: by_stored_bits, by_static_form,
+                    by_neighbours, by_lookup
     WITH_EVIDENCE   by_data (what 8 bits do not hold), by_time, by_total_time, by_shared_tails
                     (noise at the start of float sums), by_size (objective `size`)
 
@@ -30,14 +31,12 @@ from typing import TYPE_CHECKING
 
 from onnxq.graph.sizes import sizes_of
 from onnxq.qconfig import Choice
-from onnxq.static.choosing.by_costs import by_time, by_total_time
-from onnxq.static.choosing.by_data import by_data
 from onnxq.static.choosing.by_shared_tails import by_shared_tails
 from onnxq.static.choosing.by_size import by_size, note_on_size
-from onnxq.static.choosing.carried import by_state
-from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.by_state import by_state
+from onnxq.static.choosing.evidence import Evidence, by_data, by_time, by_total_time
 from onnxq.static.choosing.proposals import Proposals, SoFar, open_entry
-from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form
+from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form, by_stored_bits
 from onnxq.static.insertion.candidates import ALONE
 from onnxq.static.insertion.groups import as_observed
 from onnxq.static.insertion.insert_quantizers import BESIDE, by_conversions
@@ -51,7 +50,12 @@ if TYPE_CHECKING:
     from onnxq.static.statistics import Statistics
 
 BY_STATE: tuple[Callable[[SoFar], Proposals], ...] = (by_state,)
-BY_RULES: tuple[Callable[[SoFar], Proposals], ...] = (by_static_form, by_neighbours, by_lookup)
+BY_RULES: tuple[Callable[[SoFar], Proposals], ...] = (
+    by_stored_bits,
+    by_static_form,
+    by_neighbours,
+    by_lookup,
+)
 WITH_EVIDENCE: tuple[Callable[[Prepared, Evidence], Proposals], ...] = (
     by_data,
     by_time,
@@ -80,11 +84,6 @@ def decided_again(prepared: Prepared, decider: str, more: Proposals) -> Prepared
     """The Prepared with these proposals; nodes that lose their reason by it lose their integers.
 
     What is observed stays as it is.
-
-    Args:
-        prepared: with the precisions so far.
-        decider: whose proposals they are.
-        more: for nodes that nobody named.
     """
     so_far = by_rules(SoFar(prepared.context, prepared.chosen.following(decider, more)))
     found = so_far.inserted
@@ -101,13 +100,7 @@ def decided_again(prepared: Prepared, decider: str, more: Proposals) -> Prepared
 def with_evidence(
     prepared: Prepared, statistics: Statistics, objective: Objective
 ) -> tuple[Prepared, list[str]]:
-    """(the Prepared with a precision for every node that the qconfig leaves open, notes).
-
-    Args:
-        prepared: with the precisions that were decided without data.
-        statistics: of its observed tensors.
-        objective: SIZE stores the weights of float nodes.
-    """
+    """(the Prepared with a precision for every node that the qconfig leaves open, notes)."""
     context = prepared.context
     if context.asked.choice is not Choice.BEST:
         return prepared, []

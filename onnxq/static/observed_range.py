@@ -44,14 +44,7 @@ def plan_as_targeted(
     samples: object | None,
     objective: Objective = Objective.SPEED,
 ) -> Plan:
-    """Plan by `plan_observed` where the target asks for that, else by `plan`.
-
-    Args:
-        prepared: a decision for every node.
-        statistics: of its observed tensors.
-        samples: what calibration ran, to be run again; None: there are none.
-        objective: of the nodes that the qconfig wants quantized dynamically.
-    """
+    """Plan by `plan_observed` where the target asks for that, else by `plan`."""
     if prepared.target.reduce_range is not ReduceRange.OBSERVED or samples is None:
         return plan(prepared, statistics, objective)
     return plan_observed(prepared, statistics, samples, objective)
@@ -63,14 +56,7 @@ def plan_observed(
     samples: object,
     objective: Objective = Objective.SPEED,
 ) -> Plan:
-    """Plan, as of `plan`, for a target whose reduced range is OBSERVED.
-
-    Args:
-        prepared: a decision for every node.
-        statistics: of its observed tensors.
-        samples: to look for saturation on, as `calibrate` takes them; run several times.
-        objective: of the nodes that the qconfig wants quantized dynamically.
-    """
+    """Plan, as of `plan`, for a target whose reduced range is OBSERVED."""
     saturated: Channels = {}
     made = plan(prepared, statistics, objective, saturated)
     if not prepared.target.reduces_range:

@@ -51,14 +51,7 @@ def read_again(
     quantized_input: Mapping[str, QuantizedInput | Pixels],
     op_types: Collection[str],
 ) -> ir.Model:
-    """The model of a Prepared, from its file.
-
-    Args:
-        path: of the file.
-        wanted_hash: of the canonical model.
-        quantized_input: inputs that are pixels or integers.
-        op_types: that the qconfig names.
-    """
+    """The model of a Prepared, from its file."""
     model = canonicalize(load(path), types_by_run).model
     take_pixels(model, quantized_pixels(model, quantized_input))
     found = model_hash(model)

@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from onnxq import catalog
 from onnxq.affine import integer_bounds
 from onnxq.core.brief import brief
 from onnxq.core.collector import without_collector
 from onnxq.core.saved import Saved
-from onnxq.dynamic.dynamic_decision import (
-    Objective,
-    QuantizeDynamic,
-)
+from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.graph.sizes import sizes_of
-from onnxq.operator import Float
+from onnxq.graph.walk import attribute_values, node_name, value_name, walk
+from onnxq.operator import Call, Float, NodePlan, OperatorLimit
+from onnxq.operator.nodes import input_at
 from onnxq.page.card import card_of, counts
 from onnxq.qparams import QParams
-from onnxq.quantized.outcome import Outcome  # the codec reads annotations at run time
+from onnxq.quantized.outcome import Outcome
 from onnxq.static.arguments import check_prepared, check_statistics
 from onnxq.static.choosing.choices import (
     Choices,
@@ -38,11 +38,10 @@ from onnxq.static.choosing.choices import (
 )
 from onnxq.static.deciders import with_evidence
 from onnxq.static.insertion.channel_scales import channel_scales_of
-from onnxq.static.insertion.decision import Decision
+from onnxq.static.insertion.decision import Decision, Quantize
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.clipped import with_shared_qparams
 from onnxq.static.planning.constants import PlannedBias, PlannedWeight, check_weights_left
-from onnxq.static.planning.demotion import demoted
 from onnxq.static.planning.pair_range import check_saturated
 from onnxq.static.planning.plan_constants import plan_constants
 from onnxq.static.planning.plan_sums import with_agreeing_sums
@@ -54,12 +53,15 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
+    import onnx_ir as ir
 
+    from onnxq.core.reason import Reason
     from onnxq.dtypes import QDType
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.planning.pair_range import Saturated
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
+
 
 LOG = logging.getLogger(__name__)
 
@@ -284,9 +286,53 @@ def _integer_bounds(
         if p.dtype.bits > CLIPPED_BITS:
             raise UnsupportedError(
                 f"tensor '{tensor}': its Relu or Clip needs a Clip of {p.dtype} integers to {low} "
-                ".. "
-                f"{high}, which ONNX Runtime lacks. Use 8 bits for it, or leave the Relu or Clip "
-                "float in the qconfig."
+                f".. {high}, which ONNX Runtime lacks. Use 8 bits for it, or leave the Relu or "
+                "Clip float in the qconfig."
             )
         bounds[tensor] = (low, high)
     return bounds
+
+
+def demoted(
+    prepared: Prepared, unseen: Mapping[str, Reason], tensors: Mapping[str, QParams]
+) -> dict[str, Decision]:
+    """The decisions; nodes with a tensor that has no qparams, or sensitive ones, are in float.
+
+    Returns:
+        node name -> decision; nodes that were folded into a float one are float with its reason.
+    """
+    decisions: dict[str, Decision] = {}
+    for node, _ in walk(prepared.model.graph):
+        name = node_name(node)
+        decision = prepared.decisions[name]
+        if isinstance(decision, Quantize):
+            read = [value_name(input_at(node, slot)) for slot in decision.rule.activations]
+            missing = [unseen[t] for t in (*read, *decision.results) if t in unseen]
+            reason = missing[0] if missing else _misfit(node, decision, tensors)
+            if reason:
+                decision = Float(reason)
+        decisions[name] = decision
+    for name, decision in decisions.items():
+        if isinstance(decision, Quantize) and decision.folded_into:
+            into = decisions[decision.folded_into]
+            if isinstance(into, Float):
+                decisions[name] = into
+    return decisions
+
+
+def _misfit(
+    node: ir.Node, decision: Quantize, tensors: Mapping[str, QParams]
+) -> OperatorLimit | None:
+    """Why ONNX Runtime does not run the node with these qparams, or None."""
+    operator = catalog.find(node.op_type, node.domain)
+    rule = decision.rule
+    if operator is None or decision.folded_into or len(decision.results) < len(rule.outputs):
+        return None
+    inputs = {slot: tensors[value_name(input_at(node, slot))] for slot in rule.activations}
+    outputs = dict(zip(rule.outputs, (tensors[t] for t in decision.results), strict=True))
+    plan = NodePlan(
+        tuple(inputs.get(slot) for slot in range(len(node.inputs))),
+        tuple(outputs.get(slot) for slot in range(len(node.outputs))),
+    )
+    said = operator.misfit(Call(node.op_type, (), plan, attributes=attribute_values(node)))
+    return OperatorLimit(said) if said else None

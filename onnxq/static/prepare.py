@@ -25,11 +25,7 @@ from onnxq.static.choosing.proposals import Decided, SoFar
 from onnxq.static.deciders import BY_RULES, BY_STATE, by_rules
 from onnxq.static.insertion.context import Context, Rules
 from onnxq.static.insertion.decision import Quantize
-from onnxq.static.insertion.groups import (
-    as_observed,
-    observers_of,
-    with_stand_ins,
-)
+from onnxq.static.insertion.groups import as_observed, observers_of, with_stand_ins
 from onnxq.static.origin import suit_kernels
 
 if TYPE_CHECKING:
@@ -42,6 +38,7 @@ if TYPE_CHECKING:
     from onnxq.static.insertion.groups import TensorGroup
     from onnxq.targets import Target
     from onnxq.times import Costs
+    from onnxq.times.time_model import TimeSource
 
 from onnxq.static.prepared import ModelSource, Prepared
 
@@ -78,9 +75,8 @@ def prepare(
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
     Raises:
         ModelError: the model is unreadable, quantized already, or of a refused type or opset.
-        QConfigError: the qconfig, target or feedback names what is not there, or
-            the qconfig names an observer for a tensor where it cannot take effect; the costs are
-            of another target.
+        QConfigError: the qconfig, target or feedback names what is not there, or the qconfig names
+            an observer for a tensor where it cannot take effect; the costs are of another target.
         UnsupportedError: the qconfig asks for number types that ONNX Runtime lacks.
     """
     given = mapping_from(qconfig, backend_of(target))
@@ -117,10 +113,6 @@ def prepared_with(begun: Prepared, mapping: QConfigMapping) -> Prepared:
     """The same model with a qconfig that names precisions; equal to what `prepare` gives of it.
 
     What could be chosen, and is observed for that, is taken over: half of the work, and more.
-
-    Args:
-        begun: with `mapping.all_open()`.
-        mapping: names precisions.
     """
     _check_names(begun.model, mapping)
     notes = begun.notes[: begun.model_notes]
@@ -143,14 +135,7 @@ def prepared_again(
     outcomes: tuple[Outcome, ...] = (),
     mapping: QConfigMapping | None = None,
 ) -> Prepared:
-    """The same request for another canonical model that computes the same.
-
-    Args:
-        prepared: of the model so far.
-        model: made from a clone of its model; the weights differ.
-        outcomes: what the improvement did.
-        mapping: in place of its qconfig; None: that one.
-    """
+    """The same request, or another mapping, for a canonical model that computes the same."""
     notes = prepared.notes[: prepared.model_notes]
     name = prepared.model_hash if model is prepared.model else model_hash(model)
     return replace(
@@ -168,7 +153,7 @@ class _Request:
     target: Target
     quantized_input: Mapping[str, QuantizedInput | Pixels]
     quantized_output: tuple[str, ...]
-    costs: Costs | None
+    costs: TimeSource | None
     feedback: Mapping[str, str]
 
 
@@ -191,15 +176,7 @@ def _decided(
     notes: tuple[str, ...],
     begun: Prepared | None = None,
 ) -> Prepared:
-    """The Prepared of a canonical model of that hash.
-
-    Args:
-        model: canonical.
-        name: its hash.
-        asked: what is wanted.
-        notes: on the model alone.
-        begun: with all precisions open; None: it is made where it is needed.
-    """
+    """The Prepared of a canonical model of that hash."""
     mapping = asked.mapping
     context = Context(
         model,
@@ -248,12 +225,7 @@ def _decided(
 
 
 def _observed(context: Context, every: tuple[TensorGroup, ...]) -> set[str]:
-    """Tensors that are observed where precisions are open.
-
-    Args:
-        context: with a mapping without precisions.
-        every: groups with every node in integers that can be.
-    """
+    """Tensors that are observed where precisions are open."""
     ruled = _decided_without_data(context).inserted
     return {*observers_of(every), *observers_of(ruled.groups)}
 

@@ -21,10 +21,7 @@ from onnxq.static.calibration import Calibration
 from onnxq.static.choosing.choices import Choices, choices_of, precision_counts
 from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import Quantize
-from onnxq.static.insertion.groups import (
-    TensorGroup,
-    observers_of,
-)
+from onnxq.static.insertion.groups import TensorGroup, observers_of
 from onnxq.static.noise.probed import probed
 from onnxq.static.origin import Origin, read_again
 from onnxq.static.planning.input_means import averaged
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from onnxq.static.insertion.decision import Decision
     from onnxq.static.statistics import Statistics
     from onnxq.targets import Target
-    from onnxq.times import Costs
+    from onnxq.times.time_model import TimeSource
 
 ModelSource = str | Path | onnx.ModelProto | ir.Model
 
@@ -100,7 +97,7 @@ class Prepared:
     notes: tuple[str, ...]
     quantized_input: Mapping[str, QuantizedInput | Pixels] = field(default_factory=dict)
     quantized_output: tuple[str, ...] = ()
-    costs: Costs | None = field(default=None, repr=False)
+    costs: TimeSource | None = field(default=None, repr=False)
     left: Mapping[str, Float] = field(default_factory=dict)
     source_hash: str = ""
     improvements: tuple[Outcome, ...] = ()
@@ -120,12 +117,7 @@ class Prepared:
     def context(self) -> Context:
         """The model, its rules and the wishes, for deciders."""
         return Context(
-            self.model,
-            self.rules,
-            self.target,
-            self.qconfig,
-            self.quantized_output,
-            self.feedback,
+            self.model, self.rules, self.target, self.qconfig, self.quantized_output, self.feedback
         )
 
     @property

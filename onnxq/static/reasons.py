@@ -31,7 +31,6 @@ class NoIntegerForm(Reason):
     """The operator has no integer form.
 
     Attributes:
-        label: of the operator.
         floats: float tensors around the node, each of which would take a conversion.
     """
 
@@ -113,8 +112,7 @@ class ConversionsAlone(Reason):
     def words(self) -> str:
         return (
             f"no integer kernel in ONNX Runtime: integers would take {conversions(self.count)}; "
-            "name "
-            "it in the qconfig to have them anyway"
+            "name it in the qconfig to have them anyway"
         )
 
 
@@ -223,7 +221,7 @@ class OneKernel(Reason):
     op_type: str
 
 
-class FasterProducts(Reason):
+class FasterLinearLayers(Reason):
     WORDS = "{integers:g} against {floats:g} GMAC/s in float"
     integers: float
     floats: float
@@ -255,7 +253,7 @@ class FloatReadersOfResult(Reason):
 
 class MatMulOfActivations(Reason):
     WORDS = (
-        "a product of two activations: integers cost a ViT that was measured 4.5 dB and 0.07 of "
+        "a MatMul of two activations: integers cost a ViT that was measured 4.5 dB and 0.07 of "
         "its time"
     )
 
@@ -297,13 +295,11 @@ class BelowSqnr(Reason):
     """Eight bits of a tensor, or of what is computed from it, keep too little.
 
     Attributes:
-        tensor: its name.
         sqnr_db: of the tensor in integers; None: not known.
         behind_db: of what the node `behind` gives; None: the tensor itself is worse.
         behind: the node that magnifies the error, in words.
         channels: how far its widest channels stick out, in words; empty: they do not.
         roundings: of the model without such tensors.
-        less_db: by which they lose less.
     """
 
     tensor: str
@@ -313,6 +309,11 @@ class BelowSqnr(Reason):
     channels: str
     roundings: int
     less_db: float
+
+    @property
+    def severity(self) -> float:
+        known = [db for db in (self.sqnr_db, self.behind_db) if db is not None]
+        return -min(known, default=0.0)
 
     @property
     def words(self) -> str:
@@ -353,8 +354,6 @@ class SlowerInIntegers(Reason):
 
     Attributes:
         beside: other nodes that go to float together with this one.
-        saved_us: time that float saves.
-        model_us: time of the model.
         target: machine of the table of times.
     """
 
@@ -362,6 +361,10 @@ class SlowerInIntegers(Reason):
     saved_us: float
     model_us: float
     target: str
+
+    @property
+    def severity(self) -> float:
+        return self.saved_us
 
     @property
     def words(self) -> str:

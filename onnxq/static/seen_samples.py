@@ -29,8 +29,6 @@ class SeenInput:
     """Values that one input had, over all samples.
 
     Attributes:
-        minimum: smallest value.
-        maximum: largest value.
         are_whole: whether all are whole numbers that pixels can be.
     """
 
@@ -80,12 +78,7 @@ class SeenSamples:
 
     @staticmethod
     def of(batch: Mapping[str, Array], sliced: Collection[str]) -> SeenSamples:
-        """Samples of one batch.
-
-        Args:
-            batch: input name -> array; of state that goes round, what it was.
-            sliced: inputs whose first axis is that of the samples.
-        """
+        """Samples of one batch."""
         rows = [array.shape[0] for name, array in batch.items() if name in sliced and array.ndim]
         floats = {n: x for n, x in batch.items() if x.dtype.kind == "f" and x.ndim and x.size}
         shapes = {

@@ -31,8 +31,6 @@ class Said:
 
     Attributes:
         decider: name of its function (see onnxq.static.deciders).
-        precision: that it proposed.
-        reason: why.
     """
 
     decider: str
@@ -49,12 +47,7 @@ class Said:
 
 
 def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
-    """Statements of deciders on a node: first of those that insert quantizers, as the qconfig asks.
-
-    Args:
-        prepared: with precisions that were decided with or without data.
-        name: of the node.
-    """
+    """Statements of deciders on a node, those that insert quantizers as the qconfig asks first."""
     context = prepared.context
     found = {node_name(node): (node, loop) for node, loop in context.order}
     if name not in found:

@@ -28,11 +28,7 @@ MOST_HOPS = 3
 
 
 def channel_axes(source: ir.Model) -> dict[str, int]:
-    """Name of each tensor near a layer with weights -> axis of its channels.
-
-    Args:
-        source: the float model, canonical.
-    """
+    """Name of each tensor near a layer with weights -> axis of its channels."""
     found: dict[str, int] = {}
     for node, _ in walk(source.graph):
         rule = catalog.rule_of(node)
@@ -57,11 +53,7 @@ def channel_maxima(values: Reals, axis: int) -> Reals:
 def median_share(maxima: Reals, qparams: QParams) -> float | None:
     """Share of the range that the median channel takes; None: fewer than two have a value.
 
-        median over channels of max |T| / max |what the integers reach|, at most 1
-
-    Args:
-        maxima: of the channels; those that are 0 throughout lose nothing, and do not count.
-        qparams: one pair for all of them.
+    median over channels of max |T| / max |what the integers reach|, at most 1
     """
     seen = maxima[maxima > 0]
     if len(seen) < 2:

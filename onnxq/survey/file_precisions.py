@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxq.graph.walk import node_name, walk
+from onnxq.graph.walk import node_name, stem_among, walk
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
@@ -55,37 +55,39 @@ class ShownPrecision:
     reason: str
 
 
-def planned(plan: Plan, *, is_searched: bool = False) -> dict[str, ShownPrecision]:
-    """Name of each node -> the precision that a plan gives it, with its reason.
-
-    Args:
-        plan: of the quantized model.
-        is_searched: whether a search wrote its qconfig, and no user.
-    """
+def planned(plan: Plan) -> dict[str, ShownPrecision]:
+    """Name of each node -> the precision that a plan gives it, with its reason."""
     found = {}
     for name, choice in plan.choices.items():
         decision = plan.decisions[name]
         if isinstance(decision, Quantize) and decision.folded_into:
             found[name] = ShownPrecision(None, f"computed with {decision.folded_into}")
         elif isinstance(decision, Float) and not choice.precision.stores_weights_alone:
-            by_search = is_searched and isinstance(decision.reason, LeftByRequest)
-            found[name] = ShownPrecision(
-                Precision.FLOAT, SEARCHED if by_search else str(decision.reason)
-            )
+            found[name] = ShownPrecision(Precision.FLOAT, str(decision.reason))
         else:
             found[name] = ShownPrecision(choice.precision, choice.reason.words)
     return found
 
 
+def searched(plan: Plan) -> dict[str, ShownPrecision]:
+    """The same of a plan whose qconfig a search wrote: no user left nodes in float."""
+    by_request = {
+        name
+        for name, decision in plan.decisions.items()
+        if isinstance(decision, Float) and isinstance(decision.reason, LeftByRequest)
+    }
+    return {
+        name: replace(each, reason=SEARCHED)
+        if name in by_request and each.precision is Precision.FLOAT
+        else each
+        for name, each in planned(plan).items()
+    }
+
+
 def with_reasons(
     shown: Mapping[str, ShownPrecision], decisions: Mapping[str, DynamicDecision]
 ) -> dict[str, ShownPrecision]:
-    """The precisions that a file shows, with the reasons of decisions on weights.
-
-    Args:
-        shown: of `shown_by_file`.
-        decisions: name of a node -> what becomes of its weights.
-    """
+    """The precisions that a file shows, with the reasons of decisions on weights."""
     found = dict(shown)
     for name in shown.keys() & decisions.keys():
         decision = decisions[name]
@@ -95,12 +97,7 @@ def with_reasons(
 
 
 def shown_by_file(source: ir.Model, target: ir.Model) -> dict[str, ShownPrecision]:
-    """Name of each node of the float model -> the precision that the quantized file shows.
-
-    Args:
-        source: the float model, canonical.
-        target: the quantized one.
-    """
+    """Name of each node of the float model -> the precision that the quantized file shows."""
     names = [node_name(node) for node, _ in walk(source.graph)]
     owned = _owned(target, set(names))
     precisions = {name: _precision(owned[name]) if name in owned else None for name in names}
@@ -115,10 +112,7 @@ def _owned(target: ir.Model, names: set[str]) -> dict[str, list[ir.Node]]:
     for node, _ in walk(target.graph):
         if is_quantize(node) or is_dequantize(node):
             continue
-        name = node.name or ""
-        while name and name not in names:
-            name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
-        if name:
+        if name := stem_among(node.name or "", names):
             owned[name].append(node)
     return owned
 

@@ -14,7 +14,7 @@ from onnxq.core.brief import size_text
 from onnxq.core.processor import processor_name
 from onnxq.core.version import VERSION
 from onnxq.ort.version import distribution
-from onnxq.page.content import CheckedBound, Fact, Figure, Head
+from onnxq.page.content import CheckedBound, Figure, Head, NamedText
 from onnxq.page.wording import decibels, microseconds, share_away
 from onnxq.quantized.verdict import LOW_SQNR_DB
 
@@ -49,7 +49,6 @@ class ReportSubject:
 
     Attributes:
         float_name: file of the float model, or words for it.
-        quantized_name: of the quantized one.
         sizes: bytes of both.
         command: that writes the report; empty: none does.
         target: machine that the quantized model is for; empty: not known.
@@ -71,15 +70,7 @@ def heading(
     times: PairedNodeTimes | None,
     notes: tuple[str, ...] = (),
 ) -> Head:
-    """The heading of a report.
-
-    Args:
-        subject: what it is about.
-        findings: of both models.
-        bounds: that were asked for.
-        times: of both; None: not measured.
-        notes: for a reader.
-    """
+    """The heading of a report."""
     floats = [o for o in _floats(findings) if not math.isnan(o.sqnr_db)]
     worst = min(floats, key=lambda o: o.sqnr_db, default=None)
     runs = findings.execution
@@ -104,15 +95,15 @@ def heading(
         tuple(_bounds(findings, bounds)),
         tuple(figures),
         (
-            Fact("float model", findings.float_hash),
-            Fact("quantized model", findings.quantized_hash),
-            *([Fact("target", subject.target)] if subject.target else []),
-            *([Fact("samples", str(subject.samples))] if subject.samples else []),
-            Fact("batches", str(findings.batches)),
-            Fact("onnxq", VERSION),
-            Fact(*distribution()),
-            *(Fact(name, version(name)) for name in PACKAGES),
-            Fact("Python", platform.python_version()),
+            NamedText("float model", findings.float_hash),
+            NamedText("quantized model", findings.quantized_hash),
+            *([NamedText("target", subject.target)] if subject.target else []),
+            *([NamedText("samples", str(subject.samples))] if subject.samples else []),
+            NamedText("batches", str(findings.batches)),
+            NamedText("onnxq", VERSION),
+            NamedText(*distribution()),
+            *(NamedText(name, version(name)) for name in PACKAGES),
+            NamedText("Python", platform.python_version()),
             *_here(),
         ),
         subject.command,
@@ -120,15 +111,15 @@ def heading(
     )
 
 
-def _here() -> Iterator[Fact]:
+def _here() -> Iterator[NamedText]:
     """The machine that the times are of, how busy it was, and when."""
-    yield Fact("machine", f"{platform.system()}, {platform.machine()}")
+    yield NamedText("machine", f"{platform.system()}, {platform.machine()}")
     if processor := processor_name():
-        yield Fact("processor", processor)
-    yield Fact("threads", "1, for times")
+        yield NamedText("processor", processor)
+    yield NamedText("threads", "1, for times")
     if hasattr(os, "getloadavg"):  # Windows has none
-        yield Fact("load", f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    yield Fact("date", datetime.datetime.now(datetime.UTC).isoformat(" ", "minutes"))
+        yield NamedText("load", f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    yield NamedText("date", datetime.datetime.now(datetime.UTC).isoformat(" ", "minutes"))
 
 
 def _verdict(

@@ -49,7 +49,6 @@ class TensorErrors:
     """Errors of a tensor on a few batches.
 
     Attributes:
-        whole: of whole runs.
         local: where the node's inputs are given; None: they cannot be.
         counts: of its float values, in bins between `low` and `high`.
         maxima: largest absolute value of each channel; None: nothing tells its channels.
@@ -95,13 +94,7 @@ class TensorErrors:
 def errors_of(
     sides: Sides, batches: Sequence[Batch], feedback: Mapping[str, str]
 ) -> dict[str, TensorErrors]:
-    """Name of each tensor and output -> its errors on these batches.
-
-    Args:
-        sides: the models; their sums stay as they are.
-        batches: few.
-        feedback: output name -> input name, of state.
-    """
+    """Name of each tensor and output -> its errors on these batches."""
     found = {pair.name: TensorErrors() for pair in sides.pairs}
     with ExitStack() as stack:
         run = _Run(sides, feedback, stack)
@@ -111,13 +104,7 @@ def errors_of(
 
 
 class _Run:
-    """Four sessions: both models as they are, and both cut at their integers.
-
-    Args:
-        sides: the models.
-        feedback: of state.
-        stack: closes the sessions.
-    """
+    """Four sessions: both models as they are, and both cut at their integers."""
 
     def __init__(self, sides: Sides, feedback: Mapping[str, str], stack: ExitStack) -> None:
         self._sides, self._stack = sides, stack
@@ -189,8 +176,6 @@ class _Cut:
     Attributes:
         at: pairs, with the names of both values in whole runs.
         outputs: pairs of outputs.
-        models: float, quantized.
-        sessions: of these.
     """
 
     at: list[tuple[Pair, str, str]]
@@ -236,10 +221,7 @@ def _fits(pair: Pair, x: Array, y: Array) -> bool:
 
 
 def _rounded(pair: Pair, x: Array, y: Array) -> tuple[Array, Array]:
-    """(integers of float values, in the shape of y.
-
-    The reals that they stand for, in that of x).
-    """
+    """(integers of float values, in y's shape; the reals that they stand for, in x's)."""
     integers, reals = pair.rounded(x)
     assert pair.qparams is not None
     if integers.shape != y.shape:  # channels of zeros behind

@@ -10,7 +10,7 @@ import numpy as np
 from onnxq import catalog
 from onnxq.checking.integers import SUFFIX
 from onnxq.core.packing import unpacked_rows
-from onnxq.graph.walk import walk
+from onnxq.graph.walk import stem_among, walk
 from onnxq.operator.nodes import find_input
 from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.page.content import WeightPart
@@ -32,12 +32,7 @@ IN_BLOCKS = f"_{groups.INTEGERS}"
 
 
 def stored_ranges(target: ir.Model, places: Mapping[str, int]) -> tuple[WeightPart, ...]:
-    """Weights of a quantized model, in the order of its graph.
-
-    Args:
-        target: the quantized model.
-        places: name of a node of the float model -> its place on the page.
-    """
+    """Weights of a quantized model, in the order of its graph."""
     found: dict[str, WeightPart] = {}
     for node, _ in walk(target.graph):
         if node.op_type in INTEGERS:
@@ -151,10 +146,7 @@ def _floats(values: Array) -> tuple[float, ...]:
 
 def _place(reader: ir.Node, places: Mapping[str, int]) -> int | None:
     """The float node that a node of the file carries out: the longest name that it begins with."""
-    name = reader.name or ""
-    while name and name not in places:
-        name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
-    return places.get(name)
+    return places.get(stem_among(reader.name or "", places))
 
 
 # --- Ranges of weights in blocks: the integers, scales and zero points of rows, read from the
@@ -180,7 +172,6 @@ class RowsInBlocks:
         integers: integers (rows, inner).
         scales: (rows, blocks), blocks = ceil(inner / size); below 0, too.
         points: (rows, blocks), whole or real.
-        size: elements of a block.
         limits: (lowest integer, highest integer).
     """
 
@@ -200,7 +191,7 @@ class RowsInBlocks:
 
     @property
     def ranges(self) -> tuple[Reals, Reals, Reals]:
-        """(smallest real, largest real, largest real that a code of its blocks is) of each row."""
+        """(smallest real, largest real, largest real that its blocks can hold) of each row."""
         starts = np.arange(0, self.integers.shape[1], self.size)
         limits = [
             (choose.reduceat(self.integers, starts, axis=1) - self.points) * self.scales
@@ -211,14 +202,7 @@ class RowsInBlocks:
 
 
 def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> RowsInBlocks:
-    """Rows along the axis of blocks of integers that DequantizeLinear reads.
-
-    Args:
-        integers: of any shape.
-        qparams: PerBlock along that axis.
-        axis: of the blocks.
-        size: of a block.
-    """
+    """Rows along the axis of blocks of integers that DequantizeLinear reads."""
 
     def rows(values: Array) -> Array:
         moved = np.moveaxis(values, axis, -1)
@@ -230,11 +214,7 @@ def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> 
 
 
 def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
-    """Rows of an operator's weight in blocks; None: they are computed, or in another order.
-
-    Args:
-        node: of an operator in INTEGERS.
-    """
+    """Rows of an operator's weight in blocks; None: they are computed, or in another order."""
     integers, scales = (_array(node, slot) for slot in (INTEGERS[node.op_type], SCALES))
     if integers is None or scales is None or find_input(node, ORDER) is not None:
         return None

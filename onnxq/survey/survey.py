@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 from onnxq.checking.predict import predict
 from onnxq.core.brief import size_text
 from onnxq.errors import OnnxqError, first_line
-from onnxq.graph.walk import bodies, node_name, value_name, walk
+from onnxq.graph.walk import bodies, node_name, op_label, value_name, walk
 from onnxq.operator import Precision
 from onnxq.page.content import (
-    Fact,
     FrontPoint,
     MachineColumn,
     MachineTable,
+    NamedText,
     NodePart,
     Page,
     TensorPart,
@@ -25,7 +25,13 @@ from onnxq.page.content import (
 from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
 from onnxq.survey.channel_maxima import median_share
-from onnxq.survey.file_precisions import planned, precisions_in, shown_by_file, with_reasons
+from onnxq.survey.file_precisions import (
+    planned,
+    precisions_in,
+    searched,
+    shown_by_file,
+    with_reasons,
+)
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.local_errors import TensorErrors, errors_of
 from onnxq.survey.stored_ranges import stored_ranges
@@ -63,8 +69,6 @@ class BesideFiles:
         plan: that the quantized model was made with; None: the file alone says what was decided.
         weights: likewise, decisions on weights alone, of dynamic quantization or of blocks.
         tuned: search that it comes of; None: none.
-        bounds: to be shown.
-        notes: for a reader.
     """
 
     plan: Plan | None = None
@@ -85,28 +89,23 @@ def survey(
     feedback: Mapping[str, str],
     beside: BesideFiles = NOTHING_BESIDE,
 ) -> Page:
-    """The page of a report; what cannot be measured is left out, and the page says why.
-
-    Args:
-        subject: names of the models.
-        sides: both of them.
-        findings: of verify.
-        batches: a few of its samples; the first is timed.
-        feedback: output name -> input name, of state.
-        beside: plan, search, bounds.
-    """
+    """The page of a report; what cannot be measured is left out, and the page says why."""
     why = _Missing(beside)
     source, target = sides.source, sides.target
     choices = shown_by_file(source, target)
     if beside.plan is not None:
-        reasons = planned(beside.plan, is_searched=beside.tuned is not None)
+        reasons = (planned if beside.tuned is None else searched)(beside.plan)
         choices |= {n: c for n, c in reasons.items() if n in choices}
     if beside.weights is not None:
         choices = with_reasons(choices, beside.weights)
     errors = why.tried("accuracy", lambda: errors_of(sides, batches, feedback)) or {}
-    times = why.tried(
-        "time", lambda: paired_node_times(source, target, precisions_in(choices), batches[0])
-    )
+    times = None
+    is_float = all(c.precision in (Precision.FLOAT, None) for c in choices.values())
+    if is_float:
+        why.said["time"] = "nothing is quantized: both models take the same time"
+    else:
+        precisions = precisions_in(choices)
+        times = why.tried("time", lambda: paired_node_times(source, target, precisions, batches[0]))
     machines = why.tried("machines", lambda: layers_on_machines(target))
     graph = surveyed_graph(source, choices, {} if times is None else times.nodes)
     tensors = tuple(_tensors(sides, findings, errors, graph.makers))
@@ -118,12 +117,12 @@ def survey(
         tensors,
         weights,
         graph.edges,
-        tuple(Fact(each.name, each.reason) for each in findings.unmatched),
+        tuple(NamedText(each.name, each.reason) for each in findings.unmatched),
         () if times is None else tuple((op, *pair) for op, pair in times.others.items()),
         whole,
         machines,
         () if beside.tuned is None else tuple(_front(beside.tuned)),
-        tuple(Fact(section, words) for section, words in why.said.items()),
+        tuple(NamedText(section, words) for section, words in why.said.items()),
         None if beside.tuned is None else beside.tuned.goal.min_sqnr_db,
     )
 
@@ -149,10 +148,7 @@ class _Missing:
 
 
 def _tensors(
-    sides: Sides,
-    findings: Findings,
-    errors: Mapping[str, TensorErrors],
-    makers: Mapping[str, int],
+    sides: Sides, findings: Findings, errors: Mapping[str, TensorErrors], makers: Mapping[str, int]
 ) -> list[TensorPart]:
     """Tensors in graph order, then the outputs that are no tensors with integers."""
     all_qparams = {pair.name: pair.qparams for pair in sides.tensors}
@@ -210,7 +206,7 @@ def _qparams(p: QParams | None) -> TensorQParams | None:
     if p is None:
         return None
     scale, zero = float(p.scale), int(p.zero_point)
-    low, high = ((code - zero) * scale for code in (p.dtype.qmin, p.dtype.qmax))
+    low, high = ((integer - zero) * scale for integer in (p.dtype.qmin, p.dtype.qmax))
     return TensorQParams(str(p.dtype), scale, zero, low, high)
 
 
@@ -220,10 +216,7 @@ def _joined(
     tensors: Sequence[TensorPart],
     weights: Sequence[WeightPart],
 ) -> list[NodePart]:
-    """The nodes with the places of what they give and read.
-
-    What a node gives behind others that it carries out, as a Conv its Relu, is its result too.
-    """
+    """The nodes with the places of what they give and read."""
     given: dict[int, list[int]] = defaultdict(list)
     read: dict[int, list[int]] = defaultdict(list)
     for place, tensor in enumerate(tensors):
@@ -336,7 +329,6 @@ class SurveyedGraph:
 
     Attributes:
         nodes: inputs, nodes in the order in which they run, outputs.
-        edges: between their places.
         places: name of a node -> its place.
         makers: name of a tensor -> place of the node or input that gives it.
     """
@@ -352,13 +344,7 @@ def surveyed_graph(
     choices: Mapping[str, ShownPrecision],
     times: Mapping[str, tuple[float, float]],
 ) -> SurveyedGraph:
-    """The graph with the precision and the times of every node.
-
-    Args:
-        source: the float model, canonical.
-        choices: of every node.
-        times: microseconds in float and quantized; empty: not measured.
-    """
+    """The graph with the precision and the times of every node."""
     inputs = [v for v in source.graph.inputs if not v.is_initializer()]
     nodes = [node for node, _ in walk(source.graph)]
     parts = [NodePart(value_name(v), INPUT, MODEL_IO, "") for v in inputs]
@@ -380,9 +366,8 @@ def _part(node: ir.Node, choice: ShownPrecision, times: tuple[float, float] | No
     name = node_name(node)
     # every command that quantizes has this option
     revert = "" if choice.precision in (Precision.FLOAT, None) else f"--exclude {shlex.quote(name)}"
-    op_type = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
     before, after = times or (None, None)
-    return NodePart(name, op_type, precision, choice.reason, before, after, revert=revert)
+    return NodePart(name, op_label(node), precision, choice.reason, before, after, revert=revert)
 
 
 def _edges(node: ir.Node, places: Mapping[str, int], makers: Mapping[str, int]) -> Iterator[Edge]:

@@ -36,8 +36,6 @@ class Compared:
     """Two models that were run side by side, and what of it a report needs.
 
     Attributes:
-        findings: of verify.
-        sides: the models.
         excerpt: a few of the batches that were run.
         feedback: output name -> input name, of state.
     """
@@ -48,13 +46,7 @@ class Compared:
     feedback: Mapping[str, str]
 
     def write(self, path: Path, beside: BesideFiles = NOTHING_BESIDE, command: str = "") -> None:
-        """Writes the report.
-
-        Args:
-            path: of the file.
-            beside: plan, search, bounds.
-            command: that writes it again; empty: none does.
-        """
+        """Writes the report."""
         sides = self.sides
         subject = ReportSubject(
             _label(sides.model, "the float model"),
@@ -77,15 +69,7 @@ def compared(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Compared:
-    """Both models, run on opened samples.
-
-    Args:
-        sides: the models.
-        batches: that both can be run on; of `open_for`.
-        feedback: output name -> input name, of state.
-        progress: called after each batch.
-        executor: whose workers run the models; None: this process.
-    """
+    """Both models, run on opened samples."""
     excerpt = Excerpt(input_specs(sides.source, feedback.values()), feedback.values())
     found = findings_of(sides, excerpt.watching(batches), feedback, progress, executor)
     return Compared(found, sides, excerpt, feedback)

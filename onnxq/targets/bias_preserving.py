@@ -69,11 +69,7 @@ class InputMeans:
     deviations: tuple[float, ...]
 
     def suits(self, channels: Mapping[int, int]) -> bool:
-        """Whether there is a finite number for each channel, or for each of each group.
-
-        Args:
-            channels: axis of the weight -> its size, for the axes that channels may lie along.
-        """
+        """Whether there is a finite number for each channel, or for each of each group."""
         size = channels.get(self.axis, 0)
         if not size or len(self.means) % size or len(self.means) != len(self.deviations):
             return False

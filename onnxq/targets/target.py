@@ -52,8 +52,7 @@ FIXED_POINT = (
 
 DIVIDED_PAIRS = (
     "sums and products of integers are divided by the scale of the result: where scales were not "
-    "chosen for that (imported and trained models, other targets) they may be one LSB off near "
-    "ties"
+    "chosen for that (imported and trained models, other targets) they may be one LSB off near ties"
 )
 
 

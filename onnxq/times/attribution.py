@@ -18,16 +18,20 @@ import enum
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from onnxq.graph.walk import node_name, walk
+import numpy as np
+
+from onnxq.graph.walk import node_name, stem_among, walk
 from onnxq.operator import Precision
 from onnxq.ort.layouts import CHANGES_LAYOUT, CONVOLUTION
 from onnxq.ort.node_kinds import original_name
+from onnxq.ort.runtime import open_session
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
-from onnxq.samples import input_specs
+from onnxq.samples import as_taken, input_specs
 from onnxq.times.time_model import READS_INTEGERS
-from onnxq.times.timed_runs import WholeTime, one_row, profiled
+from onnxq.times.timed_runs import WholeTime, one_row, paired_sessions, profiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +64,6 @@ class TimeOwner:
 
     Attributes:
         name: of a node of the float model; of OTHER, its operator.
-        part: of that node's time.
     """
 
     name: str
@@ -70,13 +73,7 @@ class TimeOwner:
 def owners(
     source: ir.Model, optimized: ir.Model, precisions: Mapping[str, Precision | None]
 ) -> dict[str, TimeOwner]:
-    """Name of each node in the profile of a model -> whose time it is.
-
-    Args:
-        source: the float model, as prepared.
-        optimized: what ONNX Runtime runs.
-        precisions: that the nodes took; FLOAT where they are not named, None inside of another.
-    """
+    """Name of each node in the profile of a model -> whose time it is."""
     return _Attribution(source, optimized, precisions).owners()
 
 
@@ -120,15 +117,7 @@ class _Attribution:
             return name
         if node.op_type in (QUANTIZE, DEQUANTIZE, *CHANGES_LAYOUT):
             return ""
-        return self._lowered(name) or self._made(name, node.op_type) or self._given(node)
-
-    def _lowered(self, name: str) -> str:
-        """The node whose lowering a name is of: the longest one that it begins with."""
-        while name:
-            name = name[: max(name.rfind("_"), name.rfind("/"), 0)]
-            if name in self._nodes:
-                return name
-        return ""
+        return stem_among(name, self._nodes) or self._made(name, node.op_type) or self._given(node)
 
     def _made(self, value: str, op_type: str) -> str:
         """The node with that operator which makes a tensor, or is computed ahead of its maker."""
@@ -235,13 +224,7 @@ def _index(name: str) -> int:
 def times_by_owner(
     source: ir.Model, run: Profiled, precisions: Mapping[str, Precision | None]
 ) -> dict[TimeOwner, float]:
-    """Nanoseconds of the float model's nodes, and of what belongs to none, in the run of a model.
-
-    Args:
-        source: the float model, as prepared.
-        run: of a model that was made from it.
-        precisions: that its nodes took; see `owners`.
-    """
+    """Nanoseconds of the float model's nodes, and of what belongs to none, in a run."""
     known = owners(source, run.optimized, precisions)
     sums: dict[TimeOwner, float] = defaultdict(float)
     for name, ns in with_unnamed(run.ns, known).items():
@@ -264,7 +247,8 @@ class PairedNodeTimes:
             among its own time.
         others: operator -> likewise, of what belongs to no node.
         whole: of whole runs, without the profiler.
-        speed: of whole runs: median, low and high end of an interval of 95%; 2: twice as fast.
+        speed: of whole runs in several pairs of sessions, and the low and high end of an interval
+            of 95%; 2: twice as fast.
     """
 
     nodes: Mapping[str, tuple[float, float]]
@@ -274,20 +258,11 @@ class PairedNodeTimes:
 
 
 def paired_node_times(
-    source: ir.Model,
-    target: ir.Model,
-    precisions: Mapping[str, Precision | None],
-    batch: Batch,
+    source: ir.Model, target: ir.Model, precisions: Mapping[str, Precision | None], batch: Batch
 ) -> PairedNodeTimes:
-    """Times on the first row of a batch, or on all of it where the model's batch is static.
-
-    Args:
-        source: the float model, canonical.
-        target: the quantized one.
-        precisions: that it gives the nodes.
-        batch: to run.
-    """
-    runs = profiled([source, target], one_row(source, input_specs(source), batch))
+    """Times on the first row of a batch, or on all of it where the model's batch is static."""
+    row = one_row(source, input_specs(source), batch)
+    runs = profiled([source, target], row)
     sums = [times_by_owner(source, run, of) for run, of in zip(runs, ({}, precisions), strict=True)]
     nodes = {str(node.name): (0.0, 0.0) for node in source.graph.all_nodes()}
     others: dict[str, tuple[float, float]] = {}
@@ -296,10 +271,14 @@ def paired_node_times(
         ours, theirs = into.get(owner.name, (0.0, 0.0))
         took = [each.get(owner, 0.0) / NS_IN_US for each in sums]
         into[owner.name] = ours + took[0], theirs + took[1]
-    found = WholeTime.of(runs[0].rounds_s, runs[1].rounds_s)
+    openers = partial(open_session, source, threads=1), partial(open_session, target, threads=1)
+    feeds = as_taken(row, input_specs(source)), as_taken(row, input_specs(target))
+    pairs = paired_sessions(openers, feeds)
+    found = WholeTime.of_sessions(pairs)
+    whole = [1e6 * float(np.median(np.concatenate(side))) for side in zip(*pairs, strict=True)]
     return PairedNodeTimes(
         nodes,
         others,
-        (runs[0].whole_ns / NS_IN_US, runs[1].whole_ns / NS_IN_US),
+        (whole[0], whole[1]),
         (found.ratio, found.low, found.high),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
@@ -25,22 +26,16 @@ if TYPE_CHECKING:
 
     from onnxq.operator import Precision
     from onnxq.times import Costs
-    from onnxq.times.time_model import TensorState, Walked
+    from onnxq.times.time_model import TensorState, TimeSource, Walked
 
     Needs = Counter[TensorState]
     "State -> how many readers want a tensor in it."
 
 
 class ChangedTime:
-    """Differences of a model's time, each in the time of what changes and not of the whole model.
+    """Differences of a model's time, each found by looking at the changes alone."""
 
-    Args:
-        model: float, canonical.
-        found: the model with its precisions.
-        costs: table of the machine.
-    """
-
-    def __init__(self, model: ir.Model, found: Walked, costs: Costs) -> None:
+    def __init__(self, model: ir.Model, found: Walked, costs: TimeSource) -> None:
         self._found, self._costs = found, costs
         self._place = {node: i for i, node in enumerate(model.graph)}
         self._nodes = list(model.graph)
@@ -56,10 +51,6 @@ class ChangedTime:
 
         That is the difference of two `predicted`, to rounding. A node walks again where its
         precision, that of a source, or the state of what it reads is another.
-
-        Args:
-            changed: nodes whose precisions are others.
-            precision_of: precisions that all nodes have then.
         """
         found = self._found
         states: dict[ir.Value, TensorState] = {}
@@ -96,13 +87,7 @@ class ChangedTime:
         return [u.node for value in node.outputs for u in value.uses() if u.node in self._place]
 
     def _changes_ns(self, value: ir.Value, state: TensorState, more: Needs | None) -> float:
-        """Nanoseconds of the changes of one tensor until all readers have theirs.
-
-        Args:
-            value: the tensor.
-            state: in which its producer leaves it.
-            more: readers that come on top, or fewer; None: none.
-        """
+        """Nanoseconds of the changes of one tensor until all readers have theirs."""
         count = self._needs.get(value, Counter())
         needs = {s for s in (*count, *(more or ())) if count[s] + (more[s] if more else 0) > 0}
         if not needs:
@@ -169,10 +154,7 @@ def _depths(left: dict[Hashable, dict[Hashable, float]], source: Hashable) -> di
     return depths
 
 
-def _fill(
-    left: dict[Hashable, dict[Hashable, float]],
-    depths: dict[Hashable, int],
-) -> None:
+def _fill(left: dict[Hashable, dict[Hashable, float]], depths: dict[Hashable, int]) -> None:
     """Fills shortest paths from ALWAYS to NEVER until there is none of that length."""
     ahead = {x: list(ys) for x, ys in left.items()}
     path: list[Hashable] = [ALWAYS]
@@ -206,6 +188,7 @@ SECONDS = 0.2
 """CPU seconds that go into each."""
 
 
+@functools.cache  # of the machine, not of a model
 def change_times() -> dict[str, ChangeTime]:
     """Value of a Change -> its time; a part of a second."""
     few, many = (_timed(shape) for shape in SHAPES)

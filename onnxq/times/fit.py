@@ -52,12 +52,7 @@ class Fit:
 
     @classmethod
     def of(cls, sizes: Sequence[tuple[int, ...]], ns: Sequence[float]) -> Fit:
-        """The fit of at least one measured row.
-
-        Args:
-            sizes: of each row, all as many.
-            ns: measured times, above 0.
-        """
+        """The fit of at least one measured row."""
         x, y = np.array(sizes, np.float64), np.array(ns, np.float64)
         return cls.with_base(least_positive(np.column_stack([np.ones(len(x)), x]), y), sizes, ns)
 
@@ -118,10 +113,6 @@ def error_of(sizes: Sequence[tuple[int, ...]], ns: Sequence[float]) -> float:
     """Mean of |log(predicted / measured)| over the rows, each predicted from all others.
 
     Where there are MANY rows, one of them hardly moves the base, which is then that of all.
-
-    Args:
-        sizes: of each row, as of `Fit.of`.
-        ns: measured times.
     """
     if len(ns) >= MANY:
         return Fit.of(sizes, ns).error

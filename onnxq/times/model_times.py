@@ -167,12 +167,18 @@ class TimeModel:
         """Pickles with the bytes of its model, whose nodes may hold tensors that are computed."""
         return _restored, (self.times, PortableModel.of(self._model, self._model))
 
-    def ratio(self, precisions: Precisions) -> float | None:
-        """Predicted time over the float model's; None where it has no time at all.
+    @property
+    def target(self) -> str:
+        """Machine that they were measured on, in words."""
+        return self.times.source
 
-        Args:
-            precisions: of the nodes, of a plan for example.
-        """
+    @property
+    def run_ns(self) -> float:
+        """Time that no node tells apart: none, since these are the model's own nodes."""
+        return 0.0
+
+    def ratio(self, precisions: Precisions) -> float | None:
+        """Predicted time over the float model's; None where it has no time at all."""
         return self.ns(precisions) / self.times.float_ns if self.times.float_ns > 0 else None
 
     def ns(self, precisions: Precisions) -> float:
@@ -190,14 +196,7 @@ class TimeModel:
         precision_of: PrecisionOf,
         sizes: Mapping[str, Sizes],
     ) -> tuple[Estimate, ...] | None:
-        """Time in that precision; else in float, with conversions around it if it reads integers.
-
-        Args:
-            node: of the main graph.
-            precision: of it.
-            precision_of: those of its sources.
-            sizes: of the values, by name.
-        """
+        """Time in that precision; else in float, with conversions if it reads integers."""
         known = self.times.nodes.get(node_name(node))
         if known is None:
             return None
@@ -243,10 +242,6 @@ def known_shapes(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Sizes
 
     Behind operators of other domains inference finds nothing, and a time that goes by sizes would
     be none there. So a run tells what is lacking, where something is.
-
-    Args:
-        model: canonical.
-        feeds: one sample.
     """
     inputs = {name: tuple(map(int, x.shape)) for name, x in feeds.items()}
     known = sizes_of(model, inputs)
@@ -259,10 +254,5 @@ def known_shapes(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Sizes
 
 
 def every_size(model: ir.Model, shapes: Mapping[str, Sizes]) -> dict[str, Sizes]:
-    """Sizes of all values: those that inference finds, and those that a run told.
-
-    Args:
-        model: canonical.
-        shapes: as `known_shapes` gives them.
-    """
+    """Sizes of all values: those that inference finds, and those that a run told."""
     return {**shapes, **sizes_of(model, shapes)}

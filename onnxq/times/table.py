@@ -2,8 +2,7 @@
 
 The first lines are "# name: value": which machine, and how it was measured. Below them, one row per
 measurement: the Work of a node, the precision it took, and its nanoseconds among its like on one
-    thread.
-Behind the rows stand their fits, see `known_fits`.
+thread. Behind the rows stand their fits, see `known_fits`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from onnxq.ort import facts
 from onnxq.page.card import card_of
 from onnxq.times.absorbed import is_absorbed
 from onnxq.times.fit import Fit, error_of
-from onnxq.times.work import FUSED, Work, work_of
+from onnxq.times.work import FUSED, RUN, Work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -158,6 +157,12 @@ class Costs:
     @functools.cached_property
     def _known(self) -> dict[tuple[Work, Precision], Estimate | None]:
         return {}
+
+    @property
+    def run_ns(self) -> float:
+        """Nanoseconds that a run takes whatever its nodes are; 0 where that was not measured."""
+        run = self.node(Work(RUN), Precision.FLOAT)
+        return 0.0 if run is None else run.ns
 
     def node(self, work: Work, precision: Precision) -> Estimate | None:
         """Time of a node in a precision, conversions around it not counted; None: not measured."""
@@ -367,12 +372,7 @@ class KnownFit:
 
 
 def as_lines(table: str, fits: Mapping[Key, KnownFit]) -> str:
-    """Text that goes behind a table.
-
-    Args:
-        table: its text, from the first line to the last row.
-        fits: of its rows, all digits of which are kept.
-    """
+    """Text that goes behind a table."""
     out = io.StringIO()
     out.write(f"# {ROWS}: {_crc(table.splitlines())}\n")
     writer = csv.writer(out, lineterminator="\n")
@@ -383,12 +383,7 @@ def as_lines(table: str, fits: Mapping[Key, KnownFit]) -> str:
 
 
 def fits_in(lines: Sequence[str], notes: Iterable[tuple[str, str]]) -> dict[Key, KnownFit]:
-    """The fits of a table, as far as they are of its rows.
-
-    Args:
-        lines: of the table.
-        notes: (name, value) of its lines "# name: value".
-    """
+    """The fits of a table, as far as they are of its rows."""
     found = list(notes)
     if (ROWS, _crc(lines)) not in found:
         return {}

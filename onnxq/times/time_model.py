@@ -15,14 +15,14 @@ from onnxq.operator import Precision
 from onnxq.operator.nodes import is_constant
 from onnxq.ort.layouts import BLOCK, CHANNELS_LAST, CONVOLUTION, FEW_CHANNELS, IN_BLOCKS
 from onnxq.times.table import Change
-from onnxq.times.work import RUN, Work, moving
+from onnxq.times.work import moving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onnxq.graph.sizes import Sizes
     from onnxq.times.absorbed import PrecisionOf
-    from onnxq.times.table import Costs, Estimate
+    from onnxq.times.table import Estimate
 
 
 # --- Layouts of the tensors around a node, as its precision and its neighbours decide them
@@ -45,14 +45,7 @@ class Layout(enum.Enum):
 def layout_of(
     node: ir.Node, precision: Precision, layouts: Sequence[Layout], sizes: Mapping[str, Sizes]
 ) -> tuple[Layout, Layout]:
-    """(layout that the node reads, layout that it writes).
-
-    Args:
-        node: of the float model.
-        precision: that it takes.
-        layouts: of its inputs that are no constants.
-        sizes: of the values, by name.
-    """
+    """(layout that the node reads, layout that it writes)."""
     if node.op_type == CONVOLUTION and is_constant(node, 1):
         weight = sizes.get(value_name(node.inputs[1]) if node.inputs[1] else "", ())
         if precision is Precision.INT8:
@@ -107,7 +100,6 @@ class TensorState:
 
     Attributes:
         has_integers: whether it is of integers, else of floats.
-        layout: of them.
     """
 
     has_integers: bool
@@ -143,6 +135,14 @@ class PredictedTime:
 class TimeSource(Protocol):
     """Times of nodes and of changes between them: a table's, or those of one model's own nodes."""
 
+    @property
+    def target(self) -> str:
+        """Machine that they were measured on, in words."""
+
+    @property
+    def run_ns(self) -> float:
+        """Nanoseconds that a run takes whatever its nodes are."""
+
     def of_node(
         self,
         node: ir.Node,
@@ -152,11 +152,6 @@ class TimeSource(Protocol):
     ) -> tuple[Estimate, ...] | None:
         """Times of what a node runs in that precision, conversions around it not counted.
 
-        Args:
-            node: of the main graph.
-            precision: of it.
-            precision_of: those of its sources.
-            sizes: of the values, by name.
         Returns:
             None where they are not known.
         """
@@ -188,14 +183,7 @@ def walked(
     sizes: Mapping[str, Sizes],
     times: TimeSource,
 ) -> Walked:
-    """The model with these precisions.
-
-    Args:
-        model: float, canonical; nodes in bodies count for nothing.
-        precisions: of its nodes.
-        sizes: of the values, by name.
-        times: of the machine.
-    """
+    """The model with these precisions."""
     found = Walked(sizes, dict.fromkeys(model.graph.inputs, FLOATS), {}, {})
 
     def precision_of(node: ir.Node) -> Precision | None:
@@ -218,7 +206,6 @@ class Step(NamedTuple):
 
     Attributes:
         reads: state in which it reads its activations.
-        writes: state of its results.
         own: times of what it runs; None: not known.
     """
 
@@ -235,16 +222,7 @@ def step_of(
     sizes: Mapping[str, Sizes],
     times: TimeSource,
 ) -> Step:
-    """Step of the node in its precision.
-
-    Args:
-        node: of the main graph.
-        precision: of it.
-        precision_of: those of its sources.
-        states: of what it reads.
-        sizes: of the values, by name.
-        times: of the machine.
-    """
+    """Step of the node in its precision."""
     layouts = [states.get(value, FLOATS).layout for value in moving(node)]
     reads, writes = layout_of(node, precision, layouts, sizes)
     return Step(
@@ -254,21 +232,14 @@ def step_of(
     )
 
 
-def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
-    """Predicted time of a model with its precisions.
-
-    Args:
-        model: float, canonical.
-        found: the model with these precisions.
-        costs: table of the machine.
-    """
+def predicted(model: ir.Model, found: Walked, times: TimeSource) -> PredictedTime:
+    """Predicted time of a model with its precisions."""
     nodes = {node_name(node): own for node, own in found.own.items()}
-    changes = {value_name(value): own for value, own in changes_of(model, found, costs).items()}
-    run = costs.node(Work(RUN), Precision.FLOAT)
+    changes = {value_name(value): own for value, own in changes_of(model, found, times).items()}
     return PredictedTime(
         {name: total_ns(own) for name, own in nodes.items() if own is not None},
         {name: total_ns(own) for name, own in changes.items() if own},
-        0.0 if run is None else run.ns,
+        times.run_ns,
         tuple(name for name, own in nodes.items() if own is None),
     )
 
@@ -276,13 +247,7 @@ def predicted(model: ir.Model, found: Walked, costs: Costs) -> PredictedTime:
 def changes_of(
     model: ir.Model, found: Walked, times: TimeSource
 ) -> dict[ir.Value, tuple[Estimate, ...]]:
-    """Tensor -> times of its conversions and changes of layout, of those that are read.
-
-    Args:
-        model: float, canonical.
-        found: the model with its precisions.
-        times: of the machine.
-    """
+    """Tensor -> times of its conversions and changes of layout, of those that are read."""
     needs: dict[ir.Value, set[TensorState]] = {value: {FLOATS} for value in model.graph.outputs}
     for node, state in found.reads.items():
         for value in moving(node):
@@ -306,15 +271,7 @@ def changing(
     sizes: Mapping[str, Sizes],
     times: TimeSource,
 ) -> tuple[Estimate, ...]:
-    """Times of the changes of one tensor until all readers have theirs.
-
-    Args:
-        value: the tensor.
-        state: in which its producer leaves it.
-        needs: those in which it is read.
-        sizes: of the values, by name.
-        times: of the machine.
-    """
+    """Times of the changes of one tensor until all readers have theirs."""
     shape = sizes.get(value.name or "")
     if shape is None or not _has_numbers(value):
         return ()
@@ -324,10 +281,7 @@ def changing(
 
 
 def changes_between(state: TensorState, needs: set[TensorState]) -> list[Change]:
-    """Changes of one tensor until all readers have theirs.
-
-    Each happens once, layouts on integers.
-    """
+    """Changes of one tensor until all readers have theirs."""
     wants_integers = {need.layout for need in needs if need.has_integers}
     wants_floats = {need.layout for need in needs if not need.has_integers}
     changes = []

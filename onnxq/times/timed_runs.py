@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -22,10 +22,11 @@ from onnxq.samples.inputs import has_dynamic_batch
 from onnxq.samples.state import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
+    from numpy.typing import ArrayLike
 
     from onnxq.core.arrays import Array
     from onnxq.ort.runtime import Session
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
 MEASURED_S = 1.0
 """CPU seconds that go into the runs of one measurement of all its models."""
 LEAST_ROUNDS, MOST_ROUNDS = 5, 60
+SESSION_PAIRS = 4
+"""Pairs of sessions that a speed is measured in. Two sessions of one model differ by some percent,
+and of thousands of small nodes the one that is opened second is faster by up to half: pairs are
+opened in the order A B, B A, B A, A B."""
+T95 = {1: 12.71, 2: 4.303, 3: 3.182}
+"""Degrees of freedom -> Student's t for an interval of 95%."""
 MOST_ROUNDS_PROFILED, MOST_PROFILED = 20, 3
 """Rounds with the profiler, and runs with it in a turn: all is written down, and read as JSON."""
 
@@ -44,11 +51,6 @@ def one_row(model: ir.Model, inputs: Sequence[InputSpec], batch: Batch) -> Batch
     """One sample of a batch, as a model is run where it is used.
 
     The whole batch where the model has a static one, or does not run on one sample.
-
-    Args:
-        model: float.
-        inputs: that samples have; zeros stand for state that the batch leaves out.
-        batch: to take it of.
     """
     state = State(tuple(inputs), {})
     whole = state.feeds(batch)
@@ -56,11 +58,16 @@ def one_row(model: ir.Model, inputs: Sequence[InputSpec], batch: Batch) -> Batch
         return whole
     one = state.feeds({name: x[:1] for name, x in batch.items()})
     with open_session(model, threads=1) as session:
-        try:
-            session.run(as_taken(one, input_specs(model)))
-        except CalibrationError:
-            return whole
-    return one
+        return one if runs_on(session, as_taken(one, input_specs(model))) else whole
+
+
+def runs_on(session: Session, feeds: Mapping[str, Array]) -> bool:
+    """Whether a session runs on these inputs."""
+    try:
+        session.run(feeds)
+    except CalibrationError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,8 @@ class WholeTime(Saved):
     high: float
 
     @classmethod
-    def of(cls, ours: Sequence[float], theirs: Sequence[float]) -> Self:
-        """The ratio of the times of two models in the same rounds.
+    def of(cls, ours: ArrayLike, theirs: ArrayLike) -> Self:
+        """The ratio of the times of two models in the same rounds of the same sessions.
 
         The median lies between the ratios of ranks n / 2 -+ 0.98 sqrt(n) of n rounds with 95%,
         however they are distributed.
@@ -91,6 +98,28 @@ class WholeTime(Saved):
         low = max(math.floor(len(ratios) / 2 - 0.98 * math.sqrt(len(ratios))), 0)
         return cls(
             float(np.median(ratios)), float(ratios[low]), float(ratios[len(ratios) - 1 - low])
+        )
+
+    @classmethod
+    def of_sessions(cls, pairs: Sequence[tuple[ArrayLike, ArrayLike]]) -> Self:
+        """The ratio of the times of two models in pairs of sessions.
+
+            r_k   = log(median(ours_k / theirs_k)),  k = 1 .. n
+            ratio = exp(mean(r)),  interval = exp(mean(r) -+ t(n - 1) std(r) / sqrt(n))
+
+        The interval holds what sessions of one model differ by, and that of `of` over all rounds.
+        """
+        ours, theirs = ([np.asarray(each) for each in side] for side in zip(*pairs, strict=True))
+        logs = np.log([np.median(x / y) for x, y in zip(ours, theirs, strict=True)])
+        rounds = cls.of(np.concatenate(ours), np.concatenate(theirs))
+        if len(logs) < 2:
+            return rounds
+        spread = T95[len(logs) - 1] * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+        mean = float(logs.mean())
+        return cls(
+            math.exp(mean),
+            min(math.exp(mean - spread), rounds.low),
+            max(math.exp(mean + spread), rounds.high),
         )
 
 
@@ -116,6 +145,33 @@ class Profiled:
         return without_writing(self.nodes, self.whole_ns)
 
 
+def paired_sessions(
+    openers: tuple[Callable[[], Session], Callable[[], Session]],
+    feeds: tuple[Mapping[str, Array], Mapping[str, Array]],
+    rounds: int | None = None,
+) -> list[tuple[list[float], list[float]]]:
+    """CPU seconds of a run of each of two models, in each round of each pair of sessions.
+
+    Args:
+        openers: give a session with one thread of either.
+        feeds: inputs of either.
+        rounds: in all pairs together, at least one in each; None: what MEASURED_S pays for.
+    """
+    count = SESSION_PAIRS if rounds is None else max(1, min(SESSION_PAIRS, rounds))
+    found = []
+    for pair in range(count):
+        order = (0, 1) if pair % 4 in (0, 3) else (1, 0)
+        with ExitStack() as stack:
+            opened = {place: stack.enter_context(openers[place]()) for place in order}
+            runs = [partial(opened[place].run, feeds[place]) for place in (0, 1)]
+            schedule = _scheduled(runs, MEASURED_S / 2)
+            if rounds is not None:
+                schedule = replace(schedule, rounds=-(-rounds // count))
+            ours, theirs = taking_turns(runs, schedule)
+            found.append((ours, theirs))
+    return found
+
+
 def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
     """Runs a model once."""
     with open_session(model, threads=1) as session:
@@ -125,24 +181,49 @@ def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
             raise ModelError(str(error)) from error  # the float model does
 
 
-def whole_times(models: Sequence[ir.Model], feeds: Mapping[str, Array]) -> list[list[float]]:
-    """CPU seconds of a run of each model, in each round."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(open_session(model, threads=1)) for model in models]
-        runs = [_run(*each, feeds) for each in zip(opened, models, strict=True)]
-        return taking_turns(runs, _scheduled(runs))
-
-
-def profiled(
+def whole_times(
     models: Sequence[ir.Model], feeds: Mapping[str, Array], seconds: float | None = None
-) -> list[Profiled]:
-    """Runs of each model with the profiler and without, all in the same rounds.
+) -> list[list[float]]:
+    """CPU seconds of a run of each model, in each round.
 
     Args:
         models: to run, on one thread.
         feeds: for all of them.
         seconds: CPU seconds that go into all runs; None: MEASURED_S.
     """
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_session(model, threads=1)) for model in models]
+        runs = [_run(*each, feeds) for each in zip(opened, models, strict=True)]
+        return taking_turns(runs, _scheduled(runs, seconds))
+
+
+def time_beside_float(
+    source: ir.Model, model: ir.Model, feeds: Mapping[str, Array], seconds: float
+) -> WholeTime:
+    """Time of a model over its float model's; the interval holds what float differs by from itself.
+
+        ratio = median of  ours / sqrt(float * again)   over rounds
+        [low / w, high * w],  w = the end of the interval of again / float that is farther from 1
+
+    `again` is the float model in a session of its own. Where the memory of a session lies decides
+    a few percent of short runs, for as long as it is open: no number of rounds averages that out.
+
+    Args:
+        source: the float model.
+        model: made of it.
+        feeds: one sample.
+        seconds: CPU seconds that go into all runs.
+    """
+    floats, again, ours = np.asarray(whole_times([source, source, model], feeds, seconds))
+    time, own = WholeTime.of(ours, np.sqrt(floats * again)), WholeTime.of(again, floats)
+    wide = max(own.high, 1 / own.low)
+    return WholeTime(time.ratio, time.low / wide, time.high * wide)
+
+
+def profiled(
+    models: Sequence[ir.Model], feeds: Mapping[str, Array], seconds: float | None = None
+) -> list[Profiled]:
+    """Runs of each model with the profiler and without, all in the same rounds."""
     with ExitStack() as stack:
         plain = [stack.enter_context(open_session(model, threads=1)) for model in models]
         opened = [open_profiled(model, stack.enter_context(temporary_folder())) for model in models]
@@ -209,11 +290,7 @@ class NodeTime:
 
 
 def node_times(profile: Path) -> dict[str, NodeTime]:
-    """Name of a node -> its time in one run behind the first WARM_UP.
-
-    Args:
-        profile: what `Session.end_profile` gives.
-    """
+    """Name of a node -> its time in one run behind the first WARM_UP."""
     try:
         events = json.loads(profile.read_text("utf-8"))
         runs = _runs(events)[WARM_UP:]
@@ -268,10 +345,6 @@ def _inside(call: _Call, ended: list[_Call]) -> list[_Call]:
 
     Calls in the body of an If or a Loop end before it does, and begin no earlier. One that ended by
     then is a neighbour's.
-
-    Args:
-        call: that ends now.
-        ended: those before it, without the ones inside of others.
     """
     inside = []
     while ended and ended[-1].begin >= call.begin and ended[-1].begin + ended[-1].took > call.begin:
@@ -292,10 +365,6 @@ def without_writing(times: Mapping[str, NodeTime], whole_ns: float) -> dict[str,
         ns - written * c, at least LEAST_NS, with c such that their sum is that of whole runs
 
     Nodes whose sum is below that of whole runs are left as they are.
-
-    Args:
-        times: name of a node -> its time, with the profiler on.
-        whole_ns: nanoseconds of a run without it.
     """
     by_share = sorted(times.values(), key=lambda time: time.ns / time.written)
     ns, written = sum(time.ns for time in by_share), sum(time.written for time in by_share)

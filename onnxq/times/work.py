@@ -35,8 +35,6 @@ class Work:
         operator: op_type of the float node, a product's for all of them, or a Change's value.
         kind: among nodes of one operator, where their kernels differ: "pointwise"; mostly empty.
         read: elements of the inputs that are no constants.
-        written: elements of the results.
-        constants: elements of the weights.
         products: multiplications and additions, or elements under the windows of a pool.
         rows: sums that are finished one by one (Softmax, norms), steps of a recurrent node, pieces
             that are copied from one place to another, for the windows of a convolution as well.

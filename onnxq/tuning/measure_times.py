@@ -56,13 +56,8 @@ Sums = Mapping[TimeOwner, float]
 
 
 @dataclass(frozen=True, eq=False)
-class _Timed:
-    """A model to be timed.
-
-    Attributes:
-        model: float or quantized.
-        precisions: of its nodes.
-    """
+class TimedModel:
+    """A model to be timed."""
 
     model: ir.Model
     precisions: Precisions
@@ -81,7 +76,27 @@ def measure_times(
     """
     source, feeds = _source(evaluator), evaluator.one_row()
     timed, notes = _to_be_timed(evaluator, mappings or telling(evaluator), feeds)
-    runs = profiled([each.model for each in timed], feeds)
+    return times_of_runs(source, feeds, timed, notes)
+
+
+def times_of_runs(
+    source: ir.Model,
+    feeds: Mapping[str, Array],
+    timed: Sequence[TimedModel],
+    notes: tuple[str, ...] = (),
+    seconds: float | None = None,
+) -> Times:
+    """Times of the nodes of a model, from runs of it and of models made of it.
+
+    Args:
+        source: the float model with the nodes that plans name.
+        feeds: one sample.
+        timed: the float model first, then quantized ones; a node's time in a precision is that in
+            the first of them in which it has it.
+        notes: of the times.
+        seconds: CPU seconds that go into the runs; None: as `profiled` has it.
+    """
+    runs = profiled([each.model for each in timed], feeds, seconds)
     whole = [each.whole_ns for each in runs]
     sums = [
         times_by_owner(source, run, each.precisions) for each, run in zip(timed, runs, strict=True)
@@ -99,10 +114,7 @@ def measure_times(
 
 
 def _fitted(times: Times, source: ir.Model, whole: Sequence[tuple[Precisions, float]]) -> Times:
-    """The times with changes at the price that runs of quantized models show, at most at their own.
-
-    Among other nodes a change finds its tensor in the cache, and no profiler takes time.
-    """
+    """The times with changes at the price that whole runs show, at most at their own."""
     with_changes, without = (TimeModel(each, source) for each in (times, _with(times, 0.0)))
     shares = []
     for precisions, ns in whole:
@@ -124,9 +136,9 @@ def _with(times: Times, share: float) -> Times:
 
 def _to_be_timed(
     evaluator: Evaluator, mappings: Mapping[str, QConfigMapping], feeds: Mapping[str, Array]
-) -> tuple[list[_Timed], tuple[str, ...]]:
+) -> tuple[list[TimedModel], tuple[str, ...]]:
     """(the float model, and those of the mappings that run; notes on the others)."""
-    timed, notes = [_Timed(evaluator.subject.canonical.model, {})], []
+    timed, notes = [TimedModel(evaluator.subject.canonical.model, {})], []
     for words, mapping in mappings.items():
         try:
             made = evaluator.quantized(mapping)
@@ -136,17 +148,12 @@ def _to_be_timed(
                 f"no times of the model {words}, which cannot be made: {first_line(error)}"
             )
             continue
-        timed.append(_Timed(made.model, precisions_of(made.plan)))
+        timed.append(TimedModel(made.model, precisions_of(made.plan)))
     return timed, tuple(notes)
 
 
 class _Found:
-    """Times of nodes in the precisions met so far; the first model with a precision counts.
-
-    Args:
-        source: the float model.
-        sums: of its own run.
-    """
+    """Times of nodes in the precisions met so far; the first model with a precision counts."""
 
     def __init__(self, source: ir.Model, sums: Sums) -> None:
         self._source = source
@@ -194,9 +201,8 @@ def telling(evaluator: Evaluator) -> dict[str, QConfigMapping]:
         found["all in float"] = QConfigMapping(replace(overall, precision=Precision.FLOAT))
         results = replace(overall, precision=Precision.INT8_FLOAT_OUTPUT)
         found["with float results"] = QConfigMapping(results, choice=Choice.ALL_INTEGERS)
-    dynamic = replace(
-        onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8
-    )  # slow ones, too
+    # named, so that slow ones are, too
+    dynamic = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
     found["quantized dynamically"] = QConfigMapping(dynamic)
     return {**found, "by default": default}
 

@@ -102,15 +102,7 @@ def _print_first(
     rows: Sequence[Sequence[str]],
     text: int = 0,
 ) -> None:
-    """The first MOST_ROWS rows, and a line that counts the others.
-
-    Args:
-        console: to print on.
-        title: above the table.
-        header: of it; the first column, and the last `text` ones, are no numbers.
-        rows: of it.
-        text: columns of words at the right.
-    """
+    """The first MOST_ROWS rows, and a line that counts the others."""
     print_table(console, title, header, rows[:MOST_ROWS], numbers=range(1, len(header) - text))
     if len(rows) > MOST_ROWS:
         console.print(f"and {len(rows) - MOST_ROWS} more\n")
@@ -282,13 +274,7 @@ def print_left_in_float(
 
 
 def why_float(scores: Sequence[Score], goal: Goal, *, more: str) -> str:
-    """Why a search chose the float model, and what to do, in words.
-
-    Args:
-        scores: of the models that were measured with something quantized in them.
-        goal: of the search.
-        more: option by which it would have gone on; empty: it ended by itself.
-    """
+    """Why a search chose the float model, and what to do, in words."""
     bound = goal.min_sqnr_db
     best = max(scores, key=lambda score: score.worst_db, default=None)
     if best is None:

@@ -160,7 +160,7 @@ def tune(
 def _warn(tuned: Tuned) -> None:
     """Warns the caller of `tune` of what is wrong with the result."""
     verdict = tuned.model.verdict
-    if verdict is not None and verdict.warning:
+    if verdict is not None and verdict.low:
         warnings.warn(verdict.warning, UserWarning, stacklevel=3)
     if tuned.missed:
         message = f"the goal was not reached: {'; '.join(tuned.missed)}"

@@ -30,7 +30,7 @@ from onnxq.tuning.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from rich.console import Console
@@ -241,7 +241,7 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     print_front(console, tuned.front, tuned.qconfig, tuned.metric_digits)
     more = option_to_go_on(tuned)
     print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, more=more)
-    for change in _chosen_changes(tuned):
+    for change in chosen_changes(tuned):
         console.print(f"chosen: {change}")
     apart, digits = tuned.held_apart, tuned.metric_digits
     console.print(f"goal: {tuned.goal}")
@@ -250,9 +250,7 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
     )
     console.print(f"on {apart.where}: {score_words(apart.score, apart.float_metric, digits)}")
     _print_verdict(console, tuned)
-    for missed in tuned.missed:
-        console.print(f"missed: {missed}")
-    _print_notes(console, tuned, more)
+    _print_notes(console, tuned)
 
 
 def option_to_go_on(tuned: Tuned) -> str:
@@ -262,24 +260,10 @@ def option_to_go_on(tuned: Tuned) -> str:
     return "a larger --max-seconds (the time was up)" if tuned.why == LATE else ""
 
 
-def _print_notes(console: Console, tuned: Tuned, more: str) -> None:
-    """Notes on the choice, the end of the search, and what was refused.
-
-    Args:
-        console: to print to.
-        tuned: what was found.
-        more: option by which the search would have gone on; empty: it ended by itself.
-    """
-    is_asked_for = (
-        tuned.goal.objective is Objective.SIZE and not tuned.is_float
-    )  # stored weights are small
-    if _computes_in_float(tuned.qconfig) and not is_asked_for:
-        others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
-        stored = "weights are stored as integers, and all computes in float"
-        what = "nothing is quantized" if tuned.is_float else stored
-        console.print(f"note: {what}: {why_float(others, tuned.goal, more=more)}")
-    if tuned.is_slower and tuned.goal.max_time is None:
-        console.print("note: it is slower than float here; --max-time 1 bounds the time.")
+def _print_notes(console: Console, tuned: Tuned) -> None:
+    """Notes on the choice, the end of the search, and what was refused."""
+    for note in notes_on_choice(tuned):
+        console.print(note)
     console.print(f"it ended because {tuned.why}; {tuned.spent}")
     for changes, why in tuned.refused:
         console.print(f"note: not possible: {'; '.join(changes)}: {why}")
@@ -287,21 +271,36 @@ def _print_notes(console: Console, tuned: Tuned, more: str) -> None:
         console.print(f"note: {note}")
 
 
+def notes_on_choice(tuned: Tuned) -> Iterator[str]:
+    """Bounds that are missed, why nothing computes in integers, and what the goal leaves open."""
+    for missed in tuned.missed:
+        yield f"missed: {missed}"
+    is_asked_for = (
+        tuned.goal.objective is Objective.SIZE and not tuned.is_float
+    )  # stored weights are small
+    if _computes_in_float(tuned.qconfig) and not is_asked_for:
+        others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
+        stored = "weights are stored as integers, and all computes in float"
+        what = "nothing is quantized" if tuned.is_float else stored
+        why = why_float(others, tuned.goal, more=option_to_go_on(tuned))
+        yield f"note: {what}: {why}"
+    if tuned.is_slower and tuned.goal.max_time is None:
+        yield "note: it is slower than float here; --max-time 1 bounds the time."
+    if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Objective.ACCURACY:
+        yield ("note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does.")
+
+
 def _print_verdict(console: Console, tuned: Tuned) -> None:
-    """Verdict on the model, and a note where the goal bounds no accuracy."""
+    """Verdict on the model."""
     verdict = tuned.model.verdict
     if verdict is not None:
         again = "the float model again; " if tuned.is_float else ""
         console.print(f"verdict: {again}{next(iter(verdict.sentences()))}")
         if verdict.collapse is not None:
             console.print(f"  {verdict.collapse}")
-    if not tuned.goal.bounds_accuracy and tuned.goal.objective is not Objective.ACCURACY:
-        console.print(
-            "note: the goal bounds no accuracy; --min-sqnr, or --metric with --max-drop, does.",
-        )
 
 
-def _chosen_changes(tuned: Tuned) -> tuple[str, ...]:
+def chosen_changes(tuned: Tuned) -> tuple[str, ...]:
     """The changes to the best model, in words; of the float model, that it is that one."""
     if tuned.is_float:
         return ("everything in float: this is your float model again, nothing is quantized",)

@@ -7,6 +7,7 @@
 `docs/guides/improve.md` has the derivations, and what each gives.
 """
 
+from onnxq.weights.auto import Auto
 from onnxq.weights.bias import Bias
 from onnxq.weights.carry_out import improve_model, improve_weights, wanted
 from onnxq.weights.improvement import (
@@ -22,6 +23,7 @@ from onnxq.weights.round import Round
 from onnxq.weights.smooth import Smooth
 
 __all__ = [
+    "Auto",
     "Bias",
     "EqualModel",
     "Improved",

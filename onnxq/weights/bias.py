@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.weights.layers import Layer
+    from onnxq.weights.layerwise import LayerWork
 
 NO_BIAS = "it has no bias, and none can be added for nothing"
 
@@ -47,10 +48,11 @@ class Bias(WeightImprovement):
 
     def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """Layer by layer; see the module."""
-        return layerwise(prepared, plan, samples, self.name, _begin)
+        return layerwise(prepared, plan, samples, self.name, bias_work)
 
 
-def _begin(layer: Layer, batches: int) -> _Residuals | str:
+def bias_work(layer: Layer, batches: int) -> LayerWork | str:
+    """The work on one layer's bias, or why there is none."""
     return NO_BIAS if layer.bias_slot is None else _Residuals(layer, batches)
 
 

@@ -100,12 +100,22 @@ def improve_model(
     return prepared
 
 
-def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
-    """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
+def improve_weights(
+    prepared: Prepared, plan: Plan, samples: Batches, spent_s: float = 0.0
+) -> Improved:
+    """The plan that its WeightImprovements make, with notes; itself where it asks for none.
+
+    Args:
+        prepared: the float model with the constants so far.
+        plan: made from it.
+        samples: of the float model.
+        spent_s: CPU time of the work so far, which bounds some of them.
+    """
     improved = Improved(prepared, plan)
     for improvement in wanted(prepared.qconfig.improve):
         if isinstance(improvement, WeightImprovement):
-            work = partial(improvement.improve, improved.prepared, improved.plan, samples)
+            bounded = improvement.within(spent_s)
+            work = partial(bounded.improve, improved.prepared, improved.plan, samples)
             improved = _result(improvement, work, Improved)
     notes = (*improved.plan.notes, *summaries(improved.outcomes))
     return Improved(improved.prepared, dataclasses.replace(improved.plan, notes=notes))

@@ -23,6 +23,7 @@ from onnxq.graph.edit import all_values
 from onnxq.graph.walk import node_name, walk
 from onnxq.jobs import in_order
 from onnxq.operator.nodes import input_at
+from onnxq.weights.given_groups import given_integers
 from onnxq.weights.plan_weights import rows_of
 from onnxq.weights.sequential import SequentialPipeline
 from onnxq.weights.solve import prepared
@@ -112,6 +113,12 @@ def find_integers(
     for name, key in keys.items():
         if (tensors := integers.find(key)) is not None:
             found[name] = tensors
+    for name in [name for name in first.values() if name not in found]:
+        if (decision := plan.quantized[name]).given:
+            value = input_at(nodes[name], decision.slot)
+            rows = given_integers(value, decision.inputs_first, decision.spec)
+            tensors = integers.append(keys[name], dict(rows.packed().arrays))
+            found |= {other: tensors for other, key in keys.items() if key == keys[name]}
     missing = [name for name in first.values() if name not in found]
     seen = [name for name in missing if plan.quantized[name].method.needs_samples]
     raw = raw_tensors(model)

@@ -83,10 +83,35 @@ class Hessian:
     Attributes:
         matrix: float64 (inputs, inputs), H = E[xq xq'].
         cross: float64 (inputs, inputs), C = E[x xq'] of the float model's x; None: x is xq.
+        shrinkage: share of H that is chance, from 0 to 1, as `shrinkage_of` has it.
     """
 
     matrix: Reals
     cross: Reals | None = None
+    shrinkage: float = 0.0
+
+
+def shrinkage_of(matrix: Reals, rows: int, fourth: float) -> float:
+    """Share of a Hessian that is chance, of so few rows: Ledoit and Wolf (2004).
+
+        m = tr(H) / p        d2 = |H - m I|^2 / p        b2 = (E|x|^4 - |H|^2) / ((n - 1) p)
+        share = min(b2 / d2, 1)        (1 - share) H + share m I is nearest to the true E[x x']
+
+    b2 is the variance of H as an estimate: p inputs from n rows have b2 of about m^2 p / n. One row
+    tells of no other: its share is 1.
+
+    Args:
+        matrix: float64 (p, p), H, the mean over rows.
+        rows: n.
+        fourth: E|x|^4, the mean over rows.
+    """
+    size = len(matrix)
+    if rows < 2:
+        return 1.0
+    squares = float(np.square(matrix).sum())
+    distance = squares / size - (float(np.trace(matrix)) / size) ** 2
+    variance = max(fourth - squares, 0.0) / ((rows - 1) * size)
+    return min(variance / distance, 1.0) if distance > 0 else 1.0
 
 
 class InputSums:
@@ -101,6 +126,7 @@ class InputSums:
     def __init__(self, name: str, inputs: int, *, has_cross: bool) -> None:
         self.name, self._sum = name, HessianSum(inputs)
         self._cross = np.zeros((inputs, inputs)) if has_cross else None
+        self._fourth = 0.0
 
     def add(self, seen: Singles, wanted: Singles | None) -> None:
         """Adds rows.
@@ -121,6 +147,8 @@ class InputSums:
                     "makes of them."
                 )
         self._sum.add(seen)
+        norms = np.einsum("ri,ri->r", seen, seen, dtype=np.float64)
+        self._fourth += float(np.square(norms).sum())
         if self._cross is not None and wanted is not None:
             for start in range(0, seen.shape[1], STRIPE):
                 stripe = slice(start, start + STRIPE)
@@ -135,7 +163,8 @@ class InputSums:
             )
         if self._cross is not None:
             self._cross /= self._sum.count
-        return Hessian(self._sum.mean(), self._cross)
+        matrix, rows = self._sum.mean(), self._sum.count
+        return Hessian(matrix, self._cross, shrinkage_of(matrix, rows, self._fourth / rows))
 
 
 def can_be_summed(rows: Singles) -> bool:

@@ -20,9 +20,10 @@ import numpy as np
 from onnxq import catalog
 from onnxq.core.brief import brief
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
-from onnxq.dynamic.reasons import NoWeights
+from onnxq.dynamic.reasons import NoWeights, StoredInFewerBits
 from onnxq.dynamic.requests import without_form
 from onnxq.errors import ModelError, QConfigError, listed, nearest
+from onnxq.graph.given_weights import KEPT_DB, is_given, sqnr_of, stored_bits, words_on_given
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import input_at, is_constant, tensor_of
@@ -30,6 +31,7 @@ from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.weights.embeddings import find_ties, is_lookup, notes_on_no_embeddings, why_no_rows
+from onnxq.weights.given_groups import given_spec
 from onnxq.weights.hessian import parts_of_inputs
 from onnxq.weights.reasons import (
     ConstantMatMul,
@@ -42,6 +44,7 @@ from onnxq.weights.reasons import (
     StoredGroupwise,
     WeightIsEmbedding,
 )
+from onnxq.weights.solve import Nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -88,6 +91,7 @@ class Groupwise:
         inputs: numbers that are summed; of a lookup, those of a row.
         embedding: name of the embedding whose integers these are; empty: the weight has its own.
         tied: whether a product and a lookup share the integers.
+        given: whether the integers are those that the file has already.
     """
 
     spec: GroupSpec
@@ -99,6 +103,7 @@ class Groupwise:
     inputs: int
     embedding: str = ""
     tied: bool = False
+    given: bool = False
 
     @property
     def stored_as(self) -> str:
@@ -109,7 +114,7 @@ class Groupwise:
     @property
     def how(self) -> StoredGroupwise:
         """The precision of the weight, and how it is found."""
-        return StoredGroupwise(self.spec.words, self.method.value)
+        return StoredGroupwise(self.spec.words, "as given" if self.given else self.method.value)
 
 
 WeightDecision = Groupwise | Float
@@ -175,7 +180,11 @@ class WeightPlan:
         for name, spec in specs.items():
             decision = self.quantized[name]
             changed[name] = (
-                spec if isinstance(spec, Float) else dataclasses.replace(decision, spec=spec)
+                spec
+                if isinstance(spec, Float)
+                else dataclasses.replace(
+                    decision, spec=spec, given=decision.given and spec == decision.spec
+                )
             )
         return dataclasses.replace(self, decisions=changed)
 
@@ -197,6 +206,7 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
         *_notes_on_hidden(hidden, request),
         *_notes_on_short_blocks(plan),
         *_notes_on_wide(plan),
+        *_notes_on_given(plan, nodes),
         *([] if request.embeddings is None else notes_on_no_embeddings(embeddings)),
     )
     return dataclasses.replace(plan, notes=notes)
@@ -256,12 +266,22 @@ def _decision(
         raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
     made = _in_blocks(rule, value, request)
     if name not in ties or request.embeddings is None:
-        return made
+        return _taken_over(made, value)
     if made.inputs_first != ties[name].turned:
         return Float(GroupsAlongRows(ties[name].embedding))
     return dataclasses.replace(
         made, spec=request.embeddings, method=Method.HQQ, embedding=ties[name].embedding, tied=True
     )
+
+
+def _taken_over(made: Groupwise, value: ir.Value) -> WeightDecision:
+    """The product with the integers that the file has, where it stores some in as few bits."""
+    if stored_bits(value) > made.spec.bits:
+        return made
+    spec = given_spec(value, made.inputs_first, made.spec)
+    if spec is None:
+        return Float(StoredInFewerBits(made.tensor, stored_bits(value)))
+    return dataclasses.replace(made, spec=spec, method=Method.RTN, given=True)
 
 
 def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
@@ -339,7 +359,7 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> Gr
 
 def _no_product(node: ir.Node) -> Float:
     why = without_form(node)
-    return Float(NoGroupwiseWeights(why.label) if isinstance(why, NoWeights) else why)
+    return Float(NoGroupwiseWeights() if isinstance(why, NoWeights) else why)
 
 
 def _hidden(
@@ -362,6 +382,21 @@ def _notes_on_hidden(hidden: Collection[str], request: WeightRequest) -> list[st
         f"{listed(list(hidden))}: in the body of a Loop, Scan or If, whose inputs are not seen; "
         f"integers are found by hqq in place of {request.method.value}"
     ]
+
+
+def _notes_on_given(plan: WeightPlan, nodes: Sequence[ir.Node]) -> list[str]:
+    """Notes on weights that the file stores as integers, and on what fewer bits cost."""
+    named = {node_name(node): node for node in nodes}
+    left_db = {}
+    for name, decision in plan.quantized.items():
+        value = input_at(named[name], decision.slot)
+        if decision.given:
+            left_db[decision.tensor] = KEPT_DB
+        elif is_given(value):
+            array = tensor_of(value).numpy()
+            rows = np.ascontiguousarray(array.T if decision.inputs_first else array)
+            left_db[decision.tensor] = sqnr_of(rows, Nearest()(rows, decision.spec).reals)
+    return words_on_given(left_db, "for the bits that are asked for (rounded to nearest)")
 
 
 def _nothing(decisions: Mapping[str, WeightDecision]) -> str:

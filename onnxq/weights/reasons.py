@@ -6,8 +6,8 @@ from onnxq.core.reason import Reason
 
 
 class NoGroupwiseWeights(Reason):
-    WORDS = "{label} has no weights that are stored in groups"
-    label: str
+    WORDS = "it has no weights that are stored in groups"
+    EXPECTED = True
 
 
 class Excluded(Reason):

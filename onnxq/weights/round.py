@@ -28,6 +28,7 @@ narrower range that clips the largest weights, or the plan's own.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,8 +51,10 @@ if TYPE_CHECKING:
     from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
+    from onnxq.targets import Target
     from onnxq.weights.gptq import InverseFactor, Places
     from onnxq.weights.layers import Layer
+    from onnxq.weights.layerwise import LayerWork
 
 PERCDAMPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Damping, as multiples of the mean diagonal of the Hessian; the best was .1 to 1 at 8 bits, .01 to
@@ -79,23 +82,24 @@ class Round(WeightImprovement):
 
     def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """Layer by layer; see the module."""
-        target = prepared.target
-
-        def begin(layer: Layer, batches: int) -> _Rounding | str:
-            if not layer.is_alone:
-                return SHARED
-            if layer.inputs > MOST_INPUTS:
-                return f"it has {layer.inputs} inputs, more than {MOST_INPUTS}"
-            summed_in_pairs = target.reduces_range and layer.rule.saturating_pairs
-            if not summed_in_pairs or layer.plan.qparams.dtype != INT8:
-                return _Rounding(layer, batches, None)
-            if target.reduce_range is ReduceRange.OBSERVED:
-                return "which of its products saturate is known of the integers that it has alone"
-            if layer.partners is None and layer.plan.integer_limit != target.weight_qmax_saturating:
-                return "any two of its products may be added in int16"
-            return _Rounding(layer, batches, layer.partners)
-
+        begin = functools.partial(rounding_of, prepared.target)
         return layerwise(prepared, plan, samples, self.name, begin)
+
+
+def rounding_of(target: Target, layer: Layer, batches: int) -> LayerWork | str:
+    """The work on one layer's weight and bias, or why there is none."""
+    if not layer.is_alone:
+        return SHARED
+    if layer.inputs > MOST_INPUTS:
+        return f"it has {layer.inputs} inputs, more than {MOST_INPUTS}"
+    summed_in_pairs = target.reduces_range and layer.rule.saturating_pairs
+    if not summed_in_pairs or layer.plan.qparams.dtype != INT8:
+        return _Rounding(layer, batches, None)
+    if target.reduce_range is ReduceRange.OBSERVED:
+        return "which of its products saturate is known of the integers that it has alone"
+    if layer.partners is None and layer.plan.integer_limit != target.weight_qmax_saturating:
+        return "any two of its products may be added in int16"
+    return _Rounding(layer, batches, layer.partners)
 
 
 class _Rounding:

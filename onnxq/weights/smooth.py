@@ -15,7 +15,9 @@ it gains by float says nothing for its factors.
 Where the biases of all products are corrected behind, and one model was tried, a gain in sum is
 enough: luck is gone from the outputs then, and each site has been judged by thousands of rows. One
 that chance does not explain would be too much to ask: the few numbers that a classifier gives for a
-sample tell a small gain from luck by hundreds of samples, and a few are held back.
+sample tell a small gain from luck by hundreds of samples, and a few are held back. Where nothing is
+kept so, smoothing is tried once more as if it were alone: other exponents may leave all products in
+integers, and what helps without a correction is no worse with one behind it.
 benchmarks/results/improve.md has what `smooth, bias` gains on samples that nothing had seen.
 """
 
@@ -81,7 +83,12 @@ def factored(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualMo
     if why := too_few(flow.batches) if sites else none:
         return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):  # sums are the same on every machine with one BLAS thread
-        return _judged(flow, name, site_choices(flow, sites))
+        made = _judged(flow, name, site_choices(flow, sites))
+        if made.outcomes[-1].kept or not flow.corrects_biases:
+            return made
+        alone = flow.asking(name)
+        by_itself = _judged(alone, name, site_choices(alone, sites))
+        return by_itself if by_itself.outcomes[-1].kept else made
 
 
 def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:

@@ -107,6 +107,11 @@ class Flow:
         asked = map(find, self.prepared.qconfig.improve)
         return any(isinstance(each, WeightImprovement) and each.corrects_biases for each in asked)
 
+    def asking(self, name: str) -> Flow:
+        """The flow in which that improvement alone is asked for."""
+        qconfig = self.prepared.qconfig.set_improve([name])
+        return replace(self, prepared=replace(self.prepared, qconfig=qconfig))
+
     def written(self, made: Prepared, plan: Plan, batches: Sequence[Batch]) -> ir.Model:
         """A quantized model of the flow, with biases from these batches where they follow."""
         if not self.corrects_biases:

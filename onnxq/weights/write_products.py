@@ -23,12 +23,13 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer, replace
+from onnxq.graph.folded import note_cast
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived, renamed
 from onnxq.operator.nodes import find_input, input_at, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
-from onnxq.qparams.groups import INTEGERS
+from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.weights.embeddings import is_lookup
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class GroupwiseWriter:
             name = self._names.value(f"{decision.embedding or decision.tensor}_{kind}")
             shape = _shape_of_embedding(kind, tensor, decision) if decision.embedding else None
             stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
+            if kind == SCALES and decision.given:
+                stored = _as_half(stored)
             made.append(new_initializer(graph, name, stored))
         return made
 
@@ -197,6 +200,13 @@ def _shape_of_embedding(
     if kind == INTEGERS and decision.tied:
         return None
     return (decision.outputs, tensor.size // decision.outputs)
+
+
+def _as_half(scales: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The scales, to be written as float16 where the file had them so."""
+    half = scales.numpy().astype(np.float16)
+    is_same = np.array_equal(half.astype(np.float32), scales.numpy())
+    return note_cast(ir.tensor(half), scales) if is_same else scales
 
 
 def _shaped(tensor: ir.TensorProtocol, shape: tuple[int, ...], name: str) -> ir.TensorProtocol:

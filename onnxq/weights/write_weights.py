@@ -24,6 +24,7 @@ from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.edit import FreeNames, graph_of, new_initializer
+from onnxq.graph.folded import write_as_given
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import derived
@@ -169,6 +170,7 @@ def write_weights(
         decision = plan.quantized.get(node_name(node))
         if decision is not None:
             writer.write(node, integers[node_name(node)], decision)
+    write_as_given(written)
     store_tied_integers_once(float_matrices(written))
     compact(written, names_in(model))
     written.metadata_props.update(

@@ -39,7 +39,7 @@ REFUSALS = frozenset(
         if isinstance(kind, type) and issubclass(kind, errors.OnnxqError)
     ]
 ) - {errors.OnnxqError.exit_code}
-"""Exit integers of a refusal that says why; any other is one that nobody thought of."""
+"""Exit codes of a refusal that says why; any other is one that nobody thought of."""
 
 
 class Outcome(enum.Enum):

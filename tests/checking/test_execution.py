@@ -13,7 +13,7 @@ from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Precision
 from onnxq.ort import facts
 from onnxq.qconfig import QConfigDynamic
-from onnxq.qdq.float_products import keep_float_products
+from onnxq.qdq.float_matmul import keep_float_matmul
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
@@ -49,7 +49,7 @@ def test_a_bias_that_is_fused_is_no_fallback() -> None:
 
 def test_uint16_falls_back() -> None:
     written = as_ir(quantized_matmul(np.array(3, np.uint16)))
-    keep_float_products(written)  # as everything that onnxq writes
+    keep_float_matmul(written)  # as everything that onnxq writes
     got = execution(written)
     assert [f.name for f in got.fallbacks] == ["matmul"]
     assert got.float_nodes == {"MatMul": 1}

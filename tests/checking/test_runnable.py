@@ -9,6 +9,7 @@ import pytest
 import onnxq
 from onnxq.checking import runnable as module
 from onnxq.checking.runnable import runnable
+from onnxq.checking.summary import Summary
 from onnxq.checking.validation import RefusalError, Validation
 from onnxq.errors import ModelError
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -55,10 +56,10 @@ class Machine:
 
     def try_out(
         self, model: QuantizedModel, _validation: Validation
-    ) -> tuple[Verdict, Execution | None]:
+    ) -> tuple[Verdict, Execution | None, dict[str, Array]]:
         if reason := self.refusal(model, None):
             raise RefusalError(ModelError(reason), None)
-        return VERDICT, None
+        return VERDICT, None, {}
 
 
 def run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ def run(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     monkeypatch.setattr(module, "try_out", machine.try_out)
     monkeypatch.setattr(module, "refusal", machine.refusal)
     validation = Validation(machine.source, InputSource.UNSEEN, ())
-    made = runnable(machine.make, lambda plan: plan, validation)
+    made = runnable(machine.make, lambda plan: plan, lambda _plan: Summary(()), validation)
     assert made.model.verdict is not None
     return made.model.verdict.left_in_float
 

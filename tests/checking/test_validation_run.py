@@ -49,7 +49,7 @@ def batches(count: int) -> list[dict[str, Array]]:
 
 def test_outputs_speed_sizes_and_nodes_are_found(pair: tuple[ir.Model, QuantizedModel]) -> None:
     source, quantized = pair
-    verdict, runs = try_out(
+    verdict, runs, _ = try_out(
         quantized, Validation(source, InputSource.UNSEEN, batches(3), None, work=LONG_AGO)
     )
     (findings,) = onnxq.verify(source, quantized, batches(3)).outputs
@@ -70,7 +70,7 @@ def test_speed_is_not_measured_where_that_takes_long(
     monkeypatch.setattr(module, "LEAST_TIME_S", 0.0)  # two pairs of this model take less
     source, quantized = pair
     later = Stopwatch(time.process_time() + 1000)  # nothing was spent yet: nothing may be
-    verdict, _ = try_out(
+    verdict, *_ = try_out(
         quantized, Validation(source, InputSource.UNSEEN, batches(1), None, work=later)
     )
     assert verdict.speedup is None
@@ -80,7 +80,7 @@ def test_speed_is_not_measured_where_that_takes_long(
 
 def test_on_made_up_inputs_it_only_runs(pair: tuple[ir.Model, QuantizedModel]) -> None:
     source, quantized = pair
-    verdict, _ = try_out(quantized, on_made_up_inputs(source))
+    verdict, *_ = try_out(quantized, on_made_up_inputs(source))
     assert verdict.input_source is InputSource.MADE_UP
     assert (verdict.outputs, verdict.speedup) == ((), None)
 
@@ -91,7 +91,7 @@ def test_a_collapse_that_is_not_found_is_a_note(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(module, "find_collapse", fail)
     source, quantized = made(network(), {"x": images(8) * 1e-4})
-    verdict, _ = try_out(quantized, Validation(source, InputSource.UNSEEN, [{"x": images(2)}]))
+    verdict, *_ = try_out(quantized, Validation(source, InputSource.UNSEEN, [{"x": images(2)}]))
     assert verdict.warning
     assert verdict.notes[-1].endswith("was not found: cannot be looked into")
 
@@ -101,7 +101,7 @@ def test_without_memory_for_both_the_float_side_is_left_out(
 ) -> None:
     source, quantized = pair
     monkeypatch.setattr(module, "available_bytes", lambda: 100)
-    verdict, _ = try_out(quantized, Validation(source, InputSource.UNSEEN, batches(1)))
+    verdict, *_ = try_out(quantized, Validation(source, InputSource.UNSEEN, batches(1)))
     assert (verdict.outputs, verdict.speedup) == ((), None)
     assert "not compared with float: that needs about 0.0 GB" in verdict.notes[0]
     assert verdict.samples == 2
@@ -119,7 +119,7 @@ def test_integers_and_booleans_are_counted_where_they_agree() -> None:
         model(nodes, constants, {"x": ["N", 8]}, outputs), {"x": weights(2, 32, 8)}
     )
     x = [{"x": weights(3, 64, 8)}]
-    verdict, _ = try_out(quantized, Validation(source, InputSource.UNSEEN, x))
+    verdict, *_ = try_out(quantized, Validation(source, InputSource.UNSEEN, x))
     y, b = verdict.outputs
     assert (y.sqnr_db, b.sqnr_db) == (None, None)
     assert 0.5 < (y.agreement or 0) <= 1
@@ -130,14 +130,14 @@ def test_a_collapse_names_the_first_node_behind_which_it_is() -> None:
     """Inputs ten thousand times those of the calibration saturate from the first node on."""
     source, quantized = made(network(), {"x": images(8) * 1e-4})
     validation = Validation(source, InputSource.UNSEEN, [{"x": images(2)}])
-    verdict, _ = try_out(quantized, validation)
+    verdict, *_ = try_out(quantized, validation)
     assert verdict.warning
     assert verdict.collapse is not None
     assert (verdict.collapse.node, verdict.collapse.tensor) == ("relu1", "r1")
 
 
 def test_an_output_of_another_shape_keeps_no_bound() -> None:
-    output = module._Output(Pair("y", "y", "y", None))
+    output = module.ComparedOutput(Pair("y", "y", "y", None))
     output.update(np.zeros((2, 3)), np.zeros((3, 2)))
     verdict = output.verdict()
     assert verdict is not None
@@ -146,7 +146,7 @@ def test_an_output_of_another_shape_keeps_no_bound() -> None:
 
 
 def test_indices_of_another_number_agree_in_none_and_break_no_bound_in_db() -> None:
-    output = module._Output(Pair("kept", "kept", "kept", None))
+    output = module.ComparedOutput(Pair("kept", "kept", "kept", None))
     output.update(np.arange(6), np.arange(4))
     output.update(np.arange(6), np.arange(6))
     verdict = output.verdict()
@@ -165,7 +165,7 @@ def test_state_goes_round_on_either_side() -> None:
     prepared = onnxq.prepare(model(nodes, constants, shapes, {"h_out": 1}), feedback={"h_out": "h"})
     x = [{"x": weights(seed, 2, 4)} for seed in range(4)]
     quantized = onnxq.rewrite(prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, x)))
-    verdict, _ = try_out(
+    verdict, *_ = try_out(
         quantized, Validation(prepared.model, InputSource.UNSEEN, x, None, {"h_out": "h"})
     )
     findings = onnxq.verify(prepared.model, quantized, onnxq.Samples(x, feedback={"h_out": "h"}))

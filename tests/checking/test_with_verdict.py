@@ -14,6 +14,7 @@ from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError, QConfigError, VerificationError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import open_session
+from onnxq.qconfig import default_qconfig_mapping
 from onnxq.quantized.verdict import InputSource
 from tests.examples import images, model, network, weights
 from tests.refused_models import refused, samples
@@ -31,8 +32,23 @@ def verdict_of(made: onnxq.QuantizedModel) -> Verdict:
 def test_some_of_the_calibration_samples_are_tried() -> None:
     verdict = verdict_of(onnxq.quantize(network(), {"x": images(64)}))
     assert verdict.input_source is InputSource.CALIBRATION
-    assert (verdict.samples, verdict.samples_in_all) == (4, 64)
+    assert (verdict.samples, verdict.samples_in_all) == (16, 64)
     assert verdict.outputs[0].sqnr_db is not None
+
+
+def test_what_an_algorithm_fits_is_told_by_others_from_a_handful_on() -> None:
+    asked = default_qconfig_mapping().set_improve(["bias"])
+    verdict = verdict_of(onnxq.quantize(network(), {"x": images(8)}, qconfig=asked))
+    assert verdict.input_source is InputSource.UNSEEN
+    assert verdict.samples == 2
+    verdict = verdict_of(onnxq.quantize_weights(network(), {"x": images(8)}))
+    assert (verdict.input_source, verdict.samples) == (InputSource.UNSEEN, 2)
+
+
+def test_one_sample_is_said_to_prove_little() -> None:
+    one, two = (onnxq.quantize(network(), {"x": images(n)}) for n in (1, 2))
+    assert "one sample proves little" in str(one.verdict)
+    assert "proves little" not in str(two.verdict)
 
 
 @pytest.mark.parametrize("method", ["quantize", "quantize_weights"])
@@ -41,7 +57,7 @@ def test_a_batch_whose_size_a_constant_fixes_is_tried_whole(method: str) -> None
     x = weights(0, 6, 8)
     made = getattr(onnxq, method)(fixed_batch(), [{"x": x[:3]}, {"x": x[3:]}])
     verdict = verdict_of(made)
-    assert (verdict.samples, verdict.samples_in_all) == (3, 6)
+    assert (verdict.samples, verdict.samples_in_all) == (6, 6)
     assert verdict.outputs[0].sqnr_db is not None
     assert not verdict.left_in_float
 
@@ -78,7 +94,7 @@ def test_of_a_run_function_and_of_convert_batches_are_kept_too() -> None:
     for seed in range(40):
         prepared.run({"x": images(1, seed)})
     verdict = verdict_of(onnxq.convert(prepared))
-    assert (verdict.samples, verdict.samples_in_all) == (2, 40)
+    assert (verdict.samples, verdict.samples_in_all) == (16, 40)
 
 
 def test_with_statistics_alone_it_is_said_that_it_runs() -> None:

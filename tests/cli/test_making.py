@@ -13,7 +13,6 @@ from onnxq.dynamic.dynamic_decision import DynamicPlan
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.static.plan import Plan
 from onnxq.static.statistics import Statistics
-from tests.dynamic_models import product
 from tests.examples import images, network
 from tests.operators import builder
 
@@ -30,7 +29,7 @@ def test_quantize_reports_people_what_became_of_the_nodes(
     assert "precisions of nodes" in result.stdout
     assert "softmax" in result.stdout
     assert "QLinearConv" in result.stdout
-    assert "size:" in result.stdout
+    assert result.stdout.index("verdict: ") < result.stdout.index("precisions of nodes")
 
 
 def test_quantize_reports_programs_the_same(
@@ -53,15 +52,10 @@ def test_quantize_lists_the_layers_with_a_reduced_range(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
     arguments = ("quantize", model_path, samples_path, "-o", tmp_path / "q.onnx")
-    text = run(*arguments).stdout
-    assert (
-        "have a reduced range, so that pairs of products fit int16 (worst-case): scales up to"
-        in text
-    )
-    assert "largest scale" not in text
+    assert "largest scale" not in run(*arguments).stdout
     whole = run(*arguments, "-v").stdout
     assert "reduced range of weights, so that pairs of products fit int16 (worst-case):" in whole
-    assert "Their last bits may differ between machines" in text  # a Softmax is left in float
+    assert "Their last bits may differ between machines" in whole  # a Softmax is left in float
     value = json.loads(run(*arguments, "--reduce-range", "everywhere", "--json").stdout)
     assert value["reduce_range"] == "everywhere"
     assert {r["largest"] for r in value["reductions"].values()} == {127 / 64}
@@ -73,7 +67,7 @@ def test_quantize_looks_for_saturation_on_the_samples(
 ) -> None:
     output, stats = tmp_path / "q.onnx", tmp_path / "m.stats"
     observed = ("-o", output, "--reduce-range", "observed")
-    result = run("quantize", model_path, samples_path, *observed, "--save-stats", stats)
+    result = run("quantize", model_path, samples_path, *observed, "--save-stats", stats, "-v")
     assert result.exit_code == 0
     assert "on other inputs integers may differ on x86 without VNNI" in result.stdout
     result = run("quantize", model_path, "--stats", stats, *observed)
@@ -184,26 +178,14 @@ def test_quantize_dynamic_says_what_it_quantized_and_what_not(
 ) -> None:
     output = tmp_path / "q.onnx"
     options = ("-o", output, "--objective", "size", "--set", "op:Conv=float")
-    result = run("quantize-dynamic", model_path, *options)
-    assert (result.exit_code, result.stderr) == (0, "")
+    result = run("quantize-dynamic", model_path, *options, "-v")
+    assert result.exit_code == 0
     text = " ".join(result.stdout.split())
     assert f"{output}: quantized dynamically for portable, objective size" in text
-    assert "precision nodes op why, or how weight_only 1 Gemm int8 weights" in text
-    assert "float 2 Conv the qconfig leaves it in float" in text
-    assert "float 2 Relu Relu has no weights that dynamic quantization stores" in text
-    assert "size:" in text
+    assert "precision nodes op why, or how which weight_only 1 Gemm int8 weights" in text
+    assert "float 2 Conv the qconfig leaves " in text
+    assert "float 6 Relu (2), Add (1), it has no" in text
     onnx.checker.check_model(str(output), full_check=True)
-
-
-def test_quantize_dynamic_says_that_nothing_is_quantized(run: Run, tmp_path: Path) -> None:
-    source, output = tmp_path / "m.onnx", tmp_path / "q.onnx"
-    onnx.save(product(), source)  # so small that float is faster
-    text = " ".join(run("quantize-dynamic", source, "-o", output).stdout.split())
-    assert f"{output}: nothing is quantized for portable, objective speed" in text
-    assert "nothing is quantized: objective 'speed' leaves in float what would be slower" in text
-    assert "objective 'size' (--objective size) quantizes them anyway" in text
-    result = run("quantize-dynamic", output, "-o", tmp_path / "r.onnx", "--json")
-    assert json.loads(result.stdout)["format"] == "float"
 
 
 def test_quantize_dynamic_says_the_same_to_programs(
@@ -260,7 +242,7 @@ def test_quantize_dynamic_stores_float16(run: Run, model_path: Path, tmp_path: P
             "dtype float16 is asked for, and the entry of every node has int8 weights",
         ),
         (("--set", "op:Gemm=fbgemm"), 5, "op type 'Gemm' has a static QConfig"),
-        (("--set", "global=float"), 3, "there are no weights to quantize. The model has 2 Conv"),
+        (("--set", "global=float"), 13, "there are no weights to quantize. The model has 2 Conv"),
     ],
 )
 def test_quantize_dynamic_refuses_what_it_does_not_know(
@@ -308,7 +290,7 @@ def test_a_dynamic_model_can_be_verified_and_timed_but_not_quantized_again(
     ):
         result = run(*command)
         assert result.exit_code == 0, result.stderr
-        assert "DynamicQuantizeMatMul" in result.stdout
+        assert "1 (DynamicQuantizeMatMul 1) in integers" in result.stdout
     result = run("cross-check", output, samples_path, "--json")
     nodes = json.loads(result.stdout)["nodes"]
     assert [(n["op_type"], n["differing"]) for n in nodes] == [("DynamicQuantizeMatMul", 0)]

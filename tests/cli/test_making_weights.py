@@ -97,7 +97,7 @@ def test_workers_write_the_same_file(model: Path) -> None:
 
 def test_mixed_bits_show_what_each_size_costs(model: Path) -> None:
     out = model.with_name("out.onnx")
-    said = run(model, out, "--bits-average", "4.5")
+    said = run(model, out, "--bits-average", "4.5", "-v")
     assert "predicted dB" in said
     assert "chosen" in said
     told = json.loads(run(model, out, "--size", "0.4", "--json"))["mixed_bits"]

@@ -10,7 +10,8 @@ import pytest
 from onnxq.quantized.verdict import Verdict
 from onnxq.static.plan import Plan
 from tests.checking.test_with_verdict import custom
-from tests.examples import images
+from tests.dynamic_models import product
+from tests.examples import images, save
 from tests.refused_models import refused, samples
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ def test_quantize_ends_with_the_verdict_and_what_to_do_next(
     result = run("quantize", model_path, samples_path, "-o", output)
     lines = result.stdout[result.stdout.index("verdict:") :].splitlines()
     assert lines[0].startswith("verdict: it runs: 7 of its 9 nodes compute in integers; ")
-    assert lines[1] == "  beside float, on 1 of 8 calibration samples:"
+    assert lines[1] == "  beside float, on 8 of 8 calibration samples:"
     assert lines[2].startswith("    output 'y': SQNR ")
-    assert lines[-4].startswith(f"next: onnxq verify {model_path} {output} SAMPLES")
-    commands = [line.split()[1] for line in lines[-3:]]
-    assert commands == ["bench", "report", "tune"]
+    (command,) = [line for line in lines if line.startswith("next: ")]
+    files = f"{model_path} {output} {samples_path}"
+    assert command.startswith(f"next: onnxq report {files} -o {output.with_suffix('.html')}")
 
 
 def test_the_verdict_is_in_json_with_the_sizes_of_the_files(
@@ -71,7 +72,9 @@ def test_without_samples_it_says_that_nothing_is_known_of_accuracy(
     else:
         result = run("quantize-dynamic", model_path, "-o", output, "--objective", "size")
     assert "verdict: it runs (on made-up inputs): " in result.stdout
-    assert "without samples nothing is known of its accuracy: give --check" in result.stdout
+    assert (
+        "without samples nothing is known of its accuracy: give some with --check" in result.stdout
+    )
     assert "SQNR" not in result.stdout
 
 
@@ -103,7 +106,7 @@ def test_a_result_far_from_float_is_written_with_a_warning(
 ) -> None:
     np.savez(tmp_path / "dim.npz", x=images(4) * 1e-4)
     np.savez(tmp_path / "real.npz", x=images(4))
-    options = ("-o", tmp_path / "q.onnx", "--check", tmp_path / "real.npz", "--repair", "off")
+    options = ("-o", tmp_path / "q.onnx", "--check", tmp_path / "real.npz", "--repair", "off", "-v")
     result = run("quantize", model_path, tmp_path / "dim.npz", *options)
     assert result.exit_code == 0
     assert "warning: output 'y' keeps " in result.stderr
@@ -116,7 +119,7 @@ def test_what_onnxruntime_does_not_run_is_never_written(run: Run, tmp_path: Path
     source, output, plan = (tmp_path / name for name in ("m.onnx", "q.onnx", "plan.json"))
     onnx.save(refused(), source)
     np.savez(tmp_path / "x.npz", x=samples()["x"])
-    options = ("-o", output, "--save-plan", plan)
+    options = ("-o", output, "--save-plan", plan, "-v")
     result = run("quantize", source, tmp_path / "x.npz", *options)
     assert result.exit_code == 0, result.stderr
     assert "left in float, since ONNX Runtime does not run it else: 'conv2'" in result.stdout
@@ -168,3 +171,16 @@ def test_a_wrong_path_to_check_on_is_told_before_the_calibration(
     monkeypatch.setattr("onnxq.static.calibration.Calibration.observe", never)
     options = ("-o", tmp_path / "q.onnx", "--check", tmp_path / "nowhere.npz")
     assert run("quantize", model_path, samples_path, *options).exit_code == 6
+
+
+def test_static_and_dynamic_say_alike_that_nothing_is_quantized(
+    run: Run, model_path: Path, samples_path: Path, tmp_path: Path
+) -> None:
+    for words in (
+        ("quantize", model_path, samples_path, "--set", "global=float"),
+        ("quantize-dynamic", save(product(), tmp_path / "p.onnx")),
+    ):
+        result = run(*words, "-o", tmp_path / "q.onnx")
+        assert (result.exit_code, result.stdout) == (13, "")
+        assert "nothing is quantized, and nothing was written: " in result.stderr
+        assert not (tmp_path / "q.onnx").exists()

@@ -50,7 +50,9 @@ def planned(
     perm: tuple[int, ...] | None = None,
 ) -> QParams:
     key = StorageKey("w", axis, size, NARROW)
-    plan = plan_stored(DynamicWeight(1, axis, perm), key, 127, stored_scales(array, key, 127)[0])
+    weight = value(array)
+    scales, _ = stored_scales(weight, key, 127)
+    plan = plan_stored(weight, DynamicWeight(1, axis, perm), key, 127, scales)
     assert plan.qparams is not None
     return plan.qparams
 
@@ -111,10 +113,11 @@ def test_blocks_follow_their_integers_too(axis: int) -> None:
 
 def test_nodes_that_share_a_weight_store_it_in_their_own_layouts() -> None:
     key = StorageKey("w", 1, None, NARROW)
+    weight = value(weights(0, 5, 7))
     qparams, _ = observe_stored(weights(0, 5, 7), key, 64)
     scales = StoredScales(qparams)
-    assert plan_stored(DynamicWeight(1, 1), key, 64, scales).qparams == qparams
-    turned = plan_stored(DynamicWeight(1, 1, (1, 0)), key, 64, scales)
+    assert plan_stored(weight, DynamicWeight(1, 1), key, 64, scales).qparams == qparams
+    turned = plan_stored(weight, DynamicWeight(1, 1, (1, 0)), key, 64, scales)
     assert turned.qparams == permuted(qparams, (1, 0))
 
 

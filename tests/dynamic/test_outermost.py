@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 from onnx_ir.tape import Tape
 
-from onnxq.dynamic.outermost import Outermost
+from onnxq.dynamic.rewrite_dynamic import Outermost
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import Precision
 from onnxq.ort import runtime

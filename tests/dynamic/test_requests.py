@@ -9,7 +9,7 @@ from onnx import helper
 import onnxq
 from onnxq.dynamic.reasons import LacksPrecision, NoDynamicOperator
 from onnxq.dynamic.requests import nothing_dynamic, nothing_quantized
-from onnxq.errors import ModelError, QConfigError
+from onnxq.errors import NothingQuantizedError, QConfigError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Float, Precision
 from onnxq.qconfig import (
@@ -39,7 +39,7 @@ def notes(spec: DynamicSpec, dtype: str | None = None, **options: str) -> tuple[
 def test_a_node_that_is_named_and_has_no_dynamic_form_is_noted() -> None:
     assert notes({"product": ENTRY, "add": ENTRY}) == (
         "Add 'add': asked for by the qconfig, but stays in float: "
-        "Add has no weights that dynamic quantization stores",
+        "it has no weights that dynamic quantization stores",
     )
     assert notes({"product": ENTRY, "add": None}) == ()
     assert notes(ENTRY) == ()
@@ -92,7 +92,7 @@ def test_static_quantization_notes_it_too() -> None:
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": images(2)}))
     assert [note for note in made.notes if "asked for" in note] == [
         "Softmax 'softmax': asked for by the qconfig, but stays in float: "
-        "Softmax has no weights that dynamic quantization stores"
+        "it has no weights that dynamic quantization stores"
     ]
     assert "the qconfig names op types that are not in the model: 'LSTM'" in made.notes
 
@@ -117,7 +117,11 @@ def fused(*more: onnx.NodeProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-WHY = NoDynamicOperator("com.microsoft.FusedMatMul", "w", is_fused=True)
+WHY = NoDynamicOperator(
+    "com.microsoft.FusedMatMul",
+    "w",
+    "quantize the model before such nodes are fused from MatMul or Gemm",
+)
 
 
 def test_a_fused_operator_is_listed_with_the_reason() -> None:
@@ -133,7 +137,8 @@ def test_a_fused_operator_is_listed_with_the_reason() -> None:
 
 
 def test_a_model_of_nothing_else_is_refused_with_the_reason() -> None:
-    with pytest.raises(ModelError, match=r"FusedMatMul 'fused': onnxq has no dynamic form of"):
+    message = r"FusedMatMul 'fused': its constant 'w' stays in float"
+    with pytest.raises(NothingQuantizedError, match=message):
         quantized(fused())
 
 

@@ -54,12 +54,9 @@ def test_quantized_nodes_of_microsoft_are_found_in_branches(parse: Parse) -> Non
     check_quantizable(model)
 
 
-@pytest.mark.parametrize(("name", "words"), [("double", "double"), ("bfloat16", "bfloat16")])
-def test_models_of_double_or_bfloat16_alone_are_refused_with_the_remedy(
-    name: str, words: str, parse: Parse
-) -> None:
-    model = parse(f"g ({name}[2] x) => ({name}[2] y) {{ y = Relu(x) }}")
-    with pytest.raises(ModelError, match=rf"tensor 'x' is {words}.*model.float\(\)"):
+def test_models_of_double_alone_are_refused_with_the_remedy(parse: Parse) -> None:
+    model = parse("g (double[2] x) => (double[2] y) { y = Relu(x) }")
+    with pytest.raises(ModelError, match=r"tensor 'x' is double.*model.float\(\)"):
         check_quantizable(model)
 
 
@@ -74,5 +71,13 @@ def test_double_beside_float32_passes(text: str, parse: Parse) -> None:
     check_quantizable(parse(text, {"w": np.ones(2)}))
 
 
-def test_float16_passes(parse: Parse) -> None:
-    check_quantizable(parse("g (float16[2] x) => (float16[2] y) { y = Relu(x) }"))
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_float_of_16_bits_passes(name: str, parse: Parse) -> None:
+    check_quantizable(parse(f"g ({name}[2] x) => ({name}[2] y) {{ y = Relu(x) }}"))
+
+
+@pytest.mark.parametrize("op_type", ["MatMulNBits", "GatherBlockQuantized"])
+def test_weights_in_groups_pass(op_type: str, parse: Parse) -> None:
+    model = parse(f"g (float[2, 2] x, int8[2] w) => (float[2, 2] y) {{ y = {op_type}(x, w) }}")
+    model.graph.node(0).domain = "com.microsoft"
+    check_quantizable(model)

@@ -36,14 +36,14 @@ def test_steps_give_the_logits_of_the_whole_text_past_the_window(
     layers: int | None, step: int
 ) -> None:
     with TokenRun(sliding(layers), 1) as run:
-        whole = run.whole(TEXTS[:1])
-        steps = np.concatenate(list(run.in_lsb(TEXTS[:1], step)), axis=1)
+        whole = run.whole(TEXTS[:1]).astype(np.float32)
+        steps = np.concatenate(list(run.in_lsb(TEXTS[:1], step)), axis=1).astype(np.float32)
     np.testing.assert_allclose(steps, whole, atol=1e-4 * np.abs(whole).max())
 
 
 def test_the_window_is_felt() -> None:
     with TokenRun(sliding(), 1) as short, TokenRun(tiny_decoder(), 1) as long:
-        ours, theirs = short.whole(TEXTS), long.whole(TEXTS)
+        ours, theirs = (each.whole(TEXTS).astype(np.float32) for each in (short, long))
     np.testing.assert_allclose(ours[:, :WINDOW], theirs[:, :WINDOW], atol=1e-4)
     assert np.abs(ours[:, -1] - theirs[:, -1]).max() > 1e-3
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import CalibrationError
-from onnxq.language.windows import as_samples, bytes_of, windows
+from onnxq.metrics import as_samples, bytes_of, windows
 from tests.tiny_decoder import tiny_decoder
 
 if TYPE_CHECKING:

@@ -45,6 +45,7 @@ SPECS = [
     public.StepSizeObserver.with_args(ch_axis=1),
     public.StepSizeObserver.with_args(ch_axis=None, quant_max=127),
     public.NoopObserver.with_args(),
+    public.FixedQParamsObserver.with_args(scale=0.25, zero_point=3),
 ]
 """One or more of each observer: the contract below runs over all of them."""
 WITHOUT_QPARAMS = ("RecordingObserver", "NoopObserver")
@@ -118,7 +119,7 @@ class TestEveryObserver:
         assert observer.calculate_qparams() == before
 
     def test_warns_and_gives_the_default_before_any_data(self, spec: ObserverSpec) -> None:
-        if spec.name in WITHOUT_QPARAMS:
+        if spec.name in (*WITHOUT_QPARAMS, "FixedQParamsObserver"):
             return
         with pytest.warns(UserWarning, match="has seen no data"):
             qparams = spec().calculate_qparams()

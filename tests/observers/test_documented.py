@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.observers import HistogramObserver
-from onnxq.observers._documented import _errors, _narrowing, documented_range
+from onnxq.observers._search import _cell_errors, _narrowing, documented_range
 from onnxq.observers.error_moments import Moments
 from tests.observers.whole import observe_whole
 
@@ -65,7 +65,7 @@ def test_errors_are_integrals_over_the_cells() -> None:
     ranges = np.asarray([[0, 2048], [3, 1900], [700, 701]])
     x = (np.arange(2048 * 64) + 0.5) / 64
     weight = np.repeat(counts / 64, 64)
-    for (start, end), error in zip(ranges, _errors(mass, moment, ranges, 16), strict=True):
+    for (start, end), error in zip(ranges, _cell_errors(mass, moment, ranges, 16), strict=True):
         size = (end - start) / 16
         cell = np.clip(np.floor((x - start) / size), 0, 15)
         middle = start + (cell + 0.5) * size

@@ -7,7 +7,12 @@ import pytest
 from onnxq.dtypes import INT8, UINT8
 from onnxq.operator import NodeCall
 from onnxq.operators import _pair_windows
-from onnxq.operators._pair_windows import Sums, conv_correction, conv_integer_correction, conv_sums
+from onnxq.operators._pair_windows import (
+    PairSums,
+    conv_correction,
+    conv_integer_correction,
+    conv_sums,
+)
 from onnxq.operators._pairs import depthwise_places
 from onnxq.operators._windows import geometry
 from onnxq.qparams import PerTensor, QParams
@@ -122,22 +127,22 @@ def test_conv_integer_multiplies_the_weight_by_the_image(x_dtype: str, w_dtype: 
 @pytest.mark.parametrize(
     ("saturation_mode", "x", "depthwise", "symmetric", "wanted"),
     [
-        (SAT, "uint8", False, True, Sums.DENSE),
-        (SAT, "uint8", False, False, Sums.DENSE),
-        (SAT, "uint8", True, True, Sums.EXACT),
-        (SAT, "int8", False, True, Sums.EXACT),
-        (WRAPS, "uint8", False, True, Sums.DENSE),
-        (WRAPS, "int8", False, True, Sums.EXACT),
-        (WRAPS, "int8", False, False, Sums.DENSE),
-        (WRAPS, "int8", True, True, Sums.DEPTHWISE),
-        (WRAPS, "int8", True, False, Sums.EXACT),
-        (DEPTHWISE, "uint8", True, True, Sums.DEPTHWISE),
-        (DEPTHWISE, "uint8", False, True, Sums.EXACT),
-        (SaturationMode.EXACT, "uint8", True, True, Sums.EXACT),
+        (SAT, "uint8", False, True, PairSums.DENSE),
+        (SAT, "uint8", False, False, PairSums.DENSE),
+        (SAT, "uint8", True, True, PairSums.EXACT),
+        (SAT, "int8", False, True, PairSums.EXACT),
+        (WRAPS, "uint8", False, True, PairSums.DENSE),
+        (WRAPS, "int8", False, True, PairSums.EXACT),
+        (WRAPS, "int8", False, False, PairSums.DENSE),
+        (WRAPS, "int8", True, True, PairSums.DEPTHWISE),
+        (WRAPS, "int8", True, False, PairSums.EXACT),
+        (DEPTHWISE, "uint8", True, True, PairSums.DEPTHWISE),
+        (DEPTHWISE, "uint8", False, True, PairSums.EXACT),
+        (SaturationMode.EXACT, "uint8", True, True, PairSums.EXACT),
     ],
 )
 def test_kernels_that_add_pairs(
-    saturation_mode: SaturationMode, x: str, depthwise: bool, symmetric: bool, wanted: Sums
+    saturation_mode: SaturationMode, x: str, depthwise: bool, symmetric: bool, wanted: PairSums
 ) -> None:
     w = np.zeros((16, 1 if depthwise else 8, 3, 3), np.int8)
     group = 16 if depthwise else 1

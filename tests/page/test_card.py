@@ -9,7 +9,7 @@ import onnxq
 from onnxq import samples
 from onnxq.observers import MinMaxObserver
 from onnxq.page.card import MOST_ROWS, Table, card, card_of, counts
-from onnxq.page.content import Fact
+from onnxq.page.content import NamedText
 from onnxq.report.inspection import inspect
 from onnxq.times import costs_of
 from onnxq.weights.plan_weights import WeightRequest, plan_weights
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def test_texts_are_escaped() -> None:
-    text = card(HOSTILE, [HOSTILE], [Fact(HOSTILE, HOSTILE)], [Table((HOSTILE,), ((HOSTILE,),))])
+    text = card(
+        HOSTILE, [HOSTILE], [NamedText(HOSTILE, HOSTILE)], [Table((HOSTILE,), ((HOSTILE,),))]
+    )
     assert "<img" not in text
     assert "<script" not in text
     assert text.count("&lt;img") == 6

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import onnxq
 from onnxq.ort import runtime
 from onnxq.ort.version import installed
-from onnxq.qdq.float_products import keep_float_products
+from onnxq.qdq.float_matmul import keep_float_matmul
 from onnxq.reference import integer_form
 from tests.dynamic_models import normal, op_types, parsed
 from tests.examples import as_ir
@@ -159,10 +159,10 @@ def test_products_between_q_and_dq_are_packed_as_the_facts_say(
     assert ours == theirs
     if scale == (N,):
         onnxq.cross_check(made, {"x": normal(5, K)}).check()
-    keep_float_products(made)
+    keep_float_matmul(made)
     assert both_make_it(made) == (False, False)
     before = ir.to_proto(made).SerializeToString()
-    keep_float_products(made)
+    keep_float_matmul(made)
     assert ir.to_proto(made).SerializeToString() == before
 
 

@@ -123,6 +123,11 @@ def test_repr_is_one_line(made: QuantizedModel) -> None:
     assert repr(made) == "<QuantizedModel 'example', 23 nodes, format qdq>"
 
 
+def test_print_says_the_verdict(made: QuantizedModel) -> None:
+    assert str(made) == str(made.verdict)
+    assert str(made.clone()) == f"{made.clone()!r}, without a verdict"
+
+
 def test_save_says_what_it_wants(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"is a str; wanted onnxq.save\(model, path\)"):
         onnxq.save("m.onnx", tmp_path / "q.onnx")  # type: ignore[arg-type]

@@ -7,9 +7,9 @@ import pytest
 from onnxq import targets
 from onnxq.checking.bench import Benchmark
 from onnxq.checking.findings import Execution, Fallback
+from onnxq.checking.summary import NodeDecision, Summary
 from onnxq.operator import OperatorLimit
 from onnxq.report import json_values
-from onnxq.report.summary import NodeDecision, Summary
 
 EXECUTION = Execution({"QLinearConv": 2}, {"Softmax": 1}, {"Cast": 1}, (Fallback("c", "Conv"),))
 
@@ -38,7 +38,9 @@ def test_summary_says_how_or_why() -> None:
 
 
 def test_benchmark_has_times_ratio_and_nodes() -> None:
-    value = json_values.benchmark(Benchmark(3.0, 1.5, 10, 40, 10, {"x": (1, 3)}, EXECUTION))
+    value = json_values.benchmark(
+        Benchmark(3.0, 1.5, 10, 40, 10, {"x": (1, 3)}, EXECUTION, (1.9, 2.1))
+    )
     text = json.loads(json_values.to_text(value))
     assert text["speedup"] == 2.0
     assert text["input_shapes"] == {"x": [1, 3]}

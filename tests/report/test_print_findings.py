@@ -101,6 +101,6 @@ def test_rows_beyond_the_worst_are_counted_unless_all_are_to_be_shown() -> None:
     text = printed(tensors)
     assert "t29" in text
     assert "t0 " not in text
-    assert "and 10 more, from 91.00 dB on; -v shows them" in text
+    assert "and 15 more, from 86.00 dB on; -v shows them" in text
     with showing(Detail.WHOLE):
         assert "t0 " in printed(tensors)

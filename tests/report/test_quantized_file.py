@@ -34,7 +34,7 @@ def test_a_file_of_another_tool_tells_weights_activations_and_what_runs(
     text = " ".join(capsys.readouterr().out.split())
     assert "quantized; written by a program without a name" in text
     assert "read by integers scales weights size MatMul int8" in text
-    assert "QLinearMatMul integers 1" in text
+    assert "runs here: 1 (QLinearMatMul 1) in integers" in text
     assert repr(found).endswith("1 in integers)")
     assert found.to_dict()["format"] == ""
 

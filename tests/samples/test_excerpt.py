@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from onnxq.samples import InputSpec, open_samples
-from onnxq.samples.excerpt import MOST_BATCHES, MOST_ROWS, SHARE, Excerpt, rows_of
+from onnxq.samples.excerpt import (
+    ENOUGH,
+    MOST_BATCHES,
+    MOST_ROWS,
+    SHARE,
+    Excerpt,
+    every_by_itself,
+    rows_of,
+)
 
 DYNAMIC = (InputSpec("x", np.dtype(np.float32), ("n", 2)),)
 STATIC = (InputSpec("x", np.dtype(np.float32), (4, 2)),)
@@ -22,13 +30,14 @@ def numbers(excerpt: Excerpt) -> list[int]:
 
 @pytest.mark.parametrize("count", [1, 7, 16, 17, 100, 1000])
 @pytest.mark.parametrize("rows", [1, 3, 40])
-def test_about_one_sample_in_sixteen_is_kept_and_at_least_one(count: int, rows: int) -> None:
+def test_about_one_sample_in_sixteen_is_kept_and_enough(count: int, rows: int) -> None:
     excerpt = Excerpt(DYNAMIC)
     for i in range(count):
         excerpt.offer(batch(i, rows))
     assert excerpt.samples == count * rows
     chosen = sum(map(rows_of, excerpt.chosen()))
-    limit = min(max(1, count * rows // SHARE), MOST_BATCHES * MOST_ROWS)
+    seen = count * rows
+    limit = min(max(min(seen, ENOUGH), seen // SHARE), MOST_BATCHES * MOST_ROWS)
     assert 1 <= chosen <= limit + MOST_BATCHES  # each of them may have a row too many
     assert chosen >= min(limit, MOST_BATCHES // 2)
 
@@ -64,7 +73,7 @@ def test_a_static_batch_is_not_cut() -> None:
     excerpt = Excerpt(STATIC)
     for i in range(8):
         excerpt.offer(batch(i, 4))
-    assert [each["x"].shape for each in excerpt.chosen()] == [(4, 2)]
+    assert [each["x"].shape for each in excerpt.chosen()] == [(4, 2)] * 4
     assert excerpt.samples == 32
     assert excerpt.whole() == []
 
@@ -82,7 +91,15 @@ def test_state_that_goes_round_keeps_the_first_batches() -> None:
     excerpt = Excerpt(DYNAMIC, ["h"])
     for i in range(100):
         excerpt.offer(batch(i))
-    assert numbers(excerpt) == list(range(100 // SHARE))
+    assert numbers(excerpt) == list(range(ENOUGH))
+
+
+@pytest.mark.parametrize(
+    ("count", "apart"), [(7, 0), (8, 2), (40, 10), (64, 16), (256, 16), (1000, 62)]
+)
+def test_a_quarter_is_held_apart_until_that_is_enough(count: int, apart: int) -> None:
+    every = every_by_itself(count)
+    assert (0 if every is None else count // every) == apart
 
 
 def test_arrays_are_copied_for_their_owner_may_write_into_them() -> None:
@@ -100,6 +117,13 @@ def test_watching_passes_the_samples_on_as_they_are() -> None:
     for ours, theirs in itertools.zip_longest(probed, samples):
         assert np.array_equal(ours["x"], theirs["x"])
     assert excerpt.samples == 5
+
+
+def test_of_equal_batches_one_is_chosen() -> None:
+    excerpt = Excerpt(DYNAMIC)
+    for i in range(12):
+        excerpt.offer(batch(i % 3))
+    assert numbers(excerpt) == [0, 1, 2]
 
 
 def test_nothing_seen_nothing_chosen() -> None:

@@ -110,12 +110,19 @@ def test_an_item_that_is_no_array_is_an_error() -> None:
 
 
 def test_wrong_names_ranks_and_dtypes_name_the_item() -> None:
-    with pytest.raises(CalibrationError, match=r"item 1: .*no input 'img'.*Did you mean 'image'"):
-        list(open_samples([{"image": _images(1)}, {"img": _images(1)}], IMAGE))
+    both = {"imgae": _images(1), "label": np.zeros(1)}
+    with pytest.raises(CalibrationError, match=r"item 1: .*no input 'imgae'.*you mean 'image'"):
+        list(open_samples([{"image": _images(1)}, both], IMAGE))
     with pytest.raises(CalibrationError, match=r"item 0, array 'image' has shape \(4,\)"):
         list(open_samples([np.zeros(4, np.float32)], IMAGE))
     with pytest.raises(CalibrationError, match="item 0, array 'image' is float64"):
         list(open_samples([_images(1).astype(np.float64)], IMAGE))
+
+
+def test_one_array_is_for_the_only_input_whatever_its_name_and_that_is_said() -> None:
+    with pytest.warns(UserWarning, match="item 0: array 'x' is taken for 'image'"):
+        (batch,) = open_samples([{"x": _images(1)}], IMAGE)
+    assert list(batch) == ["image"]
 
 
 def test_nan_in_an_item_names_item_and_sample() -> None:

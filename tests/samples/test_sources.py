@@ -107,8 +107,15 @@ def test_samples_stay_as_they_are() -> None:
 
 
 def test_an_unknown_name_is_an_error_with_the_nearest(tmp_path: Path) -> None:
+    path = _npz(tmp_path, imgae=_images(2), label=np.zeros(2))
     with pytest.raises(CalibrationError, match=r"no input 'imgae'.*Did you mean 'image'"):
-        open_samples(_npz(tmp_path, imgae=_images(2)), IMAGE)
+        open_samples(path, IMAGE)
+
+
+def test_one_array_is_for_the_only_input_whatever_its_name(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="array 'x' is taken for 'image', the model's only input"):
+        opened = open_samples(_npz(tmp_path, x=_images(2)), IMAGE)
+    assert list(next(iter(opened))) == ["image"]
 
 
 def test_labels_can_be_ignored_by_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from onnx import helper
 import onnxq
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.survey.file_precisions import SEARCHED, planned, precisions_in, shown_by_file
+from onnxq.survey.file_precisions import SEARCHED, planned, precisions_in, searched, shown_by_file
 from tests.examples import as_ir, model
 from tests.survey.pair import pair
 
@@ -35,7 +35,7 @@ def test_what_a_search_leaves_in_float_is_not_said_to_be_the_users_wish() -> Non
     made = pair().plan
     name = next(name for name, d in made.decisions.items() if not isinstance(d, Float))
     left = dataclasses.replace(made, decisions={**made.decisions, name: Float(LeftByRequest())})
-    assert planned(left, is_searched=True)[name].reason == SEARCHED
+    assert searched(left)[name].reason == SEARCHED
     assert planned(left)[name].reason == LeftByRequest().words
 
 

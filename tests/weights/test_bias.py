@@ -124,7 +124,8 @@ def test_a_saved_qconfig_gives_the_same_bytes(tmp_path: Path) -> None:
     better = improve_weights(prepared, plan, opened(prepared, SAMPLES))
     path = tmp_path / "qconfig.yaml"
     path.write_text(better.plan.qconfig.to_yaml())
-    again = onnxq.quantize(network(), SAMPLES, qconfig=QConfigMapping.from_yaml(path))
+    asked_again = QConfigMapping.from_yaml(path)
+    again = onnxq.quantize(network(), SAMPLES, qconfig=asked_again, check=SAMPLES)
     assert onnxq.rewrite(better.prepared, better.plan).to_bytes() == again.to_bytes()
     better.plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == better.plan
@@ -177,9 +178,8 @@ def test_an_improvement_of_ones_own_is_found_by_its_name() -> None:
 
     try:
         plain = onnxq.quantize(network(), SAMPLES, qconfig=default_qconfig_mapping())
-        same = onnxq.quantize(
-            network(), SAMPLES, qconfig=default_qconfig_mapping().set_improve(["nothing"])
-        )
+        asked = default_qconfig_mapping().set_improve(["nothing"])
+        same = onnxq.quantize(network(), SAMPLES, qconfig=asked, check=SAMPLES)
         assert ir.to_proto(same) == ir.to_proto(plain)
         with pytest.raises(ValueError, match="registered twice"):
             register(Nothing)

@@ -114,3 +114,23 @@ def test_the_plan_says_which_weights_are_solved_in_parts(monkeypatch: pytest.Mon
     (note,) = (note for note in made.verdict.notes if "in parts" in note)  # beside one on speed
     assert "1 weights have so many inputs that gptq solves them in parts, each by itself" in note
     assert "('MatMul_y': 256 inputs, 2 parts)" in note
+
+
+def test_of_few_rows_most_is_chance_and_of_many_next_to_nothing() -> None:
+    """The share of 16 inputs from n rows, whose powers differ by 30."""
+    rng, powers = np.random.default_rng(0), np.geomspace(1, 30, 16)
+    shares = []
+    for count in (1, 8, 64, 4096):
+        sums = InputSums("x", 16, has_cross=False)
+        sums.add((rng.standard_normal((count, 16)) * np.sqrt(powers)).astype(np.float32), None)
+        shares.append(sums.hessian().shrinkage)
+    assert shares[0] == 1
+    assert shares == sorted(shares, reverse=True)
+    assert shares[-1] < 0.01
+
+
+def test_inputs_without_a_pattern_are_all_chance() -> None:
+    rows = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+    sums = InputSums("x", 32, has_cross=False)
+    sums.add(rows, None)
+    assert sums.hessian().shrinkage > 0.9

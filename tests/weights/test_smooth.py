@@ -21,15 +21,21 @@ from onnxq.qconfig import (
 )
 from onnxq.samples import open_samples
 from onnxq.weights import Smooth, improve_model
+from onnxq.weights import smooth as smooth_module
 from onnxq.weights.judgement import Judgement
 from onnxq.weights.smoothing_sites import Site, sites_of, with_factors
 from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx
     import onnx_ir as ir
 
     from onnxq.core.arrays import Reals, Singles
+    from onnxq.weights.improvement import EqualModel
+    from onnxq.weights.smoothing import SiteChoice
+    from onnxq.weights.smoothing_trial import Flow
 
 
 WIDTH, HEADS, STEPS = 16, 4, 6
@@ -139,7 +145,7 @@ def gain_db(source: onnx.ModelProto, qconfig: QConfigMapping) -> float:
             source,
             onnxq.Samples(samples(), batch_size=4),
             qconfig=qconfig.set_improve(names),
-            check=check,
+            check=onnxq.Check(check, repair=None),  # which would smooth what is low
         )
         assert made.verdict is not None
         found.append(made.verdict.outputs[0].sqnr_db or 0.0)
@@ -206,6 +212,24 @@ def test_all_integers_smooth_only_what_needs_no_mul_behind_integers() -> None:
         "c3",
         "r",
     }  # the sum s is there in integers alone
+
+
+def test_beside_a_correction_it_keeps_what_it_keeps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of algorithms is no worse than the first of them."""
+    true_judged = smooth_module._judged
+
+    def judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
+        made = true_judged(flow, name, choices)
+        withdrawn = tuple(replace(o, kept=False) for o in made.outcomes)
+        return replace(made, outcomes=withdrawn) if flow.corrects_biases else made
+
+    monkeypatch.setattr(smooth_module, "_judged", judged)
+    for improve in (["smooth"], ["smooth", "bias"]):
+        asked = default_qconfig_mapping().set_improve(improve)
+        prepared = onnxq.prepare(encoder(), asked)
+        batches = open_samples(samples(), prepared.inputs)
+        made = Smooth().improve(prepared, batches)
+        assert made.outcomes[-1].kept, improve
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A float16 model becomes a float32 model between its inputs and outputs, which stay float16."""
+"""A float16 or bfloat16 model becomes a float32 model; float16 inputs and outputs stay."""
 
 from __future__ import annotations
 
@@ -8,50 +8,53 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, all_values
+from onnxq.graph.folded import note_cast
 from onnxq.graph.weights import derived
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
+_NARROW = (_HALF, ir.DataType.BFLOAT16)
 # attributes that hold an element type
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype", "softmax_precision")
 
 
 class ConvertToFloat32(ir.passes.InPlacePass):
-    """float16 := float32 in weights, types and type attributes of all graphs, bodies included.
+    """float32 in place of float16 and bfloat16 in weights, types and attributes of all graphs.
 
         x (float16) -> f -> y (float16)
         x (float16) -> Cast -> f -> Cast -> y (float16)
 
     Inputs and outputs of the model keep their types, so that the result takes its place; a Cast
-    stands behind the one and ahead of the other. Every float16 number is a float32 number, so
-    weights are exact; results differ only in that sums and products are rounded less. Big weights
-    are converted when they are read.
+    stands behind the one and ahead of the other. Those of bfloat16, which NumPy has no type of,
+    become float32. Every float16 and bfloat16 number is a float32 number, so weights are exact;
+    results differ only in that sums and products are rounded less. Big weights are converted when
+    they are read.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Converts everything; modified says whether there was any float16 but at the doors."""
+        """Converts everything; modified says whether there was any but at the doors."""
         modified = False
         names = FreeNames(model)
         for x in model.graph.inputs:
             modified |= x.dtype == _HALF and _open_input(x, model.graph, names)
         for i, y in enumerate(model.graph.outputs):
             modified |= y.dtype == _HALF and _open_output(y, i, model.graph, names)
-        inputs_and_outputs = {*model.graph.inputs, *model.graph.outputs}
+        inputs_and_outputs = {
+            v for v in (*model.graph.inputs, *model.graph.outputs) if v.dtype == _HALF
+        }
         doors = {y.producer() for y in model.graph.outputs if y.dtype == _HALF}
         for value in _values(model):
-            if value.const_value is not None and value.const_value.dtype == _HALF:
+            if value.const_value is not None and value.const_value.dtype in _NARROW:
                 value.const_value = _widened(value.const_value)
                 modified = True
             if (
-                value.dtype == _HALF
+                value.dtype in _NARROW
                 and isinstance(value.type, ir.TensorType)
                 and value not in inputs_and_outputs
             ):
-                value.type = ir.TensorType(
-                    _SINGLE
-                )  # a type object may be shared: never changed in place
+                value.type = ir.TensorType(_SINGLE)  # may be shared: never changed in place
                 modified = True
         for node in all_nodes(model):
             if node in doors:
@@ -108,16 +111,16 @@ def _widened(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     def compute() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return tensor.numpy().astype(np.float32)
 
-    return derived(compute, _SINGLE, tensor.shape.numpy(), tensor.name)
+    return note_cast(tensor, derived(compute, _SINGLE, tensor.shape.numpy(), tensor.name))
 
 
 def _convert_attribute(node: ir.Node, attribute: ir.Attr) -> bool:
-    if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
+    if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype in _NARROW:
         tensor = _widened(attribute.as_tensor())
         node.attributes[attribute.name] = ir.AttrTensor(attribute.name, tensor)
         return True
     is_type = attribute.name in _TYPE_ATTRIBUTES and attribute.type == ir.AttributeType.INT
-    if is_type and attribute.as_int() == _HALF.value:
+    if is_type and attribute.as_int() in _NARROW:
         node.attributes[attribute.name] = ir.AttrInt64(attribute.name, _SINGLE.value)
         return True
     return False

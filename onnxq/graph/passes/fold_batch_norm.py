@@ -12,13 +12,12 @@ from onnxq.core.batch_norm import folded_bias
 from onnxq.graph.affine import Affine, affine_of
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
+from onnxq.graph.folded import note_factor
 from onnxq.graph.origins import move
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onnxq.core.arrays import Singles
 
 _WEIGHT, _BIAS = 1, 2  # slots of Conv, ConvTranspose and Gemm
@@ -57,12 +56,7 @@ def _constant_in(node: ir.Node, slot: int) -> Singles | None:
 
 
 def foldable_producer(reader: ir.Node, x: ir.Value | None) -> ir.Node | None:
-    """The Conv, ConvTranspose or Gemm whose weight and bias can take what the reader does to x.
-
-    Args:
-        reader: of x, and the only one that there may be.
-        x: what the node computes.
-    """
+    """The Conv, ConvTranspose or Gemm whose weight and bias can take what the reader does to x."""
     node = x.producer() if x is not None else None
     if x is None or node is None or node.op_type not in _PRODUCERS or node.domain:
         return None
@@ -101,17 +95,13 @@ def _bias_folds(node: ir.Node, channels: int) -> bool:
 
 
 def fold_into(node: ir.Node, affine: Affine, exchange: ConstantExchange) -> None:
-    """Folds the function of each channel into the node's weight and bias.
-
-    Args:
-        node: a `foldable_producer` with as many channels.
-        affine: what is done to its result.
-        exchange: of the model.
-    """
+    """Folds the function of each channel into the node's weight and bias."""
     weight = input_at(node, _WEIGHT)
     stored = tensor_of(weight)
-    bias, scaled = _scaled_bias(node, affine), _scaler(node, stored, affine)
-    tensor = derived(scaled, ir.DataType.FLOAT, stored.shape.numpy())
+    bias, factor = _scaled_bias(node, affine), _factor(node, stored, affine)
+    shape = stored.shape.numpy()
+    tensor = derived(lambda: stored.numpy() * factor, ir.DataType.FLOAT, shape)
+    tensor = note_factor(stored, factor, tensor)
     # a bias that was not there is made of the weight's batch norm, and of nothing else's
     bias_made_by = (exchange.origin(weight), bias.tobytes())
     weight_made_by = (node.op_type, _layout(node), affine.factor.tobytes())
@@ -135,8 +125,8 @@ def _scaled_bias(node: ir.Node, affine: Affine) -> npt.NDArray[np.float32]:
     return folded.astype(np.float32)
 
 
-def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: Affine) -> Callable[[], Singles]:
-    """Computes weight * factor, the factor along the output channels."""
+def _factor(node: ir.Node, tensor: ir.TensorProtocol, affine: Affine) -> Singles:
+    """The factor of the weight, along its output channels."""
     shape = tensor.shape.numpy()
     factor = affine.factor.astype(np.float32)
     if node.op_type == "ConvTranspose":  # (in, out / group, ...): group g owns a block of both
@@ -145,7 +135,7 @@ def _scaler(node: ir.Node, tensor: ir.TensorProtocol, affine: Affine) -> Callabl
         factor = per_row.reshape(shape[0], shape[1], *[1] * (len(shape) - 2))
     elif node.op_type == "Conv" or node.attributes.get_int("transB", 0) == 1:
         factor = factor.reshape(-1, *[1] * (len(shape) - 1))
-    return lambda: tensor.numpy() * factor
+    return factor
 
 
 def _take_over(norm: ir.Node, producer: ir.Node) -> None:

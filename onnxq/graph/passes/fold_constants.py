@@ -11,11 +11,12 @@ import onnx_ir as ir
 
 from onnxq.errors import ModelError
 from onnxq.graph.edit import all_nodes, graph_of
+from onnxq.graph.folded import Folded, note
 from onnxq.graph.weights import EAGER_BYTES, constant, derived
 from onnxq.operator.nodes import tensor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Collection, Hashable, Sequence
 
     from onnxq.core.arrays import Array
 
@@ -89,7 +90,14 @@ class FoldConstants(ir.passes.InPlacePass):
     Transpose at each call of a module, or in both branches of an If). Graph outputs stay: an output
     must be produced by a node. So do the nodes behind those with which all results together would
     be too large (see _GROWTH_BYTES), or would be computed too often.
+
+    Args:
+        kept: operators that stay nodes all the same.
     """
+
+    def __init__(self, kept: Collection[str] = ()) -> None:
+        super().__init__()
+        self._kept = kept
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Folds, in one sweep, chains included."""
@@ -99,7 +107,7 @@ class FoldConstants(ir.passes.InPlacePass):
         left = max(_GROWTH_BYTES, _GROWTH * _constant_bytes(model))
         runs: dict[int, int] = {}  # id of a result -> nodes that are computed when it is read
         for node in all_nodes(model):
-            tensors = _folded(node, opset)
+            tensors = None if node.op_type in self._kept else _folded(node, opset)
             growth = _growth(node, tensors) if tensors else 0
             count = 1 + sum(runs.get(id(tensor), 0) for tensor in _read(node))
             if tensors and growth <= left and count <= _MOST_RUNS:
@@ -158,9 +166,8 @@ def _result(
     evaluator = ReferenceEvaluator(_as_model(node, opset))
     name = node.outputs[output].name
 
-    def compute() -> Array:
-        arrays = {id(t): t.numpy() for t in inputs if t is not None}
-        feeds = {f"x{i}": arrays[id(t)] for i, t in enumerate(inputs) if t is not None}
+    def of_arrays(arrays: Sequence[Array | None]) -> Array:
+        feeds = {f"x{i}": array for i, array in enumerate(arrays) if array is not None}
         try:
             results = evaluator.run(None, feeds)
         except Exception as error:  # as above; here, when a big constant is read
@@ -170,14 +177,20 @@ def _result(
             ) from error
         return np.asarray(results[output])  # type: ignore[index]  # typed list | dict; a model gives a list
 
+    def compute() -> Array:
+        arrays = {id(t): t.numpy() for t in inputs if t is not None}
+        return of_arrays([None if t is None else arrays[id(t)] for t in inputs])
+
+    attributes = tuple(node.attributes.values())
+    folded = Folded(node.op_type, attributes, tuple(inputs), of_arrays, output, len(node.outputs))
     shape, dtype = _static_shape(node, output, inputs), node.outputs[output].dtype
     read_bytes = sum(t.nbytes for t in inputs if t is not None)
     if dtype is not None and shape is not None:
         size_bytes = math.prod(shape) * dtype.itemsize
         is_bloated = size_bytes > max(EAGER_BYTES, _GROWTH * read_bytes)
-        return None if is_bloated else derived(compute, dtype, shape, name)
+        return None if is_bloated else note(derived(compute, dtype, shape, name), folded)
     if read_bytes <= EAGER_BYTES and node.op_type not in _GROWING:
-        return ir.tensor(compute(), dtype=dtype, name=name)
+        return note(ir.tensor(compute(), dtype=dtype, name=name), folded)
     return None
 
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxq.graph.affine import Affine
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
+from onnxq.graph.folded import note_factor
 from onnxq.graph.origins import move
 from onnxq.graph.passes.fold_batch_norm import channels_of, fold_into, foldable_producer
 from onnxq.graph.passes.formulas import only_reader, producer_of
@@ -163,4 +164,5 @@ def multiply(
     tensor = tensor_of(value)
     shape = np.broadcast_shapes(tensor.shape.numpy(), factor.shape)
     scaled = derived(lambda: tensor.numpy() * factor, ir.DataType.FLOAT, shape)
+    scaled = note_factor(tensor, factor, scaled)
     exchange.put(node, slot, scaled, f"{value.name}_scaled", ("columns", factor.tobytes()))

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnxq.graph.affine import Affine
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
+from onnxq.graph.folded import note_factor
 from onnxq.graph.origins import set_origins
 from onnxq.graph.passes.fold_batch_norm import channels_of, fold_into, has_room
 from onnxq.graph.passes.fold_factors import LARGEST, SMALLEST, multiply
@@ -192,4 +193,5 @@ def _scale(node: ir.Node, slot: int, factor: float, exchange: ConstantExchange) 
     scaled = derived(
         lambda: tensor.numpy() * np.float32(factor), ir.DataType.FLOAT, tensor.shape.numpy()
     )
+    scaled = note_factor(tensor, np.asarray(factor, np.float32), scaled)
     exchange.put(node, slot, scaled, f"{value.name}_scaled", ("times", factor))

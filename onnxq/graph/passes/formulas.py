@@ -185,12 +185,7 @@ class Gate:
 
 
 def gates(argument: ir.Value, function: ir.Value) -> Iterator[Gate]:
-    """The gated products behind a function's result, from the first one on to all numbers of it.
-
-    Args:
-        argument: that the function is taken of.
-        function: its result.
-    """
+    """The gated products behind a function's result, from the first one on to all numbers of it."""
     value, factor, offset = function, 1.0, 0.0
     while (node := only_reader(value)) is not None and (line := line_of(node)) is not None:
         factor, offset = factor * line.factor, offset * line.factor + line.offset

@@ -13,7 +13,7 @@ from onnxq.graph.edit import FreeNames, all_nodes, graph_of
 from onnxq.graph.origins import hand_on
 from onnxq.graph.passes.formulas import line_of, number, only_reader, producer_of
 from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
-from onnxq.graph.passes.raise_opset import raise_opset
+from onnxq.graph.passes.opset import raise_opset
 from onnxq.graph.passes.reductions import Reduced, mean_of, mean_of_squares
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
@@ -54,11 +54,9 @@ class _Deviation:
     """root = sqrt(mean(c^2) + epsilon) over the axes from `axis` on, of the given sizes.
 
     Attributes:
-        root: its value.
         x: what is normalized; c is x, or x - mean.
         is_centred: whether it is the latter.
         axis: counts from 0.
-        sizes: of the axes.
         epsilon: at least 0.
     """
 
@@ -269,7 +267,6 @@ class _Norm:
     """The normalization that is left of a skip operator without its sum.
 
     Attributes:
-        op_type: of ai.onnx.
         opset: its first.
         inputs: slots of gamma, and of beta, where it has one.
         bias: slot of the vector that is added, too.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, replace
-from onnxq.graph.passes.raise_opset import raise_opset
+from onnxq.graph.passes.opset import raise_opset
 from onnxq.graph.weights import constant
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ class FusedNode:
     """A node that computes what several compute.
 
     Attributes:
-        nodes: as `inner_nodes` gives them.
-        op_type: of the node to be.
         inputs: of it; an array becomes a constant, named after the result and the slot.
-        attributes: of it.
-        domain: of it.
     """
 
     nodes: Sequence[ir.Node]

@@ -9,7 +9,10 @@ import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_nodes, all_values
+from onnxq.graph.passes.lift_constants import LiftConstants
+from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.skeleton import skeleton
+from onnxq.graph.types import infer_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,8 +149,7 @@ def _unsupported(source: int, target: int, reason: str) -> UnsupportedError:
     line = reason.strip().splitlines()[0] if reason.strip() else "the converter gave no reason"
     return UnsupportedError(
         f"the model's opset {source} cannot be raised to {target}, which the quantized model "
-        f"needs: {line}. "
-        f"Export the model with opset_version={target}."
+        f"needs: {line}. Export the model with opset_version={target}."
     )
 
 
@@ -166,12 +168,7 @@ SCALES = 2
 
 
 def keep_coordinates(nodes: Iterable[ir.Node], original: ir.Model) -> None:
-    """Gives each Resize among the converted nodes the attributes that mean what it meant.
-
-    Args:
-        nodes: of a model that was converted from below opset 11, changed in place.
-        original: the model as it was; tensors have the same names.
-    """
+    """Gives each Resize among the converted nodes the attributes that mean what it meant."""
     producers = {
         value.name: value.producer() for graph in original.graphs() for value in all_values(graph)
     }
@@ -208,3 +205,21 @@ def has_old_resize(model: ir.Model) -> bool:
     return model.opset_imports.get("", 0) < NEW_COORDINATES and any(
         node.op_type in (RESIZE, UPSAMPLE) and not node.domain for node in all_nodes(model)
     )
+
+
+def raise_opset(model: ir.Model, minimum: int) -> bool:
+    """Whether opset(ai.onnx) >= minimum now; a model that cannot be raised stays as it is.
+
+    For what is better in a newer opset, but not needed. Names stay unique, constants initializers,
+    types known; below opset 18 nodes and values are other objects then.
+    """
+    if model.opset_imports.get("", 0) >= minimum:
+        return True
+    try:
+        UpgradeOpset(minimum)(model)
+    except UnsupportedError:
+        return False
+    LiftConstants()(model)  # axes that were attributes
+    UniqueNames()(model)
+    infer_types(model)
+    return True

@@ -20,7 +20,6 @@ class Problem:
 
     Attributes:
         wrong: a clause that names node or tensor: what it has, and what was wanted.
-        remedy: a sentence.
     """
 
     wrong: str

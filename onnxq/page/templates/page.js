@@ -91,7 +91,7 @@
     if (!chart || cell.firstChild) return;
     const svg = draw("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", "aria-hidden": "true" });
     if (chart.band) svg.append(draw("rect", { class: "band", x: chart.band[0], y: 0, width: chart.band[1], height: HIGH }));
-    if (chart.reach) svg.append(draw("path", { class: "reach", d: chart.reach }));
+    if (chart.ranges) svg.append(draw("path", { class: "ranges", d: chart.ranges }));
     svg.append(draw("path", { class: "bars", d: chart.bars }));
     cell.append(svg);
   };
@@ -110,7 +110,7 @@
   const picture = (chart, name) => {
     const svg = draw("svg", { class: "chart", viewBox: `0 -4 ${WIDE} ${HIGH + 22}`, role: "img", "aria-label": `${name}: ${chart.words}` });
     if (chart.band) svg.append(draw("rect", { class: "band", x: chart.band[0], y: -4, width: chart.band[1], height: HIGH + 4 }));
-    if (chart.reach) svg.append(draw("path", { class: "reach", d: chart.reach }));
+    if (chart.ranges) svg.append(draw("path", { class: "ranges", d: chart.ranges }));
     if (chart.steps) svg.append(draw("path", { class: "steps", d: chart.steps }));
     svg.append(draw("path", { class: "bars", d: chart.bars }), draw("path", { class: "axis", d: `M0 ${HIGH}H${WIDE}` }));
     for (const [at, text] of chart.ticks) {
@@ -134,7 +134,7 @@
     return [make("h3", title), list];
   };
   const part = (title, one) => [
-    make("h3", title), ...(one.chart ? [picture(one.chart, one.name)] : []), ...(one.chart && one.chart.reach ? [make("p", one.chart.words, "hint")] : []), facts(one.facts),
+    make("h3", title), ...(one.chart ? [picture(one.chart, one.name)] : []), ...(one.chart && one.chart.ranges ? [make("p", one.chart.words, "hint")] : []), facts(one.facts),
   ];
   const open = (kind, title, parts) => {
     if (panel.hidden) before = document.activeElement;

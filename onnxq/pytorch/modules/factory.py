@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pickle
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from onnxq.core.regular import why_no_file
-from onnxq.errors import ModelError, QConfigError, kind_of, listed, nearest
+from onnxq.errors import ModelError, QConfigError, first_line, kind_of, listed, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from types import ModuleType
 
 Factory = Callable[[], nn.Module]
 
+CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin")
+"""Endings of files that torch.save wrote."""
 _UNUSED_IN_EVAL = "num_batches_tracked"  # BatchNorm's step counter: no export depends on it
 
 
@@ -98,21 +103,24 @@ def load_module(spec: str, weights: str | Path | None = None) -> nn.Module:
 
 
 def load_weights(module: nn.Module, path: str | Path) -> None:
-    """Copies every tensor of a safetensors file into the module; the names must be the same.
+    """Copies every tensor of a file into the module; the names must be the same.
 
-    BatchNorm's num_batches_tracked may be missing: it only counts training steps.
+    BatchNorm's num_batches_tracked may be missing: it only counts training steps. Names in a
+    checkpoint may have an attribute's ahead of them, as Lightning writes them: "model.conv.weight".
+
+    Args:
+        module: that gets them.
+        path: safetensors; or .pt, .pth, .ckpt, .bin of torch.save, from which no code is run:
+            tensors by name, or a dict that has these as its "state_dict".
 
     Raises:
         ModelError: unreadable file; missing or unknown names; shapes that differ.
     """
     name = type(module).__name__
     if why := why_no_file(Path(path)):
-        raise ModelError(f"weights '{path}': {why}. Give a safetensors file.")
-    try:
-        state = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"weights '{path}': cannot be read as safetensors ({error}).") from error
+        raise ModelError(f"weights '{path}': {why}. Give a safetensors file, .pt, .pth or .ckpt.")
     wanted = module.state_dict()
+    state = _without_prefix(_read_state(Path(path)), wanted)
     missing = [key for key in wanted if key not in state and not key.endswith(_UNUSED_IN_EVAL)]
     unknown = [key for key in state if key not in wanted]
     if missing or unknown:
@@ -127,6 +135,37 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
                 f"{name} wants {tuple(wanted[key].shape)}."
             )
     module.load_state_dict(state, strict=False)  # strictness is checked above, with better words
+
+
+def _read_state(path: Path) -> dict[str, Tensor]:
+    """Tensors of the file by name."""
+    try:
+        if path.suffix not in CHECKPOINTS:
+            return load_file(path)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"weights '{path}': cannot be read as safetensors ({error}).") from error
+    except (RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        raise ModelError(
+            f"weights '{path}': cannot be read as tensors alone ({first_line(error)}). Save the "
+            "module's state_dict(): torch.save(module.state_dict(), path)."
+        ) from error
+    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
+        found = found["state_dict"]
+    if not isinstance(found, Mapping):
+        raise ModelError(
+            f"weights '{path}': holds {kind_of(found)}; wanted tensors by name, as of state_dict()."
+        )
+    return {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
+
+
+def _without_prefix(state: dict[str, Tensor], wanted: Collection[str]) -> dict[str, Tensor]:
+    """The tensors without the attribute that all names begin with, where that makes them known."""
+    prefixes = {name.partition(".")[0] + "." for name in state}
+    if len(prefixes) != 1 or state.keys() & set(wanted):
+        return state
+    shorter = {name.removeprefix(min(prefixes)): tensor for name, tensor in state.items()}
+    return shorter if shorter.keys() & set(wanted) else state
 
 
 def _some(what: str, names: list[str]) -> str:

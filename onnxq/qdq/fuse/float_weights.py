@@ -42,7 +42,6 @@ class _MatMul:
 
     Attributes:
         node: reads the activation in slot 0, the weight in slot 1.
-        biased: node that reads the bias.
         slot: input of `biased` that is the bias, if it has one.
         may_clamp: ONNX Runtime looks for the Q behind Relu and Clip, too.
     """
@@ -174,10 +173,7 @@ def _stem(node: ir.Node, slot: int) -> str:
 def _read_integers(
     node: ir.Node, slot: int, stored: ir.Value, graph_qparams: GraphQParams, names: FreeNames
 ) -> None:
-    """The node reads DQ(integers) in the slot.
-
-    The float constant goes where nobody else reads it.
-    """
+    """The node reads DQ(integers) in the slot; the float constant goes if nobody else reads it."""
     old, stem = node.inputs[slot], _stem(node, slot)
     name = names.node(f"{stem}_dequantize")
     made = graph_qparams.dequantize(stored, name, names.value(f"{stem}_dequantized"))

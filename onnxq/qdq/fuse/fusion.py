@@ -28,7 +28,6 @@ class Fusion:
     """A node that computes on integers, and what it takes along.
 
     Attributes:
-        node: between DequantizeLinear and QuantizeLinear.
         tail: the node whose outputs it gives: itself, or an Add that brings its bias.
         operator: of the node, or of what ONNX Runtime makes of it.
         view: the node as the float model has it.

@@ -39,11 +39,7 @@ QPARAMS_KEY = "onnxq.qparams"
 
 
 class Writer:
-    """The state of one sweep over a clone, which it changes in place.
-
-    Attributes:
-        integer, kept, tables: as in Fused.
-    """
+    """The state of one sweep over a clone, which it changes in place."""
 
     def __init__(self, model: ir.Model, int8: Int8Activations) -> None:
         self.integer: dict[str, tuple[str, ...]] = {}

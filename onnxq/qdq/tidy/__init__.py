@@ -46,7 +46,7 @@ from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.operator import OpCategory
 from onnxq.ort.node_kinds import MATMUL_NBITS
-from onnxq.qdq.float_products import keep_float_products
+from onnxq.qdq.float_matmul import keep_float_matmul
 from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS
 from onnxq.qdq.read import (
@@ -85,11 +85,7 @@ _DEFAULTS = {"block_size": 0, "output_dtype": 0, "saturate": 1}
 
 
 def tidy_quantized(model: ir.Model) -> None:
-    """Rewrites the model in place, as this module says.
-
-    Args:
-        model: of the exporter, names unique.
-    """
+    """Rewrites the model in place, as this module says."""
     for node in model.graph:
         if is_quantize(node) or is_dequantize(node):
             _drop_defaults(node)
@@ -119,16 +115,11 @@ def tidy_quantized(model: ir.Model) -> None:
     name_outputs(model, names)
     RemoveUnused()(model)
     keep_loadable(model)
-    keep_float_products(model)
+    keep_float_matmul(model)
 
 
 def as_format(model: ir.Model, format: str) -> ir.Model:
-    """The model in that form, and with the form in its metadata.
-
-    Args:
-        model: in QDQ format.
-        format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
-    """
+    """The model in that form, and with the form in its metadata."""
     made = FORMATS[format](model, Int8Activations.SHIFTED)
     made.metadata_props[FORMAT_KEY] = format
     return made
@@ -320,8 +311,7 @@ def check_bias(node: ir.Node) -> None:
     integers = None if source is None else source.inputs[0]
     raise ModelError(
         f"bias '{'' if integers is None else integers.name}' is stored at scale {stored:.6g}; its "
-        "input "
-        f"and weight have {wanted.flat[index]:.6g}. Give set_weight_bias the input_scale "
+        f"input and weight have {wanted.flat[index]:.6g}. Give set_weight_bias the input_scale "
         f"{float(x.scale.flat[0]):.6g} of the tensor that the layer reads."
     )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.graph.edit import FreeNames
-    from onnxq.qdq.tidy.stored_weights import StoredWeight
+    from onnxq.qdq.tidy.stored_weights import Int8Weight
 
 FEW_BITS = 64  # products with such integers add up exactly on every CPU
 _INTEGER = ("Conv", "Gemm", "ConvTranspose")
@@ -71,7 +71,7 @@ def real_bias(node: ir.Node) -> npt.NDArray[np.float32] | None:
     return (centred * qparams.scale.astype(np.float64)).astype(np.float32)
 
 
-def _with_fine_scales(weight: StoredWeight, node: ir.Node, names: FreeNames) -> StoredWeight:
+def _with_fine_scales(weight: Int8Weight, node: ir.Node, names: FreeNames) -> Int8Weight:
     """The same real weight with integers 2^k as large, up to FEW_BITS: the bias gets a finer scale.
 
     Integers of 4 bits have steps 16 times those of 8 bits, and a bias rounded to them is off by up
@@ -88,12 +88,12 @@ def _with_fine_scales(weight: StoredWeight, node: ir.Node, names: FreeNames) -> 
 
 
 def _with_room(
-    weight: StoredWeight,
+    weight: Int8Weight,
     bias: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
     x_scale: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
     node: ir.Node,
     names: FreeNames,
-) -> StoredWeight:
+) -> Int8Weight:
     """The weight with scales at which the bias fits int32."""
     others = tuple(i for i in range(weight.integers.ndim) if i != weight.axis)
     live = weight.integers.any(axis=others)

@@ -13,13 +13,7 @@ from onnxq import catalog
 from onnxq.graph.edit import graph_of
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.fuse.scales import Scales, float_view
-from onnxq.qdq.read import (
-    dequantizer,
-    is_constant,
-    is_quantize,
-    one_scale,
-    qparams_of,
-)
+from onnxq.qdq.read import dequantizer, is_constant, is_quantize, one_scale, qparams_of
 from onnxq.qparams import PerBlock, PerTensor, QParams
 
 if TYPE_CHECKING:

@@ -145,12 +145,7 @@ def drop_round_trip(node: ir.Node) -> None:
 
 
 def quantize_before(node: ir.Node, names: FreeNames) -> None:
-    """Q(move(x)) = move(Q(x)): what makes x gets its Q right behind, which it needs to fuse.
-
-    Args:
-        node: a QuantizeLinear; above it may be several movements.
-        names: for the new nodes.
-    """
+    """Q(move(x)) = move(Q(x)): what makes x gets its Q right behind, which it needs to fuse."""
     qparams = one_scale(node) if is_quantize(node) else None
     if qparams is None:
         return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Reals
     from onnxq.graph.edit import FreeNames
-    from onnxq.qdq.tidy.stored_weights import StoredWeight
+    from onnxq.qdq.tidy.stored_weights import Int8Weight
 
 
 def fold_norm(norm: ir.Node, names: FreeNames) -> None:
@@ -71,7 +71,7 @@ def _real_bias(node: ir.Node, channels: int) -> Reals | None:
 
 
 def _scaled(
-    weight: StoredWeight, factor: Reals
+    weight: Int8Weight, factor: Reals
 ) -> tuple[npt.NDArray[np.int8] | None, npt.NDArray[np.float32]]:
     """Integers and scales with the factor in them; no integers where one has no negative."""
     shape = [1] * weight.integers.ndim

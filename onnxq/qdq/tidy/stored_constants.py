@@ -16,13 +16,7 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import graph_of, new_constant
 from onnxq.graph.weights import constant
-from onnxq.qdq.read import (
-    Unread,
-    array_of,
-    is_dequantize,
-    is_quantize,
-    qparams_of,
-)
+from onnxq.qdq.read import Unread, array_of, is_dequantize, is_quantize, qparams_of
 from onnxq.qparams import SHIFT
 
 if TYPE_CHECKING:
@@ -31,7 +25,8 @@ if TYPE_CHECKING:
     from onnxq.graph.edit import FreeNames
     from onnxq.qparams import QParams
 
-EVERYTHING = 2.0**126  # scales from here on make every code 0: onnxq.pytorch.tensor_quant.quantizer
+EVERYTHING = 2.0**126
+"""Scale from which on every integer is 0: onnxq.pytorch.tensor_quant.quantizer."""
 DEAD = 2.0**-23
 """Scale of a channel whose integers are all 0, as a share of the largest: any scale is right."""
 

@@ -9,15 +9,7 @@ import numpy as np
 
 from onnxq.dtypes import INT8
 from onnxq.operator.nodes import input_at
-from onnxq.qdq.read import (
-    SCALE,
-    WEIGHT,
-    Unread,
-    array_of,
-    dequantizer,
-    is_constant,
-    qparams_of,
-)
+from onnxq.qdq.read import SCALE, WEIGHT, Unread, array_of, dequantizer, is_constant, qparams_of
 from onnxq.qdq.write import constants_of, feed, new_integers
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 
@@ -29,11 +21,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredWeight:
+class Int8Weight:
     """An int8 weight around 0.
 
     Attributes:
-        name: of its integers.
         integers: int8, any rank.
         scale: float32, shape () or (channels,).
         axis: of the output channels in integers.
@@ -60,15 +51,8 @@ class StoredWeight:
         scale: npt.NDArray[np.float32],
         node: ir.Node,
         names: FreeNames,
-    ) -> StoredWeight:
-        """Makes these the integers and scales of the node's weight; returns them.
-
-        Args:
-            integers: shape as before.
-            scale: shape () or (channels,).
-            node: whose weight this is.
-            names: for the new constants.
-        """
+    ) -> Int8Weight:
+        """Makes these the integers and scales of the node's weight; returns them."""
         old = dequantizer(node.inputs[WEIGHT])
         assert old is not None, "weight_of looked"
         stem = f"{self.stem}_folded"
@@ -79,10 +63,10 @@ class StoredWeight:
         feed(
             node, WEIGHT, graph_qparams.dequantize(stored, name, names.value(f"{stem}_dequantized"))
         )
-        return StoredWeight(str(stored.name), integers, scale, self.axis)
+        return Int8Weight(str(stored.name), integers, scale, self.axis)
 
 
-def weight_of(node: ir.Node) -> StoredWeight | None:
+def weight_of(node: ir.Node) -> Int8Weight | None:
     """The weight of a Conv, ConvTranspose of one group or Gemm, if it is stored as int8 around 0.
 
     None also where its scales are not those of the output channels.
@@ -101,7 +85,7 @@ def weight_of(node: ir.Node) -> StoredWeight | None:
         return None
     if scale.shape != (integers.shape[axis],):  # else a weight of one channel keeps its shape (1,)
         scale = qparams.scale
-    return StoredWeight(str(input_at(source, 0).name), integers, scale, axis)
+    return Int8Weight(str(input_at(source, 0).name), integers, scale, axis)
 
 
 def _lies_along(granularity: PerTensor | PerChannel, axis: int, rank: int) -> bool:

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def disagreeing_sums(model: ir.Model) -> dict[str, float]:
-    """Node -> scale of its result, of those whose integers are not the same on every machine.
-
-    Args:
-        model: in QDQ format, tidy.
-    """
+    """Node -> scale of its result, of those whose integers are not the same on every machine."""
     found = {}
     for node in model.graph:
         if node.op_type != ADD or node.domain:

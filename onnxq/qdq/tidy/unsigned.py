@@ -64,10 +64,7 @@ def store_unsigned(model: ir.Model, names: FreeNames) -> None:
 
 
 def _from_quantizer(quantizer: ir.Node) -> tuple[Constants, list[ir.Value]] | None:
-    """The constants among a Q's integers down to every DQ, and the integers.
-
-    None where some leave.
-    """
+    """The constants among a Q's integers down to every DQ, and the integers; None: some leave."""
     constants: Constants = [(quantizer, ZERO_POINT)]
     values, waiting = [], [quantizer.outputs[0]]
     while waiting:

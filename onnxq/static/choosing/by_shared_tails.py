@@ -46,12 +46,7 @@ much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
 
 def by_shared_tails(prepared: Prepared, evidence: Evidence) -> Proposals:
-    """Proposes float for stems whose error is worth more than the time that they save.
-
-    Args:
-        prepared: with the precisions that rules, data and times chose.
-        evidence: times of nodes; without them nothing is proposed.
-    """
+    """Proposes float for stems whose error is worth more than the time that they save."""
     if evidence.times is None:
         return {}
     shared_tails = [stem for stem in _shared_tails(prepared) if stem.integers]
@@ -62,9 +57,7 @@ def by_shared_tails(prepared: Prepared, evidence: Evidence) -> Proposals:
     noises = _noises(prepared, evidence.statistics)
     naming: dict[str, Proposal] = {}
     for stem in shared_tails:
-        noise = max(
-            noises.get(name, TYPICAL_NOISE) for name in stem.integers
-        )  # of integers unknown, a usual one
+        noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.integers)
         saved = weighing.saved_by_integers(stem.nodes)
         is_worth_it = saved * NOISE_OF_TIME >= noise * float_ns
         if is_worth_it or not weighing.knows(stem.nodes):

@@ -36,12 +36,7 @@ MEGA, KILO = 1e6, 1e3
 
 
 def by_size(prepared: Prepared, evidence: Evidence) -> Proposals:
-    """Proposes that weights of float nodes are stored, as objective `size` wants it.
-
-    Args:
-        prepared: with the precisions that rules, data and times chose.
-        evidence: has the objective.
-    """
+    """Proposes that weights of float nodes are stored, as objective `size` wants it."""
     if evidence.objective is not Objective.SIZE:
         return {}
     naming: dict[str, Proposal] = {}
@@ -54,12 +49,7 @@ def by_size(prepared: Prepared, evidence: Evidence) -> Proposals:
 
 
 def note_on_size(prepared: Prepared, objective: Objective) -> list[str]:
-    """One note on what objective `size` would save; none where that is little.
-
-    Args:
-        prepared: with the precisions that rules, data and times chose.
-        objective: SIZE stores them already.
-    """
+    """One note on what objective `size` would save; none where that is little."""
     if objective is Objective.SIZE:
         return []
     nodes = _storable(prepared)

@@ -21,7 +21,7 @@ from onnxq.qconfig import (
     onnxq_default_dynamic_qconfig,
 )
 from onnxq.static.reasons import (
-    FasterProducts,
+    FasterLinearLayers,
     FewerConversions,
     OneKernel,
     PartOf,
@@ -41,13 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The precision of a node.
-
-    Attributes:
-        op_type: of the node.
-        precision: that it has.
-        reason: why.
-    """
+    """The precision of a node."""
 
     op_type: str
     precision: Precision
@@ -69,14 +63,7 @@ def choices_of(
     reasons: Mapping[str, Reason],
     throughput: Throughput | None,
 ) -> Choices:
-    """The choice that each decision is.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        reasons: node name -> why its precision was named.
-        throughput: of the target, where it was measured: a figure for products.
-    """
+    """The choice that each decision is."""
     nodes = [(node_name(node), node.op_type) for node, _ in walk(model.graph)]
     return {
         name: _choice(op_type, decisions[name], reasons.get(name), throughput)
@@ -109,7 +96,7 @@ def _why_integers(decision: Quantize, throughput: Throughput | None) -> Reason:
         return OneKernel(decision.how.op_type)
     match decision.rule.category:
         case OpCategory.COMPUTE if throughput is not None:
-            faster = FasterProducts(throughput.uint8_int8, throughput.float32)
+            faster = FasterLinearLayers(throughput.uint8_int8, throughput.float32)
             return HowAndWhy(decision.how, faster)
         case OpCategory.COMPUTE if decision.rule.weight is not None:
             return HowAndWhy(decision.how, SmallerWeights())
@@ -146,13 +133,7 @@ class Request:
 def with_dynamic(
     choices: Choices, dynamic: Mapping[str, QuantizeDynamic], floats: Mapping[str, Float]
 ) -> Choices:
-    """The choices with the precisions that nodes have which are quantized dynamically.
-
-    Args:
-        choices: made without knowing how.
-        dynamic: node name -> how.
-        floats: node name -> why it stays float, of the others that were to be.
-    """
+    """The choices with the precisions that nodes have which are quantized dynamically."""
     found = dict(choices)
     for name, made in dynamic.items():
         why = choices[name].reason
@@ -167,13 +148,7 @@ def with_dynamic(
 def named_mapping(
     asked: QConfigMapping, choices: Choices, dynamic: Mapping[str, QuantizeDynamic]
 ) -> QConfigMapping:
-    """The mapping that names the precision of every node, so that nothing is left to choose.
-
-    Args:
-        asked: gives every node its observers.
-        choices: of every node.
-        dynamic: node name -> how, of the nodes that are quantized dynamically.
-    """
+    """The mapping that names the precision of every node, so that nothing is left to choose."""
     nodes: dict[str, Entry] = dict(asked.nodes)
     for name, choice in choices.items():
         entry = asked.entry_for_node(name, choice.op_type)

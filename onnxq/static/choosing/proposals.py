@@ -30,7 +30,6 @@ class Proposal:
 
     Attributes:
         entry: of the node, with the precision in it.
-        reason: why.
     """
 
     entry: Entry
@@ -71,7 +70,6 @@ class SoFar:
     """State of the decisions on a model, and the quantizers that follow from it.
 
     Attributes:
-        context: of the model.
         decided: without data, or before these quantizers are looked at.
     """
 

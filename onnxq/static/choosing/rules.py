@@ -1,6 +1,7 @@
 """Rules choose precisions without data, by what was measured of whole networks.
 
     no static form, but a dynamic one    DYNAMIC_INT8: recurrences, and what a Loop repeats
+    weight that the file has in 4 bits   FLOAT
     product of two activations           FLOAT
     product with a constant              INT8_FLOAT_OUTPUT; INT8 where integer products read it, or
                                          a function that saves more on integers than it does
@@ -20,12 +21,15 @@ from typing import TYPE_CHECKING
 
 from onnxq import catalog, targets
 from onnxq.catalog import has_dynamic_form
+from onnxq.dtypes import BYTE_BITS
+from onnxq.dynamic.reasons import StoredInFewerBits
+from onnxq.graph.given_weights import stored_bits
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.proposals import Proposal, open_entry
-from onnxq.static.insertion.decision import Quantize
+from onnxq.static.choosing.proposals import Proposal, in_float, open_entry
+from onnxq.static.insertion.decision import Quantize, weight_of
 from onnxq.static.reasons import (
     FloatReadersOfResult,
     LookupForFloats,
@@ -62,6 +66,20 @@ def by_static_form(so_far: SoFar) -> Proposals:
             found[node_name(node)] = Proposal(dynamic_entry(entry), RepeatedByLoop())
         elif isinstance(context.rules.verdict(node), Float):
             found[node_name(node)] = Proposal(dynamic_entry(entry), NoStaticForm())
+    return found
+
+
+def by_stored_bits(so_far: SoFar) -> Proposals:
+    """Proposes float for nodes whose weight the file stores in fewer bits than integers take."""
+    context, found = so_far.context, dict[str, Proposal]()
+    for node, _ in context.order:
+        decision = so_far.insertion.decisions[node_name(node)]
+        if not isinstance(decision, Quantize) or decision.rule.weight is None:
+            continue
+        weight = weight_of(node, decision.rule)
+        if stored_bits(weight) < BYTE_BITS:
+            reason = StoredInFewerBits(value_name(weight), stored_bits(weight))
+            found |= in_float(context.asked, [node], reason)
     return found
 
 
@@ -142,11 +160,9 @@ class _Pass:
             t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_matmul(base)
             for t in base.results
         )
-        return (
-            None
-            if needed or not base.results
-            else (Precision.INT8_FLOAT_OUTPUT, FloatReadersOfResult())
-        )
+        if needed or not base.results:
+            return None
+        return Precision.INT8_FLOAT_OUTPUT, FloatReadersOfResult()
 
     def _useless(self, base: _Base) -> tuple[Precision, Reason] | None:
         """FLOAT, for a node that adds or moves integers for float nodes alone.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from onnxq.graph.sizes import Sizes
     from onnxq.static.prepared import Prepared
-    from onnxq.times import Costs, Estimate
-    from onnxq.times.time_model import TensorState
+    from onnxq.times import Estimate
+    from onnxq.times.time_model import TensorState, TimeSource
 
 
 def precisions_of(prepared: Prepared) -> dict[str, Precision]:
@@ -49,12 +49,7 @@ def precisions_of(prepared: Prepared) -> dict[str, Precision]:
 
 @dataclass(frozen=True, eq=False)
 class _Both:
-    """A model with the precisions that were chosen, and all in float.
-
-    Attributes:
-        integers: with the chosen precisions.
-        floats: all nodes in float.
-    """
+    """A model with the precisions that were chosen, and all in float."""
 
     integers: Walked
     floats: Walked
@@ -63,7 +58,7 @@ class _Both:
 class Weighing:
     """Times of one model in two sets of precisions, and the cut between them."""
 
-    def __init__(self, prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> None:
+    def __init__(self, prepared: Prepared, sizes: Mapping[str, Sizes], costs: TimeSource) -> None:
         self._prepared, self._sizes, self._costs = prepared, sizes, costs
         self._model = prepared.model
         self.precisions = precisions_of(prepared)
@@ -90,10 +85,7 @@ class Weighing:
         return self._base.run
 
     def quantized(self) -> list[ir.Node]:
-        """Nodes that give integers and that nobody named.
-
-        None where the time of one is not known.
-        """
+        """Nodes that give integers and that nobody named; None: the time of one is not known."""
         giving = [node for node in self._model.graph if self._gives_integers(node)]
         found = [n for n in giving if open_entry(n, self._prepared.qconfig) is not None]
         return found if self.knows(found) else []

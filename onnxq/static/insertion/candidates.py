@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
 from onnxq.dtypes import INT8, UINT8, in_bytes
-from onnxq.graph.walk import node_name, value_name
+from onnxq.graph.walk import node_name, op_label, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
 from onnxq.operator.reasons import (
@@ -74,12 +74,7 @@ class Candidate:
 def find_candidates(
     context: Context, qconfig: QConfigMapping
 ) -> tuple[dict[ir.Node, Candidate], dict[ir.Node, Float]]:
-    """(nodes that could run in integers, the others with the reason); folded nodes are in neither.
-
-    Args:
-        context: the model, and the target, which says what is slow in integers.
-        qconfig: what to leave in float.
-    """
+    """(nodes that could run in integers, others with the reason); folded nodes are in neither."""
     candidates: dict[ir.Node, Candidate] = {}
     floats: dict[ir.Node, Float] = {}
     for node, loop in context.order:
@@ -112,7 +107,6 @@ class _Node:
         loop: the loop in whose body it stands, or None.
         verdict: the rule of its operator, or why that leaves it in float; None: no operator.
         entry: of the qconfig; None: the qconfig leaves it in float.
-        qconfig: says more of its tensors.
         target: says what is slow in integers.
     """
 
@@ -135,7 +129,7 @@ def by_dynamic_request(at: _Node) -> Reason | None:
     if not isinstance(at.entry, QConfigDynamic):
         return None
     is_possible = has_dynamic_form(at.node)
-    return QuantizedAtRunTime() if is_possible else NoDynamicForm(_label(at.node))
+    return QuantizedAtRunTime() if is_possible else NoDynamicForm(op_label(at.node))
 
 
 def by_loop(at: _Node) -> Reason | None:
@@ -147,7 +141,7 @@ def by_operator(at: _Node) -> Reason | None:
     """Leaves in float what has no integer form."""
     if at.verdict is not None:
         return None
-    return NoIntegerForm(_label(at.node), _floats_around(at.node))
+    return NoIntegerForm(op_label(at.node), _floats_around(at.node))
 
 
 def by_request(at: _Node) -> Reason | None:
@@ -217,7 +211,7 @@ def by_default(at: _Node) -> Reason | None:
     if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
         return ConversionsAlone(len(_varying(node, rule)) + len(rule.outputs))
     ratio = at.target.slow_in_integers.get(node.op_type)
-    return None if ratio is None else UnlessNamed(SlowInIntegers(_label(node), ratio))
+    return None if ratio is None else UnlessNamed(SlowInIntegers(op_label(node), ratio))
 
 
 ALONE: tuple[Callable[[_Node], Reason | None], ...] = (
@@ -244,10 +238,6 @@ def alone(
         if reason is not None:
             return decide.__name__, Float(reason)
     return None
-
-
-def _label(node: ir.Node) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
 def _varying(node: ir.Node, rule: Rule) -> list[ir.Value]:
@@ -316,10 +306,7 @@ def _fold(
 
 
 def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
-    """MatMul -> Add(vector): one product with a bias.
-
-    If it gives integers, one Q behind the Add.
-    """
+    """MatMul -> Add(vector): one product with a bias; one Q behind the Add if it gives integers."""
     reader = _only_reader(candidate.results[0])
     if reader is None or reader.op_type != "Add" or reader not in candidates:
         return

@@ -50,7 +50,6 @@ class ChannelScale:
     """A tensor that may carry a factor per channel.
 
     Attributes:
-        tensor: behind the Relu or Clip.
         producer: the node whose weight rows are multiplied.
         readers: the nodes whose weight rows are divided.
     """

@@ -39,15 +39,7 @@ def check_types(
     clamps: Mapping[str, tuple[float, float]],
     qconfig: QConfigMapping,
 ) -> list[str]:
-    """Notes on types that ONNX Runtime computes in float.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        groups: activation tensors with common qparams, and their observer.
-        clamps: tensor -> bounds of what was folded into its Q.
-        qconfig: names the weights' observers.
-    """
+    """Notes on types that ONNX Runtime computes in float."""
     in_float: dict[str, list[str]] = {}
     dtypes: dict[str, QDType] = {}
     for members, spec in groups:
@@ -88,9 +80,8 @@ def _activation_dtype(
         )
     if observer.qscheme.per_channel:
         raise UnsupportedError(
-            f"tensor '{tensor}': {spec} gives a scale per channel, and ONNX Runtime's "
-            "kernels take one scale per activation tensor. Use a per-tensor observer, such as "
-            "MinMaxObserver."
+            f"tensor '{tensor}': {spec} gives a scale per channel, and ONNX Runtime's kernels take "
+            "one scale per activation tensor. Use a per-tensor observer, such as MinMaxObserver."
         )
     clamped = [t for t in members if t in clamps]
     if clamped and observer.dtype not in IN_INTEGERS and observer.qscheme.symmetric:

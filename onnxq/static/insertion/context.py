@@ -58,9 +58,7 @@ class Context:
 
     Attributes:
         model: canonical.
-        rules: of its nodes.
         target: the machine that it is for.
-        asked: what the user wants.
         quantized_output: outputs that are read as integers.
         feedback: output name -> input name of state that goes round.
     """

@@ -26,7 +26,6 @@ class Quantize:
 
     Attributes:
         rule: what its operator says of it.
-        how: what its integer form is.
         folded_into: the node whose integer kernel carries this one out (a Relu after a Conv), or
             None.
         results: tensors behind this node and what is folded into it that get a QuantizeLinear.
@@ -48,13 +47,7 @@ def weight_of(node: ir.Node, rule: Rule) -> ir.Value:
 
 
 def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> ObserverSpec:
-    """The observer of the node's weight, as `QConfigMapping.weight_observer` has it.
-
-    Args:
-        node: one that the qconfig quantizes.
-        rule: its operator's, with a weight.
-        qconfig: what was asked for.
-    """
+    """The observer of the node's weight, as `QConfigMapping.weight_observer` has it."""
     weight = weight_of(node, rule)
     entry = qconfig.for_node(node_name(node), node.op_type)
     assert entry is not None  # a node without an entry is float

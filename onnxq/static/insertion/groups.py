@@ -22,9 +22,7 @@ class TensorGroup:
     """Tensors that have one set of qparams, because nodes between them only copy.
 
     Attributes:
-        members: every tensor of the group.
         sources: the members that are not copies of others and are known at run time only.
-        constants: the members that are initializers.
         observer: how qparams come from the data.
         dtype: of the integers in the model: the observer's, or UINT8 in place of INT8.
         range: real interval that replaces observation where an operator guarantees it (Sigmoid).
@@ -51,14 +49,7 @@ def groups_of(
     qconfig: QConfigMapping,
     channel_scales: Mapping[str, ChannelScale],
 ) -> tuple[TensorGroup, ...]:
-    """The groups of the quantized tensors, in graph order.
-
-    Args:
-        insertion: says which tensors are quantized, and which share qparams.
-        qconfig: names the observers.
-        channel_scales: tensors that carry a factor per channel, for which each channel is observed
-            too.
-    """
+    """The groups of the quantized tensors, in graph order."""
     members: dict[str, list[str]] = {}
     for tensor in insertion.quantized:
         members.setdefault(insertion.root(tensor), []).append(tensor)
@@ -116,12 +107,7 @@ def observers_of(groups: Iterable[TensorGroup]) -> dict[str, ObserverSpec]:
 def as_observed(
     groups: Iterable[TensorGroup], observers: Mapping[str, ObserverSpec]
 ) -> tuple[TensorGroup, ...]:
-    """The groups with the observers that look at their sources, where these are of one mind.
-
-    Args:
-        groups: of one insertion.
-        observers: of another one of the same model, whose nodes may own other tensors.
-    """
+    """The groups with the observers that look at their sources, where these are of one mind."""
     found = []
     for group in groups:
         specs = {observers.get(source, group.observer) for source in group.observed}
@@ -133,13 +119,7 @@ def as_observed(
 def with_stand_ins(
     groups: Iterable[TensorGroup], seen: Container[str], every: Iterable[TensorGroup]
 ) -> tuple[TensorGroup, ...]:
-    """The groups; a tensor that is not seen, being a copy elsewhere, has its sources in its place.
-
-    Args:
-        groups: of one insertion.
-        seen: tensors that are observed.
-        every: the groups with every node in integers that can be, which know what copies what.
-    """
+    """The groups; sources stand in for a tensor that is not seen, being a copy elsewhere."""
     sources = {
         member: group.observed if any(t in seen for t in group.observed) else group.sources
         for group in every

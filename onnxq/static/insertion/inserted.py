@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.reason import Reason
+    from onnxq.dtypes import QDType
     from onnxq.operator import Rule
     from onnxq.qconfig import QConfigMapping
     from onnxq.static.insertion.channel_scales import ChannelScale
@@ -55,11 +56,10 @@ if TYPE_CHECKING:
     from onnxq.static.insertion.decision import Decision
     from onnxq.static.insertion.groups import TensorGroup
     from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
+    from onnxq.targets import Target
 
     _LastMembers = tuple[tuple[str, ...], bool]
     """Last copies of what is read of a value; whether they lack some of its values."""
-    from onnxq.dtypes import QDType
-    from onnxq.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,6 @@ class Inserted:
 
     Attributes:
         decisions: node name -> Quantize or Float(reason), in graph order, subgraphs included.
-        groups: the quantized activation tensors.
         clamps: tensor -> real bounds of the Relu and Clip that were folded into its Q.
         channel_scales: the tensors that may carry a factor per channel.
         notes: types and entries of the qconfig that a user should know of.
@@ -82,13 +81,7 @@ class Inserted:
 
 
 def inserted(context: Context, qconfig: QConfigMapping, insertion: QuantizerInsertion) -> Inserted:
-    """The Placed of a canonical model, with this qconfig in place of the asked one.
-
-    Args:
-        context: of the model.
-        qconfig: names what was decided.
-        insertion: made with it.
-    """
+    """A canonical model with its quantizers, for this qconfig in place of the asked one."""
     model = context.model
     decisions, clamps = insertion.decisions, insertion.clamps
     channel_scales = find_channel_scales(model, insertion, qconfig)
@@ -129,14 +122,7 @@ def with_clipped_outputs(
     decisions: Mapping[str, Decision],
     qconfig: QConfigMapping,
 ) -> tuple[TensorGroup, ...]:
-    """The groups, observed where what is read of their sources has arrived.
-
-    Args:
-        groups: of one insertion.
-        model: canonical.
-        decisions: of the insertion.
-        qconfig: where it names the observer of a group's tensor, that one sees the sources.
-    """
+    """The groups, observed where what is read of their sources has arrived."""
     values = {value_name(v): v for v in model.graph.inputs}
     values |= {value_name(v): v for node, _ in walk(model.graph) for v in node.outputs if v.name}
     places = {name: place for place, name in enumerate(values)}
@@ -237,15 +223,7 @@ def storage_of(
     qconfig: QConfigMapping,
     target: Target,
 ) -> Storage:
-    """The Storage of a model: int8 where the target runs it and nothing in the model is uint8.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        tensors: activation tensor -> type that its observer gives.
-        qconfig: names the weights' observers.
-        target: says whether int8 activations run in integers.
-    """
+    """The Storage of a model: int8 where the target runs it and nothing in the model is uint8."""
     signed = [tensor for tensor, dtype in tensors.items() if dtype == INT8]
     if not signed:
         return Storage(INT8)

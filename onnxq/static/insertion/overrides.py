@@ -1,6 +1,7 @@
 """Guards the qconfig's entries for single tensors: one that cannot take effect is an error.
 
-A node that the qconfig names and that stays in float all the same is a note.
+A node that the qconfig names and that stays in float all the same is a note. Entries of exact names
+are looked at; a glob may match more than it is for.
 
 An entry for a weight names the weight's observer; one for a bias, for a tensor that a fused node
 never writes, or two that disagree on tensors with common qparams cannot be followed.
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverSpec | None:
-    """The observer that the qconfig names for tensors with common qparams; None: it names none.
-
-    An exact name counts more than a glob.
-    """
+    """The observer named for tensors of common qparams, exact names ahead of globs; None: none."""
     named = {t: spec for t in members if isinstance(spec := qconfig.for_tensor(t), ObserverSpec)}
     exact = {t: spec for t, spec in named.items() if t in qconfig.tensors}
     chosen = exact or named
@@ -43,8 +41,7 @@ def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverS
             raise QConfigError(
                 f"qconfig: tensors '{first[0]}' ({first[1]}) and '{tensor}' ({spec}) have one "
                 "scale and zero point, because the nodes between them only copy integers. Give "
-                "both "
-                "the same observer, or name one of them only."
+                "both the same observer, or name one of them only."
             )
     return first[1]
 
@@ -55,14 +52,7 @@ def check_overrides(
     quantized: Iterable[str],
     qconfig: QConfigMapping,
 ) -> list[str]:
-    """Notes on observers named for tensors that stay in float.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        quantized: names of the activation tensors that get qparams.
-        qconfig: its entries of exact names are looked at; a glob may match more than it is for.
-    """
+    """Notes on observers named for tensors that stay in float."""
     asked = {t for t, spec in qconfig.tensors.items() if isinstance(spec, ObserverSpec)}
     if not asked:
         return []
@@ -94,13 +84,7 @@ def check_overrides(
 def unmet_requests(
     model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
 ) -> list[str]:
-    """Notes on nodes and op types that the qconfig names to be quantized, and that stay in float.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        qconfig: its entries of exact names are looked at; a glob may match more than it is for.
-    """
+    """Notes on nodes and op types that the qconfig wants quantized, and that stay in float."""
     groups: dict[tuple[str, Reason], list[str]] = {}
     for node, _ in walk(model.graph):
         name, decision = node_name(node), decisions[node_name(node)]
@@ -119,15 +103,7 @@ def unmet_requests(
 def unmet_precisions(
     model: ir.Model, decisions: Mapping[str, Decision], qconfig: QConfigMapping
 ) -> list[str]:
-    """Notes on nodes that have integers out where the qconfig names a float result.
-
-    The reason beside.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision.
-        qconfig: its entries of exact names and op types are looked at.
-    """
+    """Notes on nodes with integers out where the qconfig names a float result, with the reason."""
     groups: dict[str, list[str]] = {}
     for node, _ in walk(model.graph):
         name, decision = node_name(node), decisions[node_name(node)]

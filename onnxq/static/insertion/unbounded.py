@@ -22,10 +22,6 @@ def by_infinity(context: Context, candidates: Mapping[ir.Node, Candidate]) -> di
     """Leaves candidates in float that read infinities; movement hands these on, selections do not.
 
     A border of -inf before a MaxPool, say: Pad stays float by its own rule, and so must MaxPool.
-
-    Args:
-        context: the model, in whose order infinities are handed on.
-        candidates: nodes that could run in integers, each looked at alone.
     """
     unbounded: set[ir.Value] = set()
     found: dict[ir.Node, Reason] = {}

@@ -42,10 +42,6 @@ class CurveBehind:
 
     Attributes:
         curve: the function, float64 in and out.
-        low: smallest argument that calibration met.
-        high: largest one.
-        factor: of the line.
-        offset: of the line.
     """
 
     curve: Curve
@@ -99,10 +95,6 @@ def curves_behind(
 
     Only moves, bounds, and lines of two numbers stand between. A function is there once, however
     many ways lead to it.
-
-    Args:
-        context: of the model.
-        observers: of the probed tensors.
     """
     found: dict[str, dict[CurveBehind, None]] = {}
     for node, loop in reversed(context.order):
@@ -114,10 +106,7 @@ def curves_behind(
 
 
 def _steps(
-    node: ir.Node,
-    rule: Rule | None,
-    behind: list[CurveBehind],
-    observers: Mapping[str, Observer],
+    node: ir.Node, rule: Rule | None, behind: list[CurveBehind], observers: Mapping[str, Observer]
 ) -> Iterator[tuple[ir.Value, CurveBehind]]:
     """(input, CurveBehind seen from it) for the node itself, and for all that lies behind it."""
     for response in responses(node):

@@ -20,6 +20,7 @@ each other. So a band is lost whole where its sum is below half an LSB times (su
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -71,7 +72,16 @@ class Error:
 
 
 Change = Callable[[Error], Error]
+
+
 """Error of an input -> error of the result."""
+
+
+class Signs(enum.Enum):
+    """Signs that the values of a tensor have."""
+
+    ONE = "none is below 0"
+    BOTH = "not known"
 
 
 def of_codes(noise: TensorNoise, step: float) -> Error:
@@ -137,7 +147,7 @@ def raised(p: float) -> Change:
     return change
 
 
-def multiplied(weight: Array, axis: int, *, adds: bool) -> Change:
+def multiplied(weight: Array, axis: int, signs: Signs) -> Change:
     """Times a constant weight: per channel of the result, sum over k of a_k w_k^2.
 
     What is dead is known where no summand takes from another: weights and values are from 0 on.
@@ -147,7 +157,7 @@ def multiplied(weight: Array, axis: int, *, adds: bool) -> Change:
     squares, sums = np.square(columns).sum(axis=2), columns.sum(axis=2)
     signed = np.moveaxis(weight.astype(np.float64), axis, 0).reshape(columns.shape).sum(axis=2)
     linear = squares.sum() / max(float(columns.sum()), 1e-30)
-    adds = adds and bool(weight.astype(np.float64).min(initial=0.0) >= 0)
+    is_known = signs is Signs.ONE and bool(weight.astype(np.float64).min(initial=0.0) >= 0)
 
     def per_channel(factors: Reals, a: Reals) -> Reals:
         per_input = a if a.size == factors.shape[1] else a.mean()
@@ -159,7 +169,7 @@ def multiplied(weight: Array, axis: int, *, adds: bool) -> Change:
     def change(error: Error) -> Error:
         terms = tuple((power(a, q), q) for a, q in error.terms)
         shift = per_channel(signed, error.shift)
-        if not adds:
+        if not is_known:
             return Error(terms, shift=shift)
         floor = None if error.floor is None else error.floor * float(sums.sum(axis=1).mean())
         return Error(terms, per_channel(sums, error.dead), floor=floor, shift=shift)
@@ -167,14 +177,14 @@ def multiplied(weight: Array, axis: int, *, adds: bool) -> Change:
     return change
 
 
-def added(sums: Summed, *, adds: bool) -> Change:
+def added(sums: Summed, signs: Signs) -> Change:
     """Sums of n elements, times c: a |x|^q becomes c^2 n a |y / (c n)|^q, x = y / (c n) each."""
     n, c = sums.count, sums.factor
 
     def change(error: Error) -> Error:
         terms = tuple((a * c * c * n * np.float64(c * n) ** -q, q) for a, q in error.terms)
         shift = error.shift * c * n
-        if not adds:
+        if signs is Signs.BOTH:
             return Error(terms, shift=shift)
         floor = None if error.floor is None else error.floor * c * n
         return Error(terms, error.dead * c * n, error.clipped, floor, shift)
@@ -182,9 +192,9 @@ def added(sums: Summed, *, adds: bool) -> Change:
     return change
 
 
-def summed(rows: Array, *, adds: bool) -> Change:
+def summed(rows: Array, signs: Signs) -> Change:
     """Times the rows of a constant, in the mean of its sums: these may lie on any axis."""
-    change = multiplied(rows.reshape(-1, rows.shape[-1]), 0, adds=adds)
+    change = multiplied(rows.reshape(-1, rows.shape[-1]), 0, signs)
 
     def in_the_mean(error: Error) -> Error:
         changed = change(error)

@@ -1,7 +1,7 @@
 """Where an error of a tensor goes, and what is left of the signal there: one sweep backwards.
 
 What a step makes of an error is onnxq.static.noise.error; what is left behind a function that
-magnifies it, onnxq.static.noise.signal_left.
+magnifies it, `of_curve` and `of_normalization`.
 
 A quotient y = x / d has errors that differ from value to value, by how large the divisor is there:
 
@@ -14,6 +14,7 @@ product with another tensor is that with 1 / d, where the samples tell it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from onnxq.operator import Curve, Factored, Linear, Normalizing, Summed, Weighte
 from onnxq.operator.nodes import constant, find_input, input_at
 from onnxq.operator.propagated_errors import propagated_errors
 from onnxq.static.noise.error import (
+    Signs,
     added,
     bounded,
     factor_of,
@@ -38,19 +40,19 @@ from onnxq.static.noise.error import (
     times,
 )
 from onnxq.static.noise.probed import responses
-from onnxq.static.noise.signal_left import of_curve, of_normalization
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Reals
+    from onnxq.core.arrays import Array, Reals
     from onnxq.observers import Observer
     from onnxq.operator import Rule
     from onnxq.operator.propagated_errors import PropagatedError
     from onnxq.static.insertion.context import Context
     from onnxq.static.noise.error import Change, Error
+
 
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
 MOST_FACTORS = 16  # of the sizes that a tensor of factors has: as many quantiles
@@ -63,7 +65,6 @@ class Magnifier:
 
     Attributes:
         node: the node, in words.
-        tensor: its input.
         reader: name of the node that the error goes through first.
         products: with constant weights on the way.
         sqnr_db: of what it gives, for an error of the tensor.
@@ -108,13 +109,7 @@ class Magnifier:
 def magnifiers(
     context: Context, observers: Mapping[str, Observer], positive: Collection[str]
 ) -> dict[str, tuple[Magnifier, ...]]:
-    """Tensor -> the nodes that magnify its errors; tensors without any are missing.
-
-    Args:
-        context: of the model.
-        observers: of the probed tensors.
-        positive: tensors without numbers below 0.
-    """
+    """Tensor -> the nodes that magnify its errors; tensors without any are missing."""
     found: dict[str, list[Magnifier]] = {}
     for node, loop in reversed(context.order):
         if loop is not None:
@@ -160,11 +155,8 @@ def _changes(
     observers: Mapping[str, Observer],
     positive: Collection[str],
 ) -> tuple[Change, ...] | None:
-    """Error of the input -> error of the result, of as many shares; empty: the same.
-
-    None: what becomes of it is not known.
-    """
-    adds = value_name(step.value) in positive
+    """Error of the input -> error of the result, by shares; empty: the same; None: not known."""
+    signs = Signs.ONE if value_name(step.value) in positive else Signs.BOTH
     match step.through:
         case Factored(by=by, power=power):
             factors = _factors(node, by, power, observers)
@@ -174,11 +166,11 @@ def _changes(
         case Curve(exponent=exponent) if exponent is not None:
             return (raised(exponent),)
         case Weighted(rows=rows):
-            return (summed(rows, adds=adds),)
+            return (summed(rows, signs),)
         case Summed():
-            return (added(step.through, adds=adds),)
+            return (added(step.through, signs),)
         case WeightSlot(slot=slot, axis=axis):
-            return (multiplied(constant_array(input_at(node, slot)), axis, adds=adds),)
+            return (multiplied(constant_array(input_at(node, slot)), axis, signs),)
     return () if step.bounds is None else (bounded(*step.bounds),)
 
 
@@ -265,3 +257,71 @@ def _seen(value: ir.Value, observers: Mapping[str, Observer]) -> tuple[Reals, Re
     x, counts = seen.occupied()
     with np.errstate(all="ignore"):
         return curve.function(x), counts
+
+
+# Gauss-Hermite: five errors of a normal distribution of variance 1 with their shares
+_ERRORS, _SHARES = np.polynomial.hermite_e.hermegauss(5)
+_SHARES = _SHARES / _SHARES.sum()
+
+
+def of_curve(
+    curve: Curve, seen: FloatHistogramObserver, origins: tuple[float, ...]
+) -> Callable[[Error], float]:
+    """SQNR of f(x + e); e is normal, and x + e stays within the range that x had."""
+
+    def sqnr_db(error: Error) -> float:
+        x, counts = seen.occupied()
+        low, high = float(seen.min_val), float(seen.max_val)
+        with np.errstate(all="ignore"):
+            power = sum((a.mean() * np.abs(x) ** q for a, q in error.terms), np.zeros(x.shape))
+            deviation = np.sqrt(np.where(np.isfinite(power), power, (high - low) ** 2))
+            right = curve.function(x)
+            middle = x + error.shift.mean()
+            moved = np.clip(middle[:, None] + deviation[:, None] * _ERRORS, low, high)
+            squares = np.square(curve.function(moved) - right[:, None]) @ _SHARES
+            dead = error.dead_share(x)
+            lost = np.square(_of_floor(curve, error.floor, low, high) - right)
+            squares = squares + dead * (lost - squares)
+        good = np.isfinite(right) & np.isfinite(squares)
+        total = counts[good].sum()
+        if not total:
+            return decibels(1.0, 0.0)
+        shares, results = counts[good] / total, right[good]
+        away = origins or (float(shares @ results),)
+        signal = min(float(shares @ np.square(results - origin)) for origin in away)
+        return decibels(signal, float(shares @ squares[good]))
+
+    return sqnr_db
+
+
+def _of_floor(curve: Curve, floor: float | None, low: float, high: float) -> float:
+    """f(floor); where that has no bound, or the floor is not known, of the range's nearest end."""
+    known = floor is not None and (curve.exponent is None or curve.exponent > 0)
+    found = float(curve.function(np.asarray(floor))) if known else math.inf
+    if math.isfinite(found):
+        return found
+    return float(curve.function(np.clip(floor or 0.0, low, high)))
+
+
+def of_normalization(
+    seen: NormalizationObserver, amplification: Array | None
+) -> Callable[[Error], float]:
+    """SQNR behind the normalization and its gain, for an error alike in all channels."""
+    amplifications = (
+        np.ones(())
+        if amplification is None
+        else _per_channel(amplification, seen.channel_power.size)
+    )
+
+    def sqnr_db(error: Error) -> float:
+        return decibels(*seen.behind(error.constant, amplifications, error.clipped))
+
+    return sqnr_db
+
+
+def _per_channel(amplification: Array, channels: int) -> Reals:
+    """Root mean square of the gain for each channel; one for all where it does not fit."""
+    squares = np.square(amplification.astype(np.float64))
+    if amplification.shape[-1:] == (channels,):
+        return np.asarray(np.sqrt(squares.reshape(-1, channels).mean(axis=0)))
+    return np.asarray(np.sqrt(squares.mean()))

@@ -50,8 +50,6 @@ class TensorLoss:
     """Loss of a tensor in integers, as the SQNR that is left of it.
 
     Attributes:
-        tensor: its name.
-        noise: of the tensor in itself.
         magnifier: the node behind which least is left; None: nothing magnifies its error.
         behind_db: what is left there; None without one.
     """
@@ -78,9 +76,7 @@ class Budget:
     """Noise of a model's roundings together, and of those that may stay.
 
     Attributes:
-        roundings: how many.
         spread: noise of all over that of as many typical ones.
-        total: noise of all.
         rest: noise of those that may stay.
         most: noise of the largest of these; infinity where all may.
     """
@@ -110,12 +106,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SensitiveTensor:
-    """A tensor that would lose too much in integers.
-
-    Attributes:
-        loss: figures.
-        reason: why, with these figures.
-    """
+    """A tensor that would lose too much in integers."""
 
     loss: TensorLoss
     reason: BelowSqnr
@@ -124,13 +115,7 @@ class SensitiveTensor:
 def sensitive(
     prepared: Prepared, statistics: Statistics, tensors: Mapping[str, QParams] | None = None
 ) -> dict[str, SensitiveTensor]:
-    """Tensor -> why it should stay in float; tensors that integers can hold are missing.
-
-    Args:
-        prepared: its groups are looked at, in the precisions that its decisions have.
-        statistics: of its model.
-        tensors: qparams of the groups' members; None: as `plan` would give them.
-    """
+    """Tensor -> why it should stay in float; tensors that integers can hold are missing."""
     found = tensor_losses(prepared, statistics, tensors)
     budget = Budget.of(found.values())
     return {
@@ -143,10 +128,7 @@ def sensitive(
 def tensor_losses(
     prepared: Prepared, statistics: Statistics, tensors: Mapping[str, QParams] | None = None
 ) -> dict[str, TensorLoss]:
-    """Tensor -> its loss, for each observed tensor that would be rounded.
-
-    Arguments as `sensitive`.
-    """
+    """Tensor -> its loss, for each observed tensor that would be rounded."""
     qparams = tensor_qparams(prepared, statistics)[0] if tensors is None else tensors
     paths = magnifiers(prepared.context, statistics.probed, _positive(prepared, statistics))
     reads_integers = _readers_of_codes(prepared)

@@ -52,12 +52,7 @@ _WAY = np.linspace(0.0, 1.0, 9)  # from the end of least squared error, 0, to th
 def tensor_qparams(
     prepared: Prepared, statistics: Statistics
 ) -> tuple[dict[str, QParams], dict[str, Reason], list[str]]:
-    """(tensor -> qparams, tensor -> why it has none, notes).
-
-    Args:
-        prepared: its groups are read.
-        statistics: of its model.
-    """
+    """(tensor -> qparams, tensor -> why it has none, notes)."""
     tensors: dict[str, QParams] = {}
     unseen: dict[str, Reason] = {}
     notes: list[str] = []

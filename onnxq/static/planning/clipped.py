@@ -39,14 +39,7 @@ def with_shared_qparams(
     statistics: Statistics,
     tensors: Mapping[str, QParams],
 ) -> dict[str, QParams]:
-    """`tensors`, with the input's qparams for what a Clip gives where these hold its bounds.
-
-    Args:
-        prepared: canonical graph, and the groups of tensors that share their qparams.
-        decisions: node name -> Quantize or Float.
-        statistics: of the model.
-        tensors: activation tensor -> qparams.
-    """
+    """`tensors`, with the input's qparams for what a Clip gives where these hold its bounds."""
     found = dict(tensors)
     groups = {member: group for group in prepared.groups for member in group.members}
     for node, _ in walk(prepared.model.graph):
@@ -76,13 +69,7 @@ def _noise(observer: Observer, qparams: QParams) -> float:
 
 
 def _cost_of_bounds(clamp: tuple[float, float], observer: Observer, qparams: QParams) -> float:
-    """Mean squared error that integers near the bounds, in place of the bounds, make.
-
-    Args:
-        clamp: real bounds.
-        observer: of what the Clip gives.
-        qparams: its own.
-    """
+    """Mean squared error that integers near the bounds, in place of the bounds, make."""
     bounds = np.array(clamp, np.float32)
     finite = np.isfinite(bounds)
     errors = dequantize(quantize(bounds[finite], qparams), qparams) - bounds[finite]

@@ -11,19 +11,13 @@ import numpy.typing as npt
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ModelError
+from onnxq.graph.given_weights import is_given
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.ort.matmul_add import matmul_add
-from onnxq.qparams import (
-    MIN_SCALE,
-    PerChannel,
-    PerTensor,
-    QParams,
-    scale_for_int32_bias,
-    sum_scale,
-)
+from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, scale_for_int32_bias, sum_scale
 from onnxq.static.insertion.decision import Quantize, weight_limit, weight_observer, weight_of
 from onnxq.targets.bias_preserving import BiasPreservingRounding  # noqa: TC001  # the codec reads annotations at run time
 
@@ -42,8 +36,6 @@ class PlannedWeight:
     """How one node's weight is stored.
 
     Attributes:
-        tensor: name of the float initializer.
-        qparams: of the integers.
         integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: the type's own
             range.
         channel_scale: one factor per row that the float weight is multiplied by first; None: none.
@@ -62,8 +54,6 @@ class PlannedBias:
     """int32 integers of a bias at x_scale * w_scale, zero point 0.
 
     Attributes:
-        tensor: name of the float initializer.
-        qparams: of the integers.
         channel_scale: one factor per channel that the float bias is multiplied by first; None:
             none.
     """
@@ -74,13 +64,7 @@ class PlannedBias:
 
 
 def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
-    """Key of a node's weight: its tensor, its observer, the integers that the target runs exactly.
-
-    Args:
-        prepared: target and qconfig are read.
-        node: the float node.
-        rule: its operator's, with a weight.
-    """
+    """Key of a node's weight: tensor, observer, and the integers that the target runs exactly."""
     assert rule.weight is not None
     spec = weight_observer(node, rule, prepared.qconfig)
     limit = weight_limit(rule, prepared.target)
@@ -90,9 +74,11 @@ def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
     return WeightKey(value_name(weight_of(node, rule)), rule.weight.axis, limit, spec)
 
 
-def plan_weight(key: WeightKey, qparams: QParams) -> PlannedWeight:
-    """Plan of the key's weight, with qparams that `observe_weight` found for it."""
-    return PlannedWeight(key.tensor, qparams, key.limit if qparams.dtype == INT8 else None)
+def plan_weight(key: WeightKey, qparams: QParams, value: ir.Value) -> PlannedWeight:
+    """Plan of the key's weight, with qparams that `qparams_of_weight` found for it."""
+    has_least = key.limit == INT8.qmax and is_given(value)  # whose integers may be -128
+    limited = qparams.dtype == INT8 and not has_least
+    return PlannedWeight(key.tensor, qparams, key.limit if limited else None)
 
 
 def with_channel_scale(
@@ -181,12 +167,7 @@ def plan_bias(
 
 
 def folded_bias(node: ir.Node, decisions: Mapping[str, Decision]) -> ir.Value | None:
-    """The bias of an Add that is folded into a MatMul; None: there is none.
-
-    Args:
-        node: the float node.
-        decisions: node name -> Quantize or Float.
-    """
+    """The bias of an Add that is folded into a MatMul; None: there is none."""
     found = matmul_add(node)
     decision = None if found is None else decisions[node_name(found.add)]
     if found is None or not isinstance(decision, Quantize):
@@ -202,12 +183,6 @@ def with_room(
     It does so where the sizes make a Gemm of MatMul and Add (see onnxq.ort.matmul_add), at
     float32(x_scale * w_scale): that must not be 0, and the quotient must not leave int32. A session
     may fix sizes that the model leaves open, so that the sizes of the model do not matter here.
-
-    Args:
-        node: the MatMul.
-        bias: what the Add behind it adds, a finite constant with a number per column.
-        x: of the input.
-        weight: as `plan_weight` gave it.
     """
     needed = scale_for_int32_bias(
         weight.qparams.scale, constant_array(bias).astype(np.float64), x.scale

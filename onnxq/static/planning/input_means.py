@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 def averaged(
     model: ir.Model, decisions: Mapping[str, Decision], target: Target
 ) -> dict[str, ObserverSpec]:
-    """Tensor -> observer, for the float32 inputs of weights whose pairs may leave int16.
-
-    Args:
-        model: canonical.
-        decisions: node name -> Quantize or Float.
-        target: whose sums of pairs matter.
-    """
+    """Tensor -> observer, for the float32 inputs of weights whose pairs may leave int16."""
     found: dict[str, ObserverSpec] = {}
     if not target.reduces_range:
         return found
@@ -53,13 +47,7 @@ def averaged(
 
 
 def input_means(node: ir.Node, rule: Rule, probed: Mapping[str, Observer]) -> InputMeans | None:
-    """Means of the channels that a node's weight is multiplied by; None: nobody looked at them.
-
-    Args:
-        node: with a constant weight.
-        rule: its operator's.
-        probed: tensor name -> observer, as `averaged` asked for it.
-    """
+    """Means of the channels that a node's weight is multiplied by; None: nobody looked at them."""
     seen = probed.get(value_name(input_at(node, rule.activations[0])))
     if not rule.pair_axes or not isinstance(seen, ChannelMeanObserver) or not seen.rows:
         return None

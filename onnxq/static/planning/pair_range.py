@@ -63,15 +63,7 @@ def check_saturated(target: Target, saturated: Saturated | None) -> None:
 def reduced(
     weight: PlannedWeight, node: ir.Node, rule: Rule, target: Target, saturated: Saturated | None
 ) -> tuple[PlannedWeight, ReducedRange | None]:
-    """The weight within what pairs of products can hold on the target, and what that cost.
-
-    Args:
-        weight: how it is stored, without regard to pairs, with channel scales.
-        node: the float node.
-        rule: its operator's.
-        target: whose reduced range is carried out.
-        saturated: for ReduceRange.OBSERVED.
-    """
+    """The weight within what pairs of products can hold on the target, and what that cost."""
     if not target.reduces_range or not rule.saturating_pairs or weight.qparams.dtype != INT8:
         return weight, None
     count = max(weight.qparams.scale.size, 1)
@@ -128,12 +120,7 @@ def fit_pairs(
 
 
 def with_means(weight: PlannedWeight, inputs: InputMeans | None) -> PlannedWeight:
-    """The weight whose sums, where it keeps any, are those with these means of its inputs.
-
-    Args:
-        weight: as `reduced` gave it.
-        inputs: None: nothing is known of them.
-    """
+    """The weight whose sums, where it keeps any, are those with these means of its inputs."""
     if weight.bias_preserving is None:
         return weight
     sums = dataclasses.replace(weight.bias_preserving, inputs=inputs)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxq.graph.given_weights import is_given, notes_on_given, qparams_of_weight
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.graph.weights import constant_array
-from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import Float
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.static.insertion.decision import weight_of
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
+    import onnx_ir as ir
 
     from onnxq.observers.weight_observation import WeightKey
     from onnxq.qparams import QParams
@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Constants:
+class PlannedConstants:
     """Weights, biases and reductions as a Plan has them, and notes on them.
 
     Attributes:
         weights: node name -> PlannedWeight.
         biases: node name -> PlannedBias.
         reductions: node name -> how much the range of its weight is reduced; others: not.
-        notes: what a user should know.
     """
 
     weights: dict[str, PlannedWeight]
@@ -62,20 +61,12 @@ def plan_constants(
     tensors: Mapping[str, QParams],
     channel_scales: Mapping[str, npt.NDArray[np.float32]],
     saturated: Saturated | None,
-) -> Constants:
-    """Weights and biases of the nodes that run in integers; nodes of one key share qparams.
-
-    Args:
-        prepared: the model, its qconfig and target.
-        statistics: of the calibration; means of inputs round the weights.
-        decisions: node name -> its decision, demotions included.
-        tensors: activation tensor -> its qparams.
-        channel_scales: tensor -> factors per channel that its integers carry.
-        saturated: channels whose products left int16 on samples; None where the target asks none.
-    """
+) -> PlannedConstants:
+    """Weights and biases of the nodes that run in integers; nodes of one key share qparams."""
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     observed: dict[WeightKey, QParams] = {}
-    planned = Constants({}, {}, {}, [])
+    planned = PlannedConstants({}, {}, {}, [])
+    given: dict[str, tuple[ir.Value, QParams]] = {}
     for name, decision in decisions.items():
         if isinstance(decision, Float) or decision.rule.weight is None or decision.folded_into:
             continue
@@ -84,9 +75,9 @@ def plan_constants(
         made = channel_scales.get(decision.results[0]) if decision.results else None
         key = weight_key(prepared, node, rule)
         if key not in observed:
-            observed[key], notes = observe_weight(constant_array(weight_of(node, rule)), key)
+            observed[key], notes = qparams_of_weight(weight_of(node, rule), key)
             planned.notes.extend(notes)
-        weight = plan_weight(key, observed[key])
+        weight = plan_weight(key, observed[key], weight_of(node, rule))
         if made is not None or x in channel_scales:
             weight = with_channel_scale(weight, made, channel_scales.get(x))
         weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
@@ -101,4 +92,7 @@ def plan_constants(
             weight, notes = with_room(node, added, tensors[x], weight)
             planned.notes.extend(notes)
         planned.weights[name] = weight
+        if weight.channel_scale is None and is_given(weight_of(node, rule)):
+            given[weight.tensor] = weight_of(node, rule), weight.qparams
+    planned.notes.extend(notes_on_given(given, f"for target '{prepared.target.name}'"))
     return planned

@@ -36,10 +36,6 @@ def with_agreeing_sums(
 
     Notes.
 
-    Args:
-        prepared: canonical graph, and the groups of tensors that share a scale.
-        decisions: node name -> Quantize or Float.
-        tensors: activation tensor -> qparams.
     Returns:
         (tensor -> qparams, a note for each sum that no scale near helps).
     """

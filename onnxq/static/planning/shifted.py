@@ -39,13 +39,7 @@ if TYPE_CHECKING:
 def with_shifts(
     prepared: Prepared, decisions: Mapping[str, Decision], tensors: Mapping[str, QParams]
 ) -> dict[str, QParams]:
-    """`tensors`, where sums with a number have the integers of what is added to.
-
-    Args:
-        prepared: canonical graph, and the groups of tensors that share qparams.
-        decisions: node name -> Quantize or Float.
-        tensors: activation tensor -> qparams, each by its own range.
-    """
+    """`tensors`, where sums with a number have the integers of what is added to."""
     found = dict(tensors)
     groups = {member: group for group in prepared.groups for member in group.members}
     changed: set[str] = set()

@@ -16,6 +16,7 @@ from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
 from onnxq.errors import CalibrationError, nearest
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
+from onnxq.graph.folded import write_as_given
 from onnxq.graph.walk import node_name, tensor_names, walk
 from onnxq.graph.weights import constant_array
 from onnxq.operator.nodes import find_input
@@ -23,10 +24,10 @@ from onnxq.ort.add_norm import write_sums
 from onnxq.ort.clipped_matmul import write_max
 from onnxq.qconfig.quantized_input import QuantizedInput
 from onnxq.qdq.compact import compact, names_in
-from onnxq.qdq.ends import cancel_round_trips, give_integers, take_integers
-from onnxq.qdq.float_products import keep_float_products
+from onnxq.qdq.float_matmul import keep_float_matmul
 from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.fuse.float_biases import store_float_biases
+from onnxq.qdq.integer_io import cancel_round_trips, give_integers, take_integers
 from onnxq.qdq.narrow import narrow_types, store_narrow
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_integers import keep_loadable
@@ -78,6 +79,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     model = prepared.model.clone()
     write_qdq(model, plan)
     write_dynamic(model, plan.dynamic)
+    write_as_given(model)
     cancel_round_trips(model)
     take_integers(
         model, [n for n, m in prepared.quantized_input.items() if m is QuantizedInput.INTEGERS]
@@ -85,7 +87,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     give_integers(model, prepared.quantized_output)
     upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
-    keep_float_products(model)
+    keep_float_matmul(model)
     write_max(model)
     write_sums(model)
     model = FORMATS[format](model, _int8_integers(plan))
@@ -115,7 +117,7 @@ def write_part(model: ir.Model, plan: Plan) -> None:
     write_dynamic(model, plan.dynamic)
     upgrade_opset(model, max(_opset_needed(plan), opset_needed(plan.dynamic)))
     keep_loadable(model)
-    keep_float_products(model)
+    keep_float_matmul(model)
     write_max(model)
     write_sums(model)
 
@@ -139,12 +141,7 @@ def _opset_needed(plan: Plan) -> int:
 
 
 def check_plan(model: ir.Model, plan: Plan) -> None:
-    """Passes a plan whose decisions are of the model's nodes, and whose numbers are all there.
-
-    Args:
-        model: the canonical float model; its hash is the plan's.
-        plan: to carry out.
-    """
+    """Passes a plan whose decisions are of the model's nodes, and whose numbers are all there."""
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     tensors = set(tensor_names(model))
     for name in plan.decisions.keys() ^ nodes.keys():

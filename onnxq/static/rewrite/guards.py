@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 
 def inputs_to_guard(node: ir.Node, plan: Plan) -> tuple[int, ...]:
-    """Input slots of a float node, of which one needs a guard; empty where none is needed.
-
-    Args:
-        node: to stay float; its inputs are already those of the integer model.
-        plan: tells which of its results, or of what follows, are quantized.
-    """
+    """Input slots of a float node, of which one needs a guard; empty where none is needed."""
     fact = facts.of(node, OLDEST)
     if fact.stays_float:
         return ()
@@ -74,12 +69,7 @@ def _is_quantized(found: MatMulAdd, plan: Plan) -> bool:
 
 
 def results_to_guard(node: ir.Node, guarded: tuple[int, ...]) -> bool:
-    """Whether the results need a guard, too: a Q behind them would be moved ahead of the node.
-
-    Args:
-        node: to stay float.
-        guarded: what `inputs_to_guard` gave.
-    """
+    """Whether the results need a guard, too: a Q behind them would be moved ahead of the node."""
     fact = facts.of(node, OLDEST)
     return fact.moved_past and (bool(guarded) or fact.slowdown > 1)
 

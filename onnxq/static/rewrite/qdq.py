@@ -11,6 +11,7 @@ sweep and its state are one thing.)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -18,26 +19,27 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.affine import integer_bounds
+from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.check_decisions import sensitive
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import Float, NodePlan, Precision, Rule, Site
 from onnxq.operator.nodes import input_at
 from onnxq.ort.kept_copy import KEPT_COPY
+from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_integers
 from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY, written_channel_scales
 from onnxq.static.insertion.decision import Quantize
-from onnxq.static.rewrite.bias_inside import bias_inside
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from onnxq.ort.matmul_add import MatMulAdd
     from onnxq.qparams import QParams
     from onnxq.static.insertion.decision import Decision
     from onnxq.static.plan import Plan
-    from onnxq.static.rewrite.bias_inside import BiasInside
 
 
 def write_qdq(model: ir.Model, plan: Plan) -> None:
@@ -172,20 +174,9 @@ class _QdqWriter:
         old.name, new.name = None, self.tensor_of[old]
 
     def _lowered(
-        self,
-        node: ir.Node,
-        rule: Rule,
-        tensors: Mapping[int, str],
-        more: Iterable[ir.Value] = (),
+        self, node: ir.Node, rule: Rule, tensors: Mapping[int, str], more: Iterable[ir.Value] = ()
     ) -> Sequence[ir.Value]:
-        """Results of the operator's own integer form, written ahead of the node.
-
-        Args:
-            node: that it stands for.
-            rule: its operator's.
-            tensors: output slot -> tensor whose integers it gives; the others stay float.
-            more: inputs behind the node's own.
-        """
+        """Results of the operator's own integer form, written ahead of the node."""
         name = node_name(node)
         self._float_inputs(node, rule.activations)
         operator = catalog.find(node.op_type, node.domain)
@@ -357,3 +348,67 @@ class _QdqWriter:
 def _is_clamp(plan: Plan, node: ir.Node) -> bool:
     decision = plan.decisions[node_name(node)]
     return isinstance(decision, Quantize) and decision.rule.clamp is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BiasInside:
+    """A product to float32 that is written out.
+
+    Attributes:
+        found: the Add that it takes along, too; None: the Add adds what is no bias, and would take
+            the product along into a float Gemm.
+    """
+
+    found: MatMulAdd | None
+
+    @property
+    def inputs(self) -> tuple[ir.Value, ...]:
+        """Inputs of the product behind its own two."""
+        return () if self.found is None else (self.found.bias,)
+
+    @property
+    def taken(self) -> tuple[ir.Node, ...]:
+        """Nodes that go with the float product."""
+        return () if self.found is None else (self.found.add,)
+
+
+def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
+    """The node's product with all that is added to it; None: ONNX Runtime fuses it by itself.
+
+        DQ -> MatMul -> Add(bias)      becomes     MatMulIntegerToFloat with the bias inside
+
+    ONNX Runtime makes a Gemm of a MatMul and an Add where it knows the sizes, and computes it in
+    float32 unless a Q follows. Where it does not know them, the product alone is on integers, and
+    the Add a float node of its own. Time over that of the kernel with the bias inside, onnxruntime
+    1.31 on AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/fusions.md):
+
+        MatMulIntegerToFloat, Add           1.1 to 1.5
+        QGemm with a float32 result         1.0 to 1.7
+        QGemm, DequantizeLinear             1.1 to 1.8
+        float MatMul, Add                   2.9 to 9.2
+
+    Its float bias is not rounded, and the results are those of product and Add bit for bit. A Gemm
+    of the float model stays one, as QGemm: it adds its bias in integers, so that every machine has
+    the same results, and most have one row, where neither precision is faster.
+
+    An Add that stays float is taken along where the result is float32: the numbers are the same.
+    """
+    found, decision = matmul_add(node), plan.decisions[node_name(node)]
+    assert isinstance(decision, Quantize), "a node in integers"
+    if found is None or decision.rule.weight is None or not _has_kernel(node, decision, plan):
+        return None
+    behind = plan.decisions[node_name(found.add)]
+    if isinstance(behind, Quantize) and behind.folded_into == node_name(node):
+        return None if found.becomes_gemm and decision.results else BiasInside(found)
+    if decision.results or not (found.becomes_gemm or found.adds_vector):
+        return None
+    return BiasInside(found) if found.adds_vector else BiasInside(None)
+
+
+def _has_kernel(node: ir.Node, decision: Quantize, plan: Plan) -> bool:
+    """Whether ONNX Runtime has the product of such types: two of 8 bits, int8 with int8 alone."""
+    x = plan.tensors[value_name(input_at(node, decision.rule.activations[0]))]
+    weight = plan.weights[node_name(node)].qparams
+    if {x.dtype.bits, weight.dtype.bits} != {BYTE_BITS}:
+        return False
+    return weight.dtype.signed or not x.dtype.signed

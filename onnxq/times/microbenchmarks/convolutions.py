@@ -39,11 +39,8 @@ class Shape:
     """Sizes of a convolution.
 
     Attributes:
-        channels: of the input.
-        results: channels of the result.
         size: of the input along each spatial axis.
         kernel: size along each spatial axis.
-        group: of the node.
         stride: along each spatial axis.
         axes: number of spatial axes.
         dilation: along each spatial axis.

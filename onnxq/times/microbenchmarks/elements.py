@@ -113,11 +113,7 @@ def _unary(shape: tuple[int, ...]) -> Iterator[Link]:
     for op_type in ("Sigmoid", "LeakyRelu"):
         node = TimedNode(op_type, (x,))
         attributes: dict[str, object] = {} if op_type == "Sigmoid" else {"alpha": 0.1}
-        yield _integer(
-            node,
-            calling_on_integers(f"QLinear{op_type}", attributes),
-            integers(*shape),
-        )
+        yield _integer(node, calling_on_integers(f"QLinear{op_type}", attributes), integers(*shape))
     yield _integer(TimedNode("HardSwish", (x,)), _hard_swish, integers(*shape))
 
 
@@ -155,11 +151,7 @@ def _moving(shape: tuple[int, ...]) -> Iterator[Link]:
     yield _integer(both, _concat, q, q)
     halves = TimedNode("Split", (x,), (), {"axis": 1, "num_outputs": 2}, 2)
     yield _float(halves)
-    yield _integer(
-        halves,
-        calling("Split", {"axis": -1, "num_outputs": 2}, results=2),
-        q,
-    )
+    yield _integer(halves, calling("Split", {"axis": -1, "num_outputs": 2}, results=2), q)
     for perm in ([0, 2, 1, 3], [0, 3, 1, 2], [0, 1, 3, 2]):
         turned = TimedNode("Transpose", (x,), (), {"perm": perm})
         yield _float(turned)
@@ -195,11 +187,7 @@ def _pools(shape: tuple[int, ...]) -> Iterator[Link]:
     x, q = numbers(*shape), integers(1, *size, channels)
     pooled = TimedNode("GlobalAveragePool", (x,))
     yield _float(pooled)
-    yield _integer(
-        pooled,
-        calling_on_integers("QLinearGlobalAveragePool", {"channels_last": 1}),
-        q,
-    )
+    yield _integer(pooled, calling_on_integers("QLinearGlobalAveragePool", {"channels_last": 1}), q)
     for axes in ([2, 3], [1], [-1]):
         yield _float(TimedNode("ReduceMean", (x,), (np.array(axes),)))
     if not 32 <= channels <= 64:
@@ -269,11 +257,7 @@ def _norms(shape: tuple[int, int]) -> Iterator[Link]:
     x, q = numbers(1, *shape), integers(1, *shape)
     softmax = TimedNode("Softmax", (x,), (), {"axis": -1})
     yield _float(softmax)
-    yield _integer(
-        softmax,
-        calling_on_integers("QLinearSoftmax", {"axis": -1, "opset": 13}),
-        q,
-    )
+    yield _integer(softmax, calling_on_integers("QLinearSoftmax", {"axis": -1, "opset": 13}), q)
     gain = np.ones(shape[-1:], np.float32)
     yield _float(TimedNode("LayerNormalization", (x,), (gain, gain), {"axis": -1}))
     gains = np.ones(shape[:1], np.float32)
@@ -284,10 +268,7 @@ def _norms(shape: tuple[int, int]) -> Iterator[Link]:
     yield _float(TimedNode("Mul", (x,), (gain,)))
     for op_type in ("Add", "Mul"):
         yield _integer(
-            TimedNode(op_type, (x, x)),
-            calling_on_integers(f"QLinear{op_type}", {}, ("x1",)),
-            q,
-            q,
+            TimedNode(op_type, (x, x)), calling_on_integers(f"QLinear{op_type}", {}, ("x1",)), q, q
         )
 
 
@@ -296,12 +277,7 @@ def _embedding(ids: int, width: int) -> Iterator[Link]:
     x = np.random.default_rng(ids).integers(0, 5000, (1, ids))
     node = TimedNode("Gather", (x,), table=table)
     for precision, rows in ((Precision.FLOAT, table), (Precision.INT8, integers(5000, width))):
-        yield Link.alone(
-            node.work,
-            precision,
-            _gathering(rows),
-            {"x": x},
-        )
+        yield Link.alone(node.work, precision, _gathering(rows), {"x": x})
 
 
 def _gathering(table: Array) -> Build:

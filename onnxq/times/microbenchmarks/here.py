@@ -69,10 +69,7 @@ whose size (2 MiB) other nodes' weights and tensors have filled since the last r
 
 def seconds_here(link: Link, more: int, runs: int) -> tuple[float, float]:
     """Least CPU seconds of one run of the shorter model and of the longer one, in turns."""
-    with (
-        _opened(link, link.few) as few,
-        _opened(link, link.few + more) as many,
-    ):
+    with _opened(link, link.few) as few, _opened(link, link.few + more) as many:
         rounds = [[_run(each, link) for each in (few, many)] for _ in range(runs + 1)][1:]
     return min(each[0] for each in rounds), min(each[1] for each in rounds)
 
@@ -92,12 +89,6 @@ def measured(
     """Timing of a run with nothing in it, then one per work of each link, in their order.
 
     Interruptions by other programs only ever add time, so that the least of all rounds counts.
-
-    Args:
-        links: those that others name in `minus` are among them.
-        passes: over all links.
-        progress: called after each link of each pass.
-        clock: times a link on the machine whose table this is; by default this one.
     """
     least = [(float("inf"), float("inf"))] * len(links)
     more = [link.more for link in links]

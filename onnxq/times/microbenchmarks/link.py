@@ -166,15 +166,11 @@ class Link:
 
     Attributes:
         works: of the nodes that are timed, which share the time evenly.
-        precision: that they take.
-        build: adds one link.
         inputs: name -> array; "x" is what the first link reads.
         arrangement: of the links in a model.
         begin: adds what stands between "x" and the links.
-        end: adds what stands behind them.
         optimization: of the session; links that are equal would be made one.
         minus: further works and their precisions that a link holds, whose time is not counted.
-        few: links of the shorter model.
         more: links that the longer one has on top, at least.
     """
 
@@ -221,10 +217,8 @@ class TimedNode:
     """A node of a float model.
 
     Attributes:
-        op_type: of ONNX.
         inputs: one array per activation.
         constants: behind them, one per constant; None for one that is left out.
-        attributes: of the node.
         results: number of its outputs.
         table: a constant ahead of the activations; None: there is none.
     """

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
@@ -85,12 +86,7 @@ class Evaluations:
     def all(
         self, mappings: Sequence[QConfigMapping], executor: Executor | None = None
     ) -> list[Score | Refusal]:
-        """Outcomes of mappings, in their order.
-
-        Args:
-            mappings: independent of each other.
-            executor: runs those that the journal lacks; None: this process.
-        """
+        """Outcomes of mappings, in their order."""
         keys = [f"{self._samples} {key_of(mapping)}" for mapping in mappings]
         self._asked.update(keys)
         lacking = {
@@ -115,8 +111,9 @@ class Evaluations:
     ) -> Iterator[Score | Refusal]:
         if executor is None:
             return (outcome_of(self.evaluator, mapping) for mapping in mappings)
-        made = Scoring(self.evaluator)
-        return in_order(executor, made, mappings, named=lambda _: "a candidate")
+        return in_order(
+            executor, partial(scoring, self.evaluator), mappings, named=lambda _: "a candidate"
+        )
 
 
 def outcome_of(evaluator: Evaluator, mapping: QConfigMapping) -> Score | Refusal:
@@ -129,19 +126,9 @@ def outcome_of(evaluator: Evaluator, mapping: QConfigMapping) -> Score | Refusal
         return Refusal(first_line(error))
 
 
-@dataclass(frozen=True, eq=False)
-class Scoring:
-    """Makes in another process what scores mappings.
-
-    Attributes:
-        evaluator: travels there once.
-    """
-
-    evaluator: Evaluator
-
-    def __call__(self) -> Callable[[QConfigMapping], Score | Refusal]:
-        """The function that a worker runs on mappings."""
-        return lambda mapping: outcome_of(self.evaluator, mapping)
+def scoring(evaluator: Evaluator) -> Callable[[QConfigMapping], Score | Refusal]:
+    """Scores mappings in another process, which the evaluator travels to once."""
+    return partial(outcome_of, evaluator)
 
 
 def key_of(mapping: QConfigMapping) -> str:

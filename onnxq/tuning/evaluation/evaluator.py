@@ -218,11 +218,7 @@ class Evaluator:
             subject.canonical.model, tuple(subject.wishes.feedback.values()), quantized
         )
         return ModelRun(
-            session,
-            input_specs(made.model),
-            inputs,
-            subject.outputs,
-            subject.wishes.feedback,
+            session, input_specs(made.model), inputs, subject.outputs, subject.wishes.feedback
         )
 
 
@@ -249,12 +245,6 @@ class Observations:
     their last bit: hence these have a calibration of their own.
 
     Where numbers are estimates, that last bit is worth no calibration: `covering` shares one.
-
-    Args:
-        samples: to calibrate on.
-        statistics: of an earlier calibration on them; None: there is none yet.
-    Attributes:
-        calibrations: done so far.
     """
 
     def __init__(self, samples: Batches, statistics: Statistics | None = None) -> None:
@@ -264,10 +254,7 @@ class Observations:
         self.calibrations = 0
 
     def covering(self, prepared: Prepared) -> Observations:
-        """Observations in which what observes tensors of this Prepared alone has its calibration.
-
-        Numbers are those of `calibrate` but for their last bit.
-        """
+        """Observations in which what observes parts of this Prepared has its calibration."""
         made = Observations(self._samples)
         made._seen, made._cover = self._seen, prepared
         return made

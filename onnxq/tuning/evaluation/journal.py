@@ -51,13 +51,7 @@ class JournalHead(RecordsHead):
 
 
 class Journal(AppendOnlyFile):
-    """Measurements of one search that can go on after any end of its process.
-
-    Args:
-        path: of the file; None: the journal lives in memory alone.
-        file: to append lines to; None likewise.
-        records: those measured before.
-    """
+    """Measurements of one search that can go on after any end of its process."""
 
     def __init__(
         self,
@@ -70,12 +64,7 @@ class Journal(AppendOnlyFile):
 
     @classmethod
     def open(cls, path: str | Path | None, head: JournalHead) -> Self:
-        """The journal in that file, begun where there is none.
-
-        Args:
-            path: of the file; None: in memory alone.
-            head: of the search at hand.
-        """
+        """The journal in that file, begun where there is none."""
         if path is None:
             return cls()
         records: Records = {}
@@ -94,10 +83,6 @@ class Journal(AppendOnlyFile):
     def find(self, kind: str, key: str, wanted: type[Value]) -> Value | None:
         """The value of that kind and key; None: it was not measured yet.
 
-        Args:
-            kind: of the value: "score", "times".
-            key: names what was measured.
-            wanted: class of the value.
         Raises:
             CalibrationError: an altered file holds another value there.
         """

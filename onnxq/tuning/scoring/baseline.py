@@ -23,9 +23,6 @@ class Baseline:
     """The float model on one set of samples.
 
     Attributes:
-        subject: the model.
-        samples: that it ran on.
-        metric: its value of the metric.
         outputs: of each batch; None: they do not fit into memory, and the model runs again for
             every candidate.
     """

@@ -69,7 +69,6 @@ class Metric:
     """A number for a model on samples; higher is better.
 
     Attributes:
-        kind: of the metric.
         name: "sqnr", "top1", "kl", or the file and function.
         function: of the user's; None: it is built in. It pickles, for other processes.
         fingerprint: of the function's file, or of the source of a function that was given as such;
@@ -91,13 +90,7 @@ class Metric:
         return {Kind.SQNR: math.inf, Kind.TOP1: 1.0, Kind.KL: 0.0}.get(self.kind)
 
     def value(self, outputs: PairedOutputs | None, run: ModelRun, samples: TuningSamples) -> float:
-        """The metric of the model that `run` runs.
-
-        Args:
-            outputs: its outputs beside the float model's; None: it is the float model.
-            run: the model.
-            samples: to run it on.
-        """
+        """The metric of the model that `run` runs."""
         if self.function is not None:
             return _called(self.name, self.function, run, samples)
         if outputs is None:
@@ -199,7 +192,6 @@ class MetricFile:
 
     Attributes:
         path: of the file, absolute.
-        name: of the function.
         source: text of the file, so that processes without that file run the same one.
     """
 
@@ -209,12 +201,7 @@ class MetricFile:
 
     @classmethod
     def of(cls, text: str, known: Sequence[str]) -> Self:
-        """The function that "FILE.py:function" names.
-
-        Args:
-            text: as the user wrote it.
-            known: names of metrics that are no files, for the message.
-        """
+        """The function that "FILE.py:function" names."""
         file, colon, name = text.rpartition(":")
         if not colon or not file.endswith(".py") or not name.isidentifier():
             raise QConfigError(

@@ -24,13 +24,6 @@ class ModelRun:
     Arrays that are no inputs (labels) are left aside, so that a whole batch of the samples may be
     given. Of a model with a static batch, more samples run one batch after the other. State that
     goes round is kept from call to call.
-
-    Args:
-        session: of the model, on one thread.
-        taken: inputs of the model that runs.
-        inputs: of the float model: what samples hold.
-        outputs: names, in the float model's order.
-        feedback: output name -> input name.
     """
 
     def __init__(
@@ -64,11 +57,7 @@ class ModelRun:
         self._kept[_identity(feeds)] = feeds, outputs  # which keeps the arrays where they are
 
     def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Outputs by name.
-
-        Args:
-            inputs: input name -> array of samples; further arrays are left aside.
-        """
+        """Outputs by name."""
         feeds = self._fed(inputs)
         if inputs and not feeds:
             names, known = list(inputs), [spec.name for spec in self._inputs]

@@ -48,9 +48,7 @@ class ObjectiveFunction:
     """A goal, and the float model's metric that drops are counted from.
 
     Attributes:
-        goal: of the search.
         float_metric: the float model's, on the search's samples; inf where it has none.
-        begun_noise: that the search began with.
     """
 
     goal: Goal

@@ -10,6 +10,7 @@ import numpy as np
 from onnxq.checking.side_by_side import Pair
 from onnxq.errors import CalibrationError
 from onnxq.language.decoder import LOGITS
+from onnxq.quantized.verdict import OutputVerdict
 from onnxq.tuning.scoring.score import least_db
 
 if TYPE_CHECKING:
@@ -20,12 +21,7 @@ if TYPE_CHECKING:
 
 
 class PairedOutputs:
-    """Sums over batches.
-
-    Args:
-        quantized: outputs of the quantized model that are integers, and the numbers that these
-            stand for.
-    """
+    """Sums over batches."""
 
     def __init__(self, quantized: Mapping[str, QuantizedIO] | None = None) -> None:
         self._quantized = dict(quantized or {})
@@ -34,12 +30,7 @@ class PairedOutputs:
         self._differing: set[str] = set()
 
     def update(self, x: Mapping[str, object], y: Mapping[str, object]) -> None:
-        """Adds a batch.
-
-        Args:
-            x: outputs of the float model by name.
-            y: outputs of the quantized one.
-        """
+        """Adds a batch."""
         for name, wanted in x.items():
             got = y[name]
             if isinstance(wanted, np.ndarray) and isinstance(got, np.ndarray):
@@ -62,9 +53,9 @@ class PairedOutputs:
 
     @property
     def sqnr_db(self) -> dict[str, float]:
-        """Output of floats -> dB; NaN where it cannot be compared."""
-        sums = {name: pair.sums.compared for name, pair in self._floats.items()}
-        found = {name: each.sqnr_db for name, each in sums.items() if each.elements}
+        """Output of floats -> dB, of its worst part; NaN where it cannot be compared."""
+        sums = {name: pair.sums for name, pair in self._floats.items()}
+        found = {name: each.worst_db for name, each in sums.items() if each.compared.elements}
         return found | dict.fromkeys(sorted(self._differing), math.nan)
 
     @property
@@ -91,6 +82,13 @@ class PairedOutputs:
                 "distributions kl could compare. Use the metric sqnr, or FILE.py:function."
             )
         return bits
+
+    @property
+    def likeness_db(self) -> float:
+        """The least dB of all outputs, integers too, as `OutputVerdict.likeness_db` has it."""
+        shares = [equal / seen for equal, seen in self._equal.values() if seen]
+        integers = [OutputVerdict("", agreement=share).likeness_db for share in shares]
+        return least_db([*self.sqnr_db.values(), *integers])
 
     @property
     def top1(self) -> float:

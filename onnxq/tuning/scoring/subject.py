@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Wishes:
-    """Wishes that every candidate shares: arguments of `quantize` by their names there.
-
-    Attributes:
-        file_format: its `format`.
-    """
+    """Wishes that every candidate shares: arguments of `quantize` by their names there."""
 
     target: str | Target | None = None
     feedback: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +77,6 @@ class Subject:
 
     Attributes:
         canonical: its canonical file_format, made once.
-        wishes: of every candidate.
         model_hash: of the canonical model.
         float_bytes: size of its file.
     """
@@ -161,11 +156,7 @@ class Subject:
 
 
 def _restored(
-    model: PortableModel,
-    notes: tuple[str, ...],
-    wishes: Wishes,
-    known_hash: str,
-    float_bytes: int,
+    model: PortableModel, notes: tuple[str, ...], wishes: Wishes, known_hash: str, float_bytes: int
 ) -> Subject:
     """The Subject whose parts `__reduce__` gave."""
     return Subject(Canonical(model.load(), notes), wishes, known_hash, float_bytes)

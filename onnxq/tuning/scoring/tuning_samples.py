@@ -31,7 +31,6 @@ class TuningSamples:
         samples["labels"]                a copy of the whole array, all batches behind each other
 
     Attributes:
-        where: what they are, for messages.
         batches: name -> array each.
         inputs: names of those arrays that the model takes.
     """
@@ -107,15 +106,7 @@ def _read_only(batch: Batch) -> Batch:
 def open_tuning_samples(
     samples: Samples, check: Check, inputs: Sequence[InputSpec]
 ) -> tuple[TuningSamples, TuningSamples]:
-    """(samples to search on, samples that choose nothing).
-
-    The search calibrates on the first, and compares on them; the goal is checked on the second.
-
-    Args:
-        samples: with labels; arrays that they ignore are neither inputs nor labels.
-        check: has others to check on, or says how many batches of `samples` are held apart.
-        inputs: of the model.
-    """
+    """(samples to search on, samples that choose nothing, on which the goal is checked)."""
     check_ignored(samples, check.unseen)
     opened = open_labelled(samples, inputs)
     if check.unseen is None:

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionChange:
-    """Another precision of one group.
-
-    Attributes:
-        group: nodes that take it together.
-        precision: that they take.
-    """
+    """Another precision of one group."""
 
     group: QuantizationGroup
     precision: Precision
@@ -67,11 +62,7 @@ class Candidate:
         return replace(self, whole=(*self.whole, *changes))
 
     def node_forms(self, begun: Mapping[str, Precision | None]) -> dict[str, Precision | None]:
-        """Node name -> its precision; None: it is carried out inside of another one.
-
-        Args:
-            begun: precisions that `start` gives, of every node.
-        """
+        """Node name -> its precision; None: it is carried out inside of another one."""
         found = dict(begun)
         for group in self.groups:
             precision = self.precisions.get(group.anchor.name)
@@ -120,12 +111,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class MeasuredCandidate:
-    """A candidate that was measured.
-
-    Attributes:
-        candidate: of the search.
-        score: on its samples.
-    """
+    """A candidate that was measured."""
 
     candidate: Candidate
     score: Score

@@ -66,11 +66,7 @@ class ConfigChange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ActivationObserver:
-    """Another observer of all activations that have the default's.
-
-    Attributes:
-        spec: the observer.
-    """
+    """Another observer of all activations that have the default's."""
 
     spec: ObserverSpec
 
@@ -111,9 +107,6 @@ class WeightsPerTensor:
 
     Products of matrices take 0.9 of the time so, convolutions as long as with a scale per channel,
     and both lose decibels (benchmarks/results/moves.md).
-
-    Attributes:
-        groups: that have it.
     """
 
     groups: tuple[QuantizationGroup, ...]
@@ -140,11 +133,7 @@ class WeightsPerTensor:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmChange:
-    """Improvement of the weights, which judges itself layer by layer (see onnxq.weights).
-
-    Attributes:
-        which: its name.
-    """
+    """Improvement of the weights, which judges itself layer by layer (see onnxq.weights)."""
 
     which: str
 
@@ -168,11 +157,7 @@ OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)
 
 
 def changes_of_the_whole(asked: QConfigMapping) -> list[ConfigChange]:
-    """Changes of a whole model: other observers of activations.
-
-    Args:
-        asked: where the search begins.
-    """
+    """Changes of a whole model: other observers of activations."""
     return [*map(ActivationObserver, _other_observers(asked))]
 
 
@@ -188,12 +173,7 @@ def _other_observers(asked: QConfigMapping) -> list[ObserverSpec]:
 
 @dataclass(frozen=True, slots=True)
 class QuantizedAlone:
-    """Mappings in which groups are in their precisions with the most integers, alone or together.
-
-    Attributes:
-        asked: what the user wants.
-        groups: that may be moved.
-    """
+    """Mappings with groups in their precisions with the most integers, alone or together."""
 
     asked: QConfigMapping
     groups: tuple[QuantizationGroup, ...]

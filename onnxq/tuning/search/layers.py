@@ -83,12 +83,7 @@ def by_layer_type(groups: Iterable[QuantizationGroup]) -> tuple[Layers, ...]:
 
 
 def dearest_parts(layer_sets: Iterable[Layers], noise: Mapping[str, float]) -> tuple[Layers, ...]:
-    """Parts of the layer_sets with the most noise, which are measured next.
-
-    Args:
-        layer_sets: that were measured.
-        noise: name of a layers -> what it has.
-    """
+    """Parts of the layer_sets with the most noise, which are measured next."""
     known = [layers for layers in layer_sets if layers.name in noise and len(layers.groups) > 1]
     least = LEAST_SHARE * sum(noise.values())
     dear = [layers for layers in known if noise[layers.name] >= least]

@@ -38,7 +38,6 @@ class LeftInFloat:
     """A layer type that computes in float, beside the same in integers.
 
     Attributes:
-        group: name of the layers.
         time: share of float's time that integers would add, as predicted; negative: they save it.
         db: least SQNR of all outputs that is expected then.
         why: it is in float, in words.
@@ -51,12 +50,7 @@ class LeftInFloat:
 
 
 def left_in_float(point: MeasuredCandidate, proposals: Proposals) -> tuple[LeftInFloat, ...]:
-    """Kinds that a search for speed left in float where it keeps its bounds; most time first.
-
-    Args:
-        point: that was chosen.
-        proposals: of the search, whose estimates are those after its last measurement.
-    """
+    """Kinds that a search for speed left in float where it keeps its bounds; most time first."""
     objective = proposals.objective
     if objective.goal.objective is not Objective.SPEED or objective.violation_db(point.score) > 0:
         return ()

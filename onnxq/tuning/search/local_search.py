@@ -11,7 +11,7 @@
                        estimated
 
 Where that ends short of a bound on accuracy, or within one on a metric, whose answers estimates do
-not tell, halves find the rest (onnxq.tuning.search.local_search).
+not tell, halves find the rest (`back`).
 
 A batch that makes nothing better is measured in halves; so is one that gives no model, until the
 changes are found that are at fault, which are never tried again, alone or with others. What a batch
@@ -28,18 +28,18 @@ from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError
+from onnxq.operator import Precision
 from onnxq.tuning.evaluation.evaluations import Refusal
-from onnxq.tuning.search.bisection import fewest, repaired
 from onnxq.tuning.search.candidate import MeasuredCandidate
+from onnxq.tuning.search.proposals import LEAST_COST, options_of, times_alone
 
 if TYPE_CHECKING:
-    from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.bisection import Measure
     from onnxq.tuning.search.candidate import Candidate
     from onnxq.tuning.search.config_changes import ConfigChange
-    from onnxq.tuning.search.proposals import Batch, Proposals
+    from onnxq.tuning.search.proposals import Batch, Closed, Proposals
 
 
 EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]
@@ -89,10 +89,6 @@ class LocalSearch:
     """Search from one candidate.
 
     Attributes:
-        proposals: of changes.
-        evaluate: measures.
-        whole: changes of the whole model.
-        runs: that it may take.
         is_late: whether the time is up.
     """
 
@@ -112,12 +108,7 @@ class LocalSearch:
     def begin(
         self, starts: Sequence[Candidate], free: Sequence[ConfigChange] = ()
     ) -> MeasuredCandidate:
-        """The best of the starts, with the free changes that help where accuracy is wanted.
-
-        Args:
-            starts: candidates, of which the first has to give a model.
-            free: changes that cost neither time nor bytes, and are tried ahead of all others.
-        """
+        """The best of the starts, with the free changes that help where accuracy is wanted."""
         first, *others = self._measure(starts)
         if first is None:
             why = next(iter(self._refused.values()))
@@ -352,13 +343,6 @@ def back(
 
     All of them are tried at once, then halves of what made nothing better, as long as these should
     save what is worth a run.
-
-    Args:
-        point: that keeps its bounds.
-        way: changes, in whose order they are halved.
-        measure: measures.
-        proposals: of changes.
-        has_runs: whether any are left.
     """
     order = proposals.objective.order
     parts = [way]
@@ -377,3 +361,57 @@ def back(
                 at_fault += [part[:middle], part[middle:]]
         parts = at_fault
     return point
+
+
+Measure = Callable[["Candidate"], "MeasuredCandidate | None"]
+"""Measures a candidate; None: it gives no model, or no run is left."""
+
+
+def repaired(
+    point: MeasuredCandidate, proposals: Proposals, measure: Measure, closed: Closed = ()
+) -> MeasuredCandidate | None:
+    """A point as accurate as is wanted, with as few groups in float as bisection finds; None: none.
+
+        order    noise that a group brings, over the time that float costs it more: cheapest first
+        count    the fewest of these that keep the bounds, by bisection: log2(groups) runs
+
+    Estimates of noise give the order alone, so that rough ones do: those of a sensitivity analysis,
+    or of the groups that a verdict blames, with next to none for all others. Whatever runs cost,
+    `measure` says when there is no time left for one.
+
+    Float keeps every bound on accuracy, so that somewhere on the way to it the bounds begin to be
+    kept, whatever a metric counts.
+    """
+    changes = cheapest_first(point, proposals, closed)
+    return fewest(point, changes, measure, proposals.objective)
+
+
+def fewest(
+    point: MeasuredCandidate, changes: Batch, measure: Measure, objective: ObjectiveFunction
+) -> MeasuredCandidate | None:
+    """The point with as few of the changes as are as accurate as is wanted; None: none is found.
+
+    A bound on time is not asked for: what lies nearer to float is slower. What gives no model gives
+    none with more of the changes.
+    """
+    kept, short, enough = None, 0, len(changes)
+    while enough - short > 1:
+        middle = (short + enough) // 2
+        found = measure(point.candidate.with_changes(changes[:middle]))
+        if found is None:
+            enough = middle
+        elif objective.missing_db(found.score):
+            short = middle
+        else:
+            kept, enough = found, middle
+    return kept
+
+
+def cheapest_first(point: MeasuredCandidate, proposals: Proposals, closed: Closed = ()) -> Batch:
+    """Changes of groups into float, those with the most noise for their time first."""
+    candidate, estimates = point.candidate, proposals.estimates
+    options = [m for m in options_of(candidate, closed) if m.precision is Precision.FLOAT]
+    costs = times_alone(candidate, options, proposals.time_of)
+    gains = {change: estimates.gain(candidate, change) for change in options}
+    useful = [change for change in options if gains[change] > 0]
+    return tuple(sorted(useful, key=lambda m: -gains[m] / max(costs[m], LEAST_COST)))

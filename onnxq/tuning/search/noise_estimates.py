@@ -100,13 +100,7 @@ class NoiseEstimates:
     def learn(
         self, point: MeasuredCandidate, changes: Sequence[PrecisionChange], after: Score
     ) -> None:
-        """Learns what share of the promised decibels a batch of changes brought.
-
-        Args:
-            point: where the batch began, whose score `meet` has met.
-            changes: the batch, of which nothing was measured before.
-            after: score with them.
-        """
+        """Learns what share of the promised decibels a batch of changes brought."""
         now = self._sum(point.candidate)
         then = max(self._sum(point.candidate.with_changes(changes)), LEAST_SHARE)
         if then < now:
@@ -118,13 +112,7 @@ class NoiseEstimates:
     def correct(
         self, point: MeasuredCandidate, changes: Sequence[PrecisionChange], after: Score
     ) -> None:
-        """Corrects the groups of a batch of changes by what the batch changed.
-
-        Args:
-            point: where the batch began, whose score `meet` has met.
-            changes: the batch.
-            after: score with them.
-        """
+        """Corrects the groups of a batch of changes by what the batch changed."""
         begun = point.candidate
         expected = self.total(begun) - self.total(begun.with_changes(changes))
         found = noise_of(point.score) - noise_of(after)
@@ -145,10 +133,6 @@ def spread(
     """Noise of each group, where that of layer_sets was measured: equal parts.
 
     A group of none that was measured has the mean of the others: nobody knows it to be quiet.
-
-    Args:
-        costs: name of a group -> noise; of a part of another group, too, which then counts.
-        layer_sets: name of a group -> groups; parts behind what they are parts of.
     """
     found: dict[str, float] = {}
     for name, groups in layer_sets.items():

@@ -37,12 +37,7 @@ FLOAT_PRECISIONS = (Precision.FLOAT, Precision.WEIGHT_ONLY)
 
 @dataclass(frozen=True, eq=False)
 class Clock:
-    """Times whole models, each once.
-
-    Attributes:
-        evaluator: makes them.
-        journal: keeps the times.
-    """
+    """Times whole models, each once."""
 
     evaluator: Evaluator
     journal: Journal
@@ -155,11 +150,7 @@ def _all_in(candidate: Candidate, precision: Precision) -> Candidate:
 
 
 def front_of(points: Iterable[MeasuredCandidate]) -> tuple[MeasuredCandidate, ...]:
-    """The Pareto front in metric, time and size, the most accurate first; of equals, the first.
-
-    Args:
-        points: models that were measured, in the order in which they were.
-    """
+    """The Pareto front in metric, time and size, the most accurate first; of equals, the first."""
     kept: list[MeasuredCandidate] = []
     for point in points:
         if any(_covers(other.score, point.score) for other in kept):

@@ -45,9 +45,7 @@ class Proposals:
     """Proposals of changes from any point.
 
     Attributes:
-        objective: what is wanted.
         estimates: of the noise of each group.
-        time_of: predicts times.
     """
 
     objective: ObjectiveFunction
@@ -55,12 +53,7 @@ class Proposals:
     time_of: TimeOf
 
     def back(self, point: MeasuredCandidate, closed: Container[tuple[str, Precision]]) -> Batch:
-        """A change of each group towards the objective, those with the least noise for it first.
-
-        Args:
-            point: that they start from.
-            closed: (anchor, precision) of changes that are left out.
-        """
+        """A change of each group towards the objective, those with the least noise for it first."""
         options = options_of(point.candidate, closed)
         if self.objective.goal.objective is Objective.SIZE:
             costs = bytes_alone(point.candidate, options)
@@ -81,12 +74,7 @@ class Proposals:
         return now is not None and then is not None and then <= now - LEAST_SAVING
 
     def probe(self, point: MeasuredCandidate, probed: Container[str]) -> Batch:
-        """A change that tells the noise of one group, where what is best depends on it.
-
-        Args:
-            point: that it starts from, which keeps its bounds.
-            probed: anchors of groups that were.
-        """
+        """A change that tells the noise of one group, where what is best depends on it."""
         goal = self.objective.goal
         bounded = goal.objective is Objective.ACCURACY and goal.max_time is not None
         if not bounded or self.objective.violation_db(point.score):
@@ -116,12 +104,7 @@ class Proposals:
         return [(change, added[change]) for change in useful]
 
     def batch(self, point: MeasuredCandidate, closed: Container[tuple[str, Precision]]) -> Batch:
-        """Changes to the candidate that is expected to be best; empty: none is worth a run.
-
-        Args:
-            point: that they start from.
-            closed: (anchor, precision) of changes that were tried alone, for nothing.
-        """
+        """Changes to the candidate that is expected to be best; empty: none is worth a run."""
         estimator = Estimator(point, self.objective, self.estimates, self.time_of)
         now, best = estimator.expected(point.candidate), estimator.best(closed)
         then = estimator.expected(best)
@@ -155,9 +138,7 @@ class Expected:
     """Expectation of a candidate.
 
     Attributes:
-        violation_db: of the goal, in decibels.
         value: that the goal wants least: of a time or a size, the share of float's.
-        noise: at the worst output.
     """
 
     violation_db: float
@@ -175,10 +156,7 @@ class Estimator:
     """Expectations from one point on.
 
     Attributes:
-        point: that was measured.
-        objective: what is wanted.
         estimates: of the noise of each group.
-        time_of: predicts times.
     """
 
     point: MeasuredCandidate
@@ -218,11 +196,7 @@ class Estimator:
         return max(objective.noise_allowed(score), self.estimates.total(self.point.candidate))
 
     def best(self, closed: Closed) -> Candidate:
-        """The candidate that is expected to be best, of those that layer types can reach.
-
-        Args:
-            closed: (anchor, precision) of changes that were tried alone, for nothing.
-        """
+        """The candidate that is expected to be best, of those that layer types can reach."""
         here = self.point.candidate
         best = self._swept(here, by_layer_type(here.groups), closed)
         order = self.expected(best).order
@@ -307,12 +281,7 @@ FLOAT_BYTES = 4
 def options_of(
     candidate: Candidate, closed: Container[tuple[str, Precision]]
 ) -> list[PrecisionChange]:
-    """Every change of one group.
-
-    Args:
-        candidate: that they start from.
-        closed: (anchor, precision) of those that are left out.
-    """
+    """Every change of one group."""
     return [
         PrecisionChange(group, precision)
         for group in candidate.groups

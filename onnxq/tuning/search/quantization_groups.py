@@ -48,8 +48,6 @@ class Member:
     """A node of a group.
 
     Attributes:
-        name: of the node.
-        op_type: of it.
         inside: whether the integer kernel of the group's node carries it out.
         clamps: whether it bounds its input (Relu, Clip), which only integers do for nothing.
     """
@@ -109,14 +107,7 @@ def quantization_groups_of(
     asked: QConfigMapping,
     begun: Sequence[Precisions] = (),
 ) -> tuple[QuantizationGroup, ...]:
-    """The groups of a model, in graph order; nodes that the user named are in none.
-
-    Args:
-        model: canonical.
-        decisions: node name -> decision, with every node in integers that can be.
-        asked: what the user wants.
-        begun: precisions that a search begins with.
-    """
+    """The groups of a model, in graph order; nodes that the user named are in none."""
     parts = _Parts(decisions, asked, begun)
     order = [node for node, _ in walk(model.graph)]
     for node in order:

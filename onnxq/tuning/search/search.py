@@ -31,11 +31,7 @@ from onnxq.tuning.search.config_changes import (
 from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
-from onnxq.tuning.search.pareto_candidates import (
-    float_candidates,
-    judged,
-    stored_candidate,
-)
+from onnxq.tuning.search.pareto_candidates import float_candidates, judged, stored_candidate
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import quantization_groups_of
 from onnxq.tuning.sensitivity import sensitivity_of
@@ -97,7 +93,6 @@ class Begun:
     """A search that has begun.
 
     Attributes:
-        start: what was asked for.
         search: the local search, whose estimates of noise are those of no group yet.
         point: where it goes on from: the best start, with the PTQ algorithms that help there.
     """
@@ -113,15 +108,7 @@ class Begun:
 
 
 class Search:
-    """Search through its stages: begin, sensitivity, run.
-
-    Args:
-        evaluations: of mappings, on the samples of the search.
-        goal: of the search.
-        executor: runs candidates beside each other; None: this process.
-        progress: is told of each run.
-        clock: times pareto_candidates; None: predicted times are all there is.
-    """
+    """Search through its stages: begin, sensitivity, run."""
 
     def __init__(
         self,
@@ -169,12 +156,7 @@ class Search:
     def groups(
         self, asked: QConfigMapping, begun: Sequence[Precisions]
     ) -> tuple[QuantizationGroup, ...]:
-        """The groups that may be moved: of nodes that `asked` does not name.
-
-        Args:
-            asked: what the user wants.
-            begun: precisions that the search begins with.
-        """
+        """The groups that may be moved: of nodes that `asked` does not name."""
         open_forms = asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
         prepared = self._evaluations.evaluator.subject.prepared(open_forms)
         return quantization_groups_of(prepared.model, prepared.decisions, asked, begun)
@@ -215,12 +197,7 @@ class Search:
         return found
 
     def begin(self, asked: QConfigMapping, changes: Sequence[ConfigChange] = ()) -> Begun:
-        """The best start, and the PTQ algorithms that help there: they cost no time at run time.
-
-        Args:
-            asked: what the user wants.
-            changes: of the whole model, which `run` tries near the goal.
-        """
+        """The best start, and the PTQ algorithms that help there: they cost no time at run time."""
         starts = self.beginnings(asked)
         evaluator = self._evaluations.evaluator
         precisions = {
@@ -250,12 +227,7 @@ class Search:
         return Begun(starts[0], local, local.begin(starts, algorithms))
 
     def run(self, begun: Begun, sensitivity: Sensitivity) -> SearchResult:
-        """The way to the goal from there.
-
-        Args:
-            begun: as `begin` gives it.
-            sensitivity: of the groups, behind the algorithms of that point.
-        """
+        """The way to the goal from there."""
         layer_sets = {layers.name: layers.groups for layers in self._measured}
         noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, layer_sets)
         local = begun.search
@@ -286,7 +258,7 @@ class Search:
         weight of its products of matrices, which takes less time by no prediction, where a bound
         says what that may lose. A convolution gains no time by it. Where bytes count, all weights
         stored: integers of activations and kernels of integers have bytes that no prediction
-            counts.
+        counts.
         """
         is_speed = self._goal.objective is Objective.SPEED
         found = stored_candidate(start) if self._goal.objective is Objective.SIZE else []

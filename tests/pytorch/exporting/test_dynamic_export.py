@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from onnxq.errors import ModelError, QConfigError, UnsupportedError
+from onnxq.errors import ModelError, NothingQuantizedError, QConfigError, UnsupportedError
 from onnxq.ort import runtime
 from onnxq.pytorch import export, quantize_dynamic
 from onnxq.pytorch.exporting import dynamic_export
@@ -116,7 +116,7 @@ MATRICES = 8  # table, two of body, two of rnn, two of cell, head
 )
 def test_a_spec_names_modules_by_type_and_name(spec: Any, integers: int) -> None:
     if not integers:
-        with pytest.raises(ModelError, match="no weights to quantize"):
+        with pytest.raises(NothingQuantizedError, match="no weights to quantize"):
             quantized(spec)
         return
     found = count(quantized(spec))

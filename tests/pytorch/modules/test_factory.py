@@ -12,6 +12,7 @@ from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch import load_factory, load_module, load_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.oracle
@@ -104,3 +105,28 @@ def test_an_unreadable_file_of_weights_is_named(tmp_path: Path) -> None:
     for file in ("bad.safetensors", "missing.safetensors"):
         with pytest.raises(ModelError, match=file):
             load_weights(nn.Linear(3, 2), tmp_path / file)
+
+
+@pytest.mark.parametrize("wrap", [dict, lambda state: {"epoch": 3, "state_dict": state}])
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_weights_of_a_checkpoint_are_loaded_without_running_it(
+    tmp_path: Path, wrap: Callable[[object], object], prefix: str
+) -> None:
+    trained, module = nn.Linear(3, 2), nn.Linear(3, 2)
+    state = {prefix + name: tensor for name, tensor in trained.state_dict().items()}
+    torch.save(wrap(state), tmp_path / "last.ckpt")
+    load_weights(module, tmp_path / "last.ckpt")
+    assert torch.equal(module.weight, trained.weight)
+
+
+def test_a_checkpoint_that_is_code_or_nothing_is_refused(tmp_path: Path) -> None:
+    torch.save(nn.Linear(3, 2), tmp_path / "module.pt")
+    (tmp_path / "cut.pt").write_bytes(b"PK")
+    torch.save([1, 2], tmp_path / "list.pt")
+    for name, words in (
+        ("module.pt", r"torch\.save\(module\.state_dict"),
+        ("cut.pt", "cannot be read"),
+        ("list.pt", "holds a list"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            load_weights(nn.Linear(3, 2), tmp_path / name)

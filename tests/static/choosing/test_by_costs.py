@@ -10,7 +10,7 @@ import onnxq
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.static.choosing.by_costs import by_time, by_total_time
+from onnxq.static.choosing.evidence import by_time, by_total_time
 from onnxq.static.choosing.weighing import in_us
 from onnxq.static.deciders import weighed
 from onnxq.static.statistics import Statistics

@@ -95,7 +95,7 @@ def with_notes(made: Prepared) -> tuple[PlannedWeight, list[str]]:
     node = made.model.graph.node(0)
     key = weight_key(made, node, rule_of(made, node))
     qparams, notes = observe_weight(weight_of(made), key)
-    return plan_weight(key, qparams), notes
+    return plan_weight(key, qparams, made.model.graph.initializers[key.tensor]), notes
 
 
 def biased(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from onnxq.operator import Float
 from onnxq.static.insertion.decision import Quantize
-from onnxq.static.planning.demotion import demoted
+from onnxq.static.plan import demoted
 from onnxq.static.prepare import prepare
 from onnxq.static.reasons import NeverObserved
 from tests.static.planned import model, planned

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.jobs import Processes
 from onnxq.observers import MinMaxObserver
 from onnxq.qconfig import QConfig, default_qconfig_mapping, onnxq_default_qconfig
-from onnxq.tuning.evaluation.evaluations import Evaluations, Refusal, Scoring, key_of
+from onnxq.tuning.evaluation.evaluations import Evaluations, Refusal, key_of, scoring
 from onnxq.tuning.evaluation.journal import Journal, JournalHead
 from onnxq.tuning.scoring.metric import MetricError
 from onnxq.tuning.scoring.score import Score
@@ -102,7 +103,7 @@ def _with_others(mapping: QConfigMapping) -> QConfigMapping:
 
 
 def test_an_evaluator_that_travelled_gives_the_same_scores(evaluator: Evaluator) -> None:
-    work = pickle.loads(pickle.dumps(Scoring(evaluator)))()
+    work = pickle.loads(pickle.dumps(partial(scoring, evaluator)))()
     mappings = [*MAPPINGS, _with_others(ALL_INTEGERS)]
     assert [work(mapping) for mapping in mappings] == [evaluator(mapping) for mapping in mappings]
 

@@ -61,7 +61,7 @@ def quantized(model: onnx.ModelProto, samples: object, mapping: QConfigMapping) 
     """Bytes of the file that `quantize` makes of the samples that are searched on."""
     inputs = Subject.of(model).inputs
     search, _ = held_apart(onnxq.samples.open_samples(samples, inputs))
-    return onnxq.quantize(model, search, qconfig=mapping).to_bytes()
+    return onnxq.quantize(model, search, qconfig=mapping, check=samples).to_bytes()
 
 
 @pytest.mark.parametrize("name", MAPPINGS)

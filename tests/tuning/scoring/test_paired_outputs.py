@@ -56,3 +56,14 @@ def test_outputs_without_classes_have_no_agreement() -> None:
     pairs.update({"a": X[0]}, {"a": X[0]})
     with pytest.raises(CalibrationError, match="no output of shape"):
         _ = pairs.top1
+
+
+def test_the_worst_part_of_an_output_counts() -> None:
+    rng = np.random.default_rng(0)
+    boxes, scores = rng.uniform(0, 320, (64, 4, 20)), rng.uniform(0, 1, (64, 17, 20))
+    x = np.concatenate([boxes, scores], axis=1).astype(np.float32)
+    y = x.copy()
+    y[:, 4:] += 0.2 * rng.standard_normal(scores.shape).astype(np.float32)
+    outputs = PairedOutputs()
+    outputs.update({"y": x}, {"y": y})
+    assert outputs.sqnr_db["y"] < 12

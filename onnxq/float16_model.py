@@ -1,0 +1,331 @@
+"""A float16 model as one call: what overflows, adds up or loses its numbers stays float32.
+
+model --ranges on samples--> kept nodes --as_float16--> model --beside float32--> more kept nodes
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.checking.check import Check
+from onnxq.checking.validation import Validation
+from onnxq.checking.validation_run import try_out
+from onnxq.errors import ModelError, QConfigError, UnsupportedError, counted, member, nearest
+from onnxq.graph.edit import FreeNames
+from onnxq.graph.io import load
+from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.graph.passes.lift_constants import LiftConstants
+from onnxq.graph.passes.names import UniqueNames
+from onnxq.graph.types import infer_types
+from onnxq.graph.walk import node_name
+from onnxq.observers.tensor_noise import decibels
+from onnxq.ort import runtime
+from onnxq.ort.expose import expose
+from onnxq.ort.float16 import as_float16
+from onnxq.quantized.quantized_model import QuantizedModel
+from onnxq.quantized.verdict import InputSource
+from onnxq.samples import Samples, input_specs, open_samples
+from onnxq.samples.made_up import random_batch
+from onnxq.weight_only import quantize_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from onnxq.core.arrays import Array
+
+    Batch = Mapping[str, Array]
+    from onnxq.static.prepared import ModelSource
+
+LARGEST = 65504.0 / 2
+"""Magnitude that a tensor may reach on samples: half of float16's largest, for inputs unseen."""
+GOOD_DB = 40.0
+"""SQNR of an output from which on no further node is kept; float16 has 73 dB for one number."""
+LOST_DB = 10.0
+"""Loss of a node from which on it is kept, where an output is below GOOD_DB."""
+ROUNDS, MOST_BATCHES, MOST_EXPOSED = 3, 8, 64
+SUMS = (
+    "sum",
+    frozenset(["CumSum", "ReduceL1", "ReduceL2", "ReduceMean", "ReduceProd", "ReduceSum"]),
+)
+NORMS = (
+    "norm",
+    frozenset(
+        [
+            "BatchNormalization",
+            "GroupNormalization",
+            "InstanceNormalization",
+            "LayerNormalization",
+            "LpNormalization",
+            "RMSNormalization",
+            "ReduceSumSquare",
+            "SimplifiedLayerNormalization",
+            "SkipLayerNormalization",
+            "SkipSimplifiedLayerNormalization",
+        ]
+    ),
+)
+EXPS = (
+    "exp",
+    frozenset(
+        [
+            "Exp",
+            "Log",
+            "LogSoftmax",
+            "Pow",
+            "Reciprocal",
+            "ReduceLogSum",
+            "ReduceLogSumExp",
+            "Softmax",
+        ]
+    ),
+)
+
+
+class Ends(enum.Enum):
+    """Type of the inputs and outputs that were float32."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
+def half(
+    model: ModelSource,
+    samples: object = None,
+    *,
+    weight_bits: int | None = None,
+    keep: Collection[str] = (),
+    ends: Ends | str = Ends.FLOAT32,
+) -> QuantizedModel:
+    """The model in float16, with a verdict: half the size, for providers that compute in it.
+
+    Sums, norms and exponentials stay float32, and what overflows on the samples. Where an output is
+    below 40 dB, nodes that lose most are kept, too. On CPUs it gains size, and seldom time.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model of the float32 model; it is not changed.
+        samples: to find overflows on, and to compare both on; None: made-up inputs.
+        weight_bits: 2, 4 or 8: products get group-wise weights first, as `quantize_weights` makes
+            them (q4f16); None: float16 weights.
+        keep: names or globs of nodes that stay float32.
+        ends: type of the model's inputs and outputs, "float32" or "float16".
+    Raises:
+        ModelError: the model has no float32 numbers; ONNX Runtime does not run it, or the result.
+        CalibrationError: unusable samples.
+        QConfigError: a name in `keep` that the model does not have; unknown ends or bits.
+        UnsupportedError: more than 2 GB of weights.
+    Warns:
+        UserWarning: an output is far from the float model's.
+    """
+    as_ends = member(Ends, ends, "ends")
+    given = _named(load(model))
+    inputs = _inputs(samples, given)
+    source = given
+    if weight_bits is not None:
+        source = _named(quantize_weights(given, bits=weight_bits, check=Check.NONE))
+    kept = dict.fromkeys(_asked(source, keep), "asked for") | _by_type(source)
+    batches = tuple(inputs.batches)
+    kept |= _by_range(source, batches)
+    result = QuantizedModel.of(_converted(source, kept, batches))
+    try:
+        verdict, *_ = try_out(result, replace(inputs, source=given))
+    except ModelError as error:
+        raise ModelError(f"half: {error}") from error
+    if as_ends is Ends.FLOAT16:
+        result = QuantizedModel.of(as_float16(source, kept, keeps_io=False))
+        _check_runs(result, batches[:1])
+    result.attach(replace(verdict, notes=(*verdict.notes, *_notes(source, kept))))
+    if verdict.warning:
+        warnings.warn(verdict.warning, UserWarning, stacklevel=2)
+    return result
+
+
+def _named(model: ir.Model) -> ir.Model:
+    """A copy without functions whose names are unique, its types known as far as they can be."""
+    copy = model.clone()
+    for step in (InlineFunctions(), UniqueNames(), LiftConstants(), UniqueNames()):
+        step(copy)
+    infer_types(copy)
+    tensors = [v for graph in copy.graphs() for v in graph.initializers.values()]
+    if not any(v.dtype == ir.DataType.FLOAT for v in (*copy.graph.inputs, *tensors)):
+        raise ModelError("half: the model has no float32 numbers; it may be float16 already.")
+    return copy
+
+
+def _inputs(samples: object, given: ir.Model) -> Validation:
+    """Inputs that the model is run on."""
+    specs = input_specs(given)
+    if samples is not None:
+        batches = itertools.islice(open_samples(Samples.of(samples), specs), MOST_BATCHES)
+        return Validation(given, InputSource.UNSEEN, tuple(batches))
+    try:
+        return Validation(given, InputSource.MADE_UP, (random_batch(specs),))
+    except UnsupportedError:  # sequences, or too large
+        return Validation(given, InputSource.NONE, ())
+
+
+def _asked(model: ir.Model, patterns: Collection[str]) -> Iterator[str]:
+    names = [node_name(node) for node in model.graph.all_nodes()]
+    for pattern in patterns:
+        found = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
+        if not found:
+            raise QConfigError(f"keep: the model has no node '{pattern}'.{nearest(pattern, names)}")
+        yield from found
+
+
+def _by_type(model: ir.Model) -> dict[str, str]:
+    """Node -> why its operator wants more than float16."""
+    return {
+        node_name(node): reason
+        for node in model.graph.all_nodes()
+        for reason, op_types in (SUMS, NORMS, EXPS)
+        if node.op_type in op_types
+    }
+
+
+def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:
+    """Node -> which of its numbers leave float16."""
+    largest: dict[str, float] = {}
+    for value in model.graph.initializers.values():
+        if value.dtype == ir.DataType.FLOAT and value.const_value is not None:
+            largest[str(value.name)] = _largest(value.const_value.numpy())
+    for batch in batches:
+        for name, array in _computed(model, batch):
+            largest[name] = max(largest.get(name, 0.0), _largest(array))
+    found = {}
+    for node in model.graph:
+        names = [str(x.name) for x in (*node.inputs, *node.outputs) if x is not None]
+        for name in names:
+            reached = largest.get(name, 0.0)
+            if reached > LARGEST:
+                found[node_name(node)] = f"overflow ({reached:.3g})"
+    return found
+
+
+def _largest(array: Array) -> float:
+    finite = np.abs(array[np.isfinite(array)])
+    return float(finite.max(initial=0.0))
+
+
+def _computed(model: ir.Model, batch: Batch) -> Iterator[tuple[str, Array]]:
+    """Name and numbers of every float tensor of the main graph, some at a time."""
+    names = [
+        str(value.name)
+        for node in model.graph
+        for value in node.outputs
+        if value.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+    ]
+    for start in range(0, len(names), MOST_EXPOSED):
+        exposed = expose(model, names[start : start + MOST_EXPOSED])
+        plain = runtime.Optimization.NONE
+        with runtime.open_session(exposed.model, threads=1, optimization=plain) as session:
+            wanted = list(exposed.outputs)
+            results = session.run(batch, [exposed.outputs[name] for name in wanted])
+        yield from zip(wanted, results, strict=True)
+
+
+def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
+    """Runs a model on inputs of its own types."""
+    types = {str(x.name): x.dtype for x in made.graph.inputs}
+    with runtime.open_session(made, threads=1) as session:
+        for batch in batches:
+            session.run(
+                {n: a.astype(dtype.numpy()) for n, a in batch.items() if (dtype := types[n])}
+            )
+
+
+def _converted(model: ir.Model, kept: dict[str, str], batches: Sequence[Batch]) -> ir.Model:
+    """The model in float16; adds to `kept` the nodes that lose too much."""
+    for _ in range(ROUNDS if batches else 0):
+        lost = _lossy(model, batches[0], kept)
+        if not lost:
+            break
+        kept |= lost
+    return as_float16(model, kept, keeps_io=True)
+
+
+def _rounded(model: ir.Model, kept: Collection[str]) -> ir.Model:
+    """The model in float32 that rounds every result to float16, as a GPU's kernels do.
+
+    ONNX Runtime's CPU kernels compute several float16 nodes in float32 without rounding in between.
+    """
+    made = model.clone()
+    names = FreeNames(made)
+    for node in list(made.graph):
+        results = () if node_name(node) in kept else node.outputs
+        for y in results:
+            if y.dtype == ir.DataType.FLOAT and not y.is_graph_output():
+                _round_result(made.graph, node, y, names)
+    return made
+
+
+def _round_result(graph: ir.Graph, node: ir.Node, y: ir.Value, names: FreeNames) -> None:
+    """Readers get the numbers rounded, under the name of the result."""
+    down = ir.node("Cast", [y], {"to": ir.DataType.FLOAT16.value})
+    up = ir.node("Cast", [down.outputs[0]], {"to": ir.DataType.FLOAT.value})
+    rounded = up.outputs[0]
+    y.replace_all_uses_with(rounded)
+    down.replace_input_with(0, y)
+    graph.insert_after(node, [down, up])
+    for each in (down, up):
+        each.name = names.node(f"{y.name}_float16")
+        each.outputs[0].name = names.value(f"{y.name}_float16")
+    rounded.type, rounded.shape = y.type, y.shape
+    rounded.name, y.name = y.name, rounded.name
+
+
+@dataclass(slots=True)
+class _Noise:
+    """SQNR of each tensor of both models, in dB."""
+
+    float32: Mapping[str, Array]
+    db: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, array: Array) -> None:
+        """Compares one tensor."""
+        x = self.float32.get(name)
+        if x is None or x.shape != array.shape:
+            return
+        wanted, found = (np.asarray(a, np.float64) for a in (x, array))
+        if not np.isfinite(found).all():
+            self.db[name] = -np.inf if np.isfinite(wanted).all() else np.inf
+            return
+        self.db[name] = decibels(float((wanted**2).sum()), float(((found - wanted) ** 2).sum()))
+
+
+def _lossy(model: ir.Model, batch: Batch, kept: Collection[str]) -> dict[str, str]:
+    """Node -> what it loses beside what it reads, where an output is below GOOD_DB."""
+    noise = _Noise(dict(_computed(model, batch)))
+    for name, array in _computed(_rounded(model, kept), batch):
+        noise.add(name, array)
+    outputs = [noise.db.get(str(value.name), np.inf) for value in model.graph.outputs]
+    if min(outputs, default=np.inf) >= GOOD_DB:
+        return {}
+    found = {}
+    for node in model.graph:
+        read = [noise.db.get(str(x.name), np.inf) for x in node.inputs if x is not None]
+        given = [noise.db.get(str(y.name), np.inf) for y in node.outputs]
+        before, behind = min(read, default=np.inf), min(given, default=np.inf)
+        if behind < min(before, 2 * GOOD_DB) - LOST_DB and node_name(node) not in kept:
+            found[node_name(node)] = "precision"
+    return found
+
+
+def _notes(model: ir.Model, kept: Mapping[str, str]) -> list[str]:
+    nodes = {node_name(node): node.op_type for node in model.graph.all_nodes()}
+    left = Counter(f"{nodes[name]} ({reason})" for name, reason in kept.items() if name in nodes)
+    said = [f"{count} {kind}" for kind, count in left.most_common()]
+    if not said:
+        return ["all nodes are float16"]
+    return [
+        f"{len(nodes) - sum(left.values())} of {len(nodes)} nodes are float16; float32 stay: "
+        f"{counted(said)}"
+    ]

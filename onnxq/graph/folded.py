@@ -1,0 +1,224 @@
+"""Constants that are stored smaller than they are read: float16 or integers behind a few nodes.
+
+    w_q (int8) -> DequantizeLinear -> Transpose -> MatMul        a file, as it is given
+    w (float32, folded from the nodes above) -> MatMul           the canonical model
+    w_q (int8) -> Cast -> Mul -> Transpose -> MatMul             the result, where w stays in float
+
+A pass that computes a constant notes on its tensor what it was computed from. What is left of these
+constants in a result is written as it was given, so that no file grows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.dtypes import BYTE_BITS
+from onnxq.graph.edit import FreeNames, new_initializer
+from onnxq.graph.walk import value_name
+from onnxq.graph.weights import renamed
+from onnxq.operator.nodes import tensor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onnxq.core.arrays import Array
+
+    Compute = Callable[[Sequence[Array | None]], Array]
+
+_KEY = "onnxq.folded"
+_WIDENS = ("Cast", "DequantizeLinear")
+LEAST_SAVED_BYTES = 1024  # smaller constants are not worth their nodes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Folded:
+    """A node that was computed ahead of time.
+
+    Attributes:
+        op_type: of ai.onnx.
+        attributes: of the node.
+        inputs: constants that it read; None: left out.
+        compute: arrays of the inputs -> array of the result.
+        output: number of the result among the node's outputs.
+        outputs: how many the node has.
+    """
+
+    op_type: str
+    attributes: tuple[ir.Attr, ...]
+    inputs: tuple[ir.TensorProtocol | None, ...]
+    compute: Compute
+    output: int = 0
+    outputs: int = 1
+
+
+def note(tensor: ir.TensorProtocol, folded: Folded) -> ir.TensorProtocol:
+    """The tensor, with how it was computed; every copy of the model shares it."""
+    tensor.meta[_KEY] = folded
+    return tensor
+
+
+def folded_of(tensor: ir.TensorProtocol | None) -> Folded | None:
+    """How the tensor was computed; None: it is stored as it is."""
+    return None if tensor is None else tensor.meta.get(_KEY)
+
+
+def note_cast(stored: ir.TensorProtocol, wide: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The wide tensor, as a Cast of the stored one."""
+
+    def compute(arrays: Sequence[Array | None]) -> Array:
+        return np.asarray(arrays[0], wide.dtype.numpy())
+
+    return note(wide, Folded("Cast", (ir.AttrInt64("to", wide.dtype.value),), (stored,), compute))
+
+
+def note_factor(
+    stored: ir.TensorProtocol, factor: Array, product: ir.TensorProtocol
+) -> ir.TensorProtocol:
+    """The product, as a Mul of a constant that was computed itself."""
+    if folded_of(stored) is None:
+        return product
+
+    def compute(arrays: Sequence[Array | None]) -> Array:
+        left, right = (np.asarray(array) for array in arrays)
+        return np.asarray(left * right)
+
+    return note(product, Folded("Mul", (), (stored, ir.tensor(factor)), compute))
+
+
+def given_bytes(tensor: ir.TensorProtocol) -> int:
+    """Bytes of the constants that the tensor is computed from, or its own where it is not."""
+    return sum(one.nbytes for one in {id(one): one for one in _stored(tensor)}.values())
+
+
+def saved_by_writing_as_given(model: ir.Model) -> int:
+    """Bytes that `write_as_given` takes off the model."""
+    seen = {id(v.const_value): v.const_value for v in _smaller(model)}
+    return sum(tensor.nbytes - given_bytes(tensor) for tensor in seen.values() if tensor)
+
+
+def write_as_given(model: ir.Model) -> None:
+    """Puts the stored constants and their nodes in place of what was computed from them."""
+    found = _smaller(model)
+    if not found:
+        return
+    writer = _Writer(FreeNames(model))
+    for value in found:
+        writer.write(value)
+
+
+def _smaller(model: ir.Model) -> list[ir.Value]:
+    """Initializers that were given in fewer bytes."""
+    return [
+        value
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if (tensor := value.const_value) is not None
+        and _is_widened(tensor)
+        and tensor.nbytes - given_bytes(tensor) >= LEAST_SAVED_BYTES
+        and value.uses()
+        and not value.is_graph_output()
+        and not value.is_graph_input()
+    ]
+
+
+def _is_widened(tensor: ir.TensorProtocol | None) -> bool:
+    """Whether integers, or floats of fewer bits, became its numbers: not one Expand of a scalar."""
+    folded = folded_of(tensor)
+    if folded is None or tensor is None:
+        return False
+    stored = folded.inputs[0]
+    if folded.op_type in _WIDENS and stored is not None:
+        return stored.dtype.bitwidth < tensor.dtype.bitwidth
+    return any(map(_is_widened, folded.inputs))
+
+
+def _stored(tensor: ir.TensorProtocol) -> list[ir.TensorProtocol]:
+    folded = folded_of(tensor)
+    if folded is None:
+        return [tensor]
+    return [one for x in folded.inputs if x is not None for one in _stored(x)]
+
+
+class _Writer:
+    """Nodes and constants written so far, each once in a graph."""
+
+    def __init__(self, names: FreeNames) -> None:
+        self._names = names
+        self._made: dict[tuple[ir.Graph, int], ir.Value] = {}
+        self._first: dict[ir.Graph, ir.Node] = {}
+
+    def write(self, value: ir.Value) -> None:
+        """The initializer becomes the result of nodes at the start of its graph."""
+        graph, name = value.graph, value_name(value)
+        assert isinstance(graph, ir.Graph)
+        made = self._result(graph, tensor_of(value), name)
+        value.replace_all_uses_with(made)
+        del graph.initializers[name]
+        value.name = None
+        made.name = name
+        made.metadata_props.update(value.metadata_props)
+
+    def _result(self, graph: ir.Graph, tensor: ir.TensorProtocol, stem: str) -> ir.Value:
+        if (graph, id(tensor)) not in self._made:
+            self._made[graph, id(tensor)] = self._new(graph, tensor, stem)
+        return self._made[graph, id(tensor)]
+
+    def _new(self, graph: ir.Graph, tensor: ir.TensorProtocol, stem: str) -> ir.Value:
+        folded = folded_of(tensor)
+        if folded is None or tensor.nbytes - given_bytes(tensor) < LEAST_SAVED_BYTES:
+            unique = self._names.value(tensor.name or f"{stem}_stored")
+            return new_initializer(graph, unique, renamed(tensor, unique))
+        folded = _foldable(folded, tensor)
+        inputs = [x if x is None else self._result(graph, x, stem) for x in folded.inputs]
+        kind = folded.op_type.lower()
+        node = ir.Node(
+            "",
+            folded.op_type,
+            inputs,
+            folded.attributes,
+            num_outputs=folded.outputs,
+            name=self._names.node(f"{stem}_{kind}"),
+        )
+        graph.insert_before(self._first.setdefault(graph, graph[0]), node)
+        for output in node.outputs:
+            output.name = self._names.value(f"{stem}_{kind}")
+        result = node.outputs[folded.output]
+        result.type, result.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape.numpy())
+        return result
+
+
+def _foldable(folded: Folded, result: ir.TensorProtocol) -> Folded:
+    """A DequantizeLinear of bytes as Cast, Sub and Mul, which ONNX Runtime computes once, at load.
+
+    It computes a DequantizeLinear in every run, or makes it a part of a product in integers.
+    """
+    if folded.op_type != "DequantizeLinear":
+        return folded
+    integers, scale, *others = folded.inputs
+    attributes = {a.name: a.value for a in folded.attributes}
+    is_plain = integers is not None and integers.dtype.bitwidth == BYTE_BITS
+    if not is_plain or result.dtype != ir.DataType.FLOAT or attributes.get("block_size"):
+        return folded
+    assert integers is not None
+    rank = len(integers.shape)
+
+    def column(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+        numbers = np.asarray(tensor.numpy(), np.float32).reshape(-1)
+        axis = attributes.get("axis", 1) % max(rank, 1)
+        sizes = [-1 if i == axis else 1 for i in range(rank)] if numbers.size > 1 else []
+        return ir.tensor(numbers.reshape(sizes))
+
+    def wide() -> ir.LazyTensor:  # stands between two nodes, and is not read
+        return ir.LazyTensor(lambda: result, result.dtype, ir.Shape(integers.shape.numpy()))
+
+    centred = note_cast(integers, wide())
+    zero_point = others[0] if others else None
+    if zero_point is not None and np.any(zero_point.numpy()):
+        sub = Folded("Sub", (), (centred, column(zero_point)), folded.compute)
+        centred = note(wide(), sub)
+    assert scale is not None
+    return Folded("Mul", (), (centred, column(scale)), folded.compute)

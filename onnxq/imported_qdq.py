@@ -1,0 +1,181 @@
+"""A file with Q and DQ from another tool as one call: in integers, with every scale that it has.
+
+file --read_given--> graph --in_integers--> QuantizedModel --beside_given--> Verdict
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq import targets
+from onnxq.checking.bench import size_bytes
+from onnxq.checking.beside_given import Inputs, Rounds, beside_given
+from onnxq.checking.check import Check
+from onnxq.core.collector import without_collector
+from onnxq.dtypes import INT8, UINT8
+from onnxq.errors import UnsupportedError, listed
+from onnxq.graph.io import load
+from onnxq.graph.saving import saved_bytes
+from onnxq.observers import FixedQParamsObserver, ObserverSpec
+from onnxq.pipeline import quantize
+from onnxq.qconfig import default_qconfig_mapping
+from onnxq.qdq.given import (
+    Ends,
+    check_given,
+    float_beside_integers,
+    in_integers,
+    read_given,
+    unrounded,
+    widen_weights,
+)
+from onnxq.qdq.qoperator import check_format
+from onnxq.qdq.tidy import as_format
+from onnxq.qparams import SHIFT
+from onnxq.quantized.quantized_model import QuantizedModel
+from onnxq.quantized.verdict import InputSource
+from onnxq.samples import Samples, input_specs, open_samples
+from onnxq.samples.made_up import random_batch
+from onnxq.static.prepare import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxq.qparams import QParams
+    from onnxq.quantized.verdict import Verdict
+    from onnxq.static.prepared import ModelSource
+    from onnxq.targets import Target
+
+MOST_BATCHES = 32
+"""Batches of the samples that both files are run on."""
+
+
+def import_qdq(
+    model: ModelSource,
+    check: object = None,
+    *,
+    quantize_rest: object = None,
+    target: str | Target | None = None,
+    format: str = "qdq",
+) -> QuantizedModel:
+    """Brings a file with Q and DQ from another tool to what ONNX Runtime runs in integers.
+
+    Weights become integers, biases int32, int8 activations uint8; Q and DQ move to where ONNX
+    Runtime fuses them. Every scale stays. It was run beside the given file, and has a verdict.
+
+    Args:
+        model: path, ModelProto or onnx_ir.Model of the file; it is not changed.
+        check: samples to run both on; None: made-up inputs.
+        quantize_rest: samples that ranges come from of what the tool left in float; None: it stays
+            float.
+        target: machine that the result is for; None: `targets.get_default()`. Where its pairs of
+            products saturate, large weights become uint8, of the same numbers.
+        format: "qdq" or "qoperator", as `rewrite` has them.
+    Raises:
+        ModelError: the file has no Q and DQ, or onnxq wrote it; ONNX Runtime does not run it.
+        CalibrationError: unusable samples.
+        QConfigError: the target or the format is not known.
+        VerificationError: the result computes something else than the file.
+    Warns:
+        UserWarning: an output is far from the given file's.
+    """
+    check_format(format)
+    chosen = targets.resolve(target)
+    source = load(model)
+    check_given(source)
+    with without_collector():
+        given = read_given(source)
+    if quantize_rest is not None:
+        result, note = _with_rest(given, quantize_rest, chosen, format)
+        inputs = _inputs(quantize_rest if check is None else check, given)
+        verdict = beside_given(given, result, inputs, _size(model, source), Rounds.MORE)
+        return _said(result, verdict, [note])
+    with without_collector():
+        made, wide = in_integers(given, chosen)
+        result = QuantizedModel.of(as_format(made, format))
+    result.metadata_props["onnxq.target"] = chosen.name
+    inputs = _inputs(check, given)
+    verdict = beside_given(given, result, inputs, _size(model, source), Rounds.AS_GIVEN)
+    return _said(result, verdict, _notes(result, wide, chosen))
+
+
+def _size(model: ModelSource, source: ir.Model) -> int:
+    return size_bytes(Path(model)) if isinstance(model, str | Path) else saved_bytes(source)
+
+
+def _said(result: QuantizedModel, verdict: Verdict, notes: Sequence[str]) -> QuantizedModel:
+    """The model with its verdict, of which it is warned."""
+    result.attach(replace(verdict, notes=(*verdict.notes, *notes)))
+    if verdict.warning:
+        warnings.warn(verdict.warning, UserWarning, stacklevel=3)
+    return result
+
+
+def _with_rest(
+    given: ir.Model, rest: object, target: Target, format: str
+) -> tuple[QuantizedModel, str]:
+    """The file quantized as a whole, its weights as they are; a note on the scales that it keeps.
+
+    Tensors that the nodes between them only copy get one scale, the widest of theirs.
+    """
+    free, known = unrounded(given, Ends.ZERO)
+    exact = replace(target, weight_qmax_saturating=target.weight_qmax)  # see widen_weights
+    fixed = {}
+    for group in prepare(free, target=exact).in_integers:
+        scales = {float(known[name].scale): name for name in group.members if name in known}
+        if scales:
+            widest = max(scales)
+            fixed[scales[widest]] = _fixed(known[scales[widest]])
+    mapping = replace(default_qconfig_mapping(), tensors=fixed)
+    made = quantize(free, Samples.of(rest), qconfig=mapping, target=exact, check=Check.NONE)
+    widen_weights(made, target)
+    tensors = [v.const_value for v in made.graph.initializers.values()]
+    scales_in = {float(t.numpy()) for t in tensors if t is not None and _is_number(t)}
+    kept = sum(float(qparams.scale) in scales_in for qparams in known.values())
+    note = f"{kept} of the {len(known)} scales of activations in the file are in the result"
+    return QuantizedModel.of(as_format(made, format)), note
+
+
+def _is_number(tensor: ir.TensorProtocol) -> bool:
+    return tensor.dtype == ir.DataType.FLOAT and tensor.size == 1 and not len(tensor.shape)
+
+
+def _fixed(qparams: QParams) -> ObserverSpec:
+    """Observer of an activation with these qparams, as uint8 where they are int8."""
+    shift = SHIFT if qparams.dtype == INT8 else 0
+    dtype = UINT8 if qparams.dtype == INT8 else qparams.dtype
+    return FixedQParamsObserver.with_args(
+        scale=float(qparams.scale), zero_point=int(qparams.zero_point) + shift, dtype=dtype
+    )
+
+
+def _inputs(samples: object, given: ir.Model) -> Inputs:
+    """Inputs that both files are run on."""
+    specs = input_specs(given)
+    if samples is not None:
+        batches = itertools.islice(open_samples(Samples.of(samples), specs), MOST_BATCHES)
+        return Inputs(tuple(batches), InputSource.UNSEEN)
+    try:
+        return Inputs((random_batch(specs),), InputSource.MADE_UP)
+    except UnsupportedError:  # sequences, or too large
+        return Inputs((), InputSource.NONE)
+
+
+def _notes(result: ir.Model, wide: int, target: Target) -> list[str]:
+    notes = []
+    if wide:
+        notes.append(
+            f"{wide} weights are uint8, so that every CPU of target '{target.name}' adds their "
+            "products exactly; with VNNI int8 is faster: --target x86-vnni"
+        )
+    if left := float_beside_integers(result):
+        notes.append(
+            f"{len(left)} nodes compute in float, since the file has no scale for what they read "
+            f"or give: {listed(left)}"
+        )
+    return notes

@@ -1,0 +1,77 @@
+"""The conversion to float16 that onnxruntime.transformers has, as a function of models.
+
+It puts a Cast wherever float32 and float16 meet, in bodies, too, and rounds constants; what is kept
+decides who calls it. Weights pass a protobuf, so that models beyond 2 GB are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxq.errors import UnsupportedError
+from onnxq.graph.edit import graph_of
+from onnxq.graph.saving import saved_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MOST_BYTES = 1 << 31  # of a protobuf
+
+
+def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.Model:
+    """The model with float16 in place of float32, but in the nodes of these names.
+
+    Args:
+        model: names of nodes and values are unique; left as it is.
+        kept: nodes that stay in float32.
+        keeps_io: whether inputs and outputs stay float32.
+    """
+    if saved_bytes(model) >= MOST_BYTES:
+        raise UnsupportedError(
+            "half: the model has more than 2 GB of weights, which the conversion cannot take. "
+            "Store its weights group-wise first: --weight-bits 4."
+        )
+    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+
+    proto = ir.to_proto(model)
+    # a weight whose type stands there, too, would be rounded for the nodes that are kept
+    constants = {tensor.name for tensor in proto.graph.initializer}
+    typed = [info for info in proto.graph.value_info if info.name not in constants]
+    proto.graph.ClearField("value_info")
+    proto.graph.value_info.extend(typed)
+    with contextlib.redirect_stdout(io.StringIO()):
+        made = convert_float_to_float16(
+            proto,
+            keep_io_types=keeps_io,
+            op_block_list=[t for t in DEFAULT_OP_BLOCK_LIST if t not in ("Min", "Max")],
+            node_block_list=list(kept),
+        )
+    result: ir.Model = ir.from_proto(made)
+    for graph in result.graphs():
+        graph.sort()  # its Cast nodes stand at the end
+    _keep_between_kept(result)
+    return result
+
+
+def _keep_between_kept(model: ir.Model) -> None:
+    """Float32 numbers between two float32 nodes stay so: the conversion rounds them in between."""
+    for node in list(model.graph.all_nodes()):
+        read = node.inputs[0] if _casts_to(node, ir.DataType.FLOAT) else None
+        back = None if read is None else read.producer()
+        if back is None or not _casts_to(back, ir.DataType.FLOAT16):
+            continue
+        x, y = back.inputs[0], node.outputs[0]
+        if x is not None and x.dtype == ir.DataType.FLOAT and not y.is_graph_output():
+            y.replace_all_uses_with(x)
+            graph_of(node).remove(node, safe=True)
+            if not back.outputs[0].uses() and not back.outputs[0].is_graph_output():
+                graph_of(back).remove(back, safe=True)
+
+
+def _casts_to(node: ir.Node, dtype: ir.DataType) -> bool:
+    to = node.attributes.get_int("to", 0)
+    return node.op_type == "Cast" and to == dtype.value and node.inputs[0] is not None

@@ -1,0 +1,359 @@
+"""Files with Q and DQ from other tools, in the form that ONNX Runtime runs in integers.
+
+    w (float) -> Q -> [Clip ->] DQ -> [Transpose]    becomes    w_quantized -> DQ
+    Q -> Clip to all of the type -> DQ               becomes    Q -> DQ
+    all else                                         as qdq.tidy says: int32 biases, uint8 ...
+
+Every scale stays, and every number, but for biases, which become int32.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxq.errors import ModelError
+from onnxq.graph.checks import FORMAT_KEY
+from onnxq.graph.edit import FreeNames, bypass, graph_of, new_constant, use_short_domain
+from onnxq.graph.passes.float32 import ConvertToFloat32
+from onnxq.graph.passes.fold_constants import FoldConstants
+from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.graph.passes.lift_constants import LiftConstants
+from onnxq.graph.passes.names import UniqueNames
+from onnxq.graph.passes.no_ops import RemoveNoOps
+from onnxq.graph.passes.opset import UpgradeOpset
+from onnxq.graph.passes.unused import RemoveInitializersFromInputs, RemoveUnused
+from onnxq.graph.skeleton import read_attributes
+from onnxq.graph.types import infer_types
+from onnxq.graph.walk import value_name
+from onnxq.operator.nodes import find_input, input_at
+from onnxq.operator.site import MICROSOFT
+from onnxq.ort.matmul_add import matmul_add
+from onnxq.qdq.compact import compact, names_in
+from onnxq.qdq.read import (
+    DEQUANTIZE,
+    SCALE,
+    ZERO_POINT,
+    array_of,
+    dequantizer,
+    integer_type,
+    is_constant,
+    is_dequantize,
+    is_quantize,
+    one_scale,
+    qparams_of,
+)
+from onnxq.qdq.tidy import tidy_quantized
+from onnxq.qdq.tidy.stored_constants import store_integers
+from onnxq.qdq.write import shifted_constant
+from onnxq.qparams import QParams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnxq.ort.matmul_add import MatMulAdd
+    from onnxq.targets import Target
+
+_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
+_SATURATING = ("Conv", "Gemm", "MatMul")
+NOT_NEGATIVE = ("Relu", "Clip", "Sigmoid", "HardSigmoid", "Softmax", "MaxPool")
+
+
+class Ends(enum.Enum):
+    """Ends of ranges that stay where rounding goes."""
+
+    ALL = "as a Clip"
+    ZERO = "as a Relu, where the range begins at 0; as a Clip, where it has fewer integers"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenQuantizer:
+    """A tensor that the file rounds when it runs.
+
+    Attributes:
+        quantizer: the QuantizeLinear.
+        readers: DequantizeLinear of its integers.
+        qparams: one scale and zero point.
+        bounds: least and largest integer.
+    """
+
+    quantizer: ir.Node
+    readers: tuple[ir.Node, ...]
+    qparams: QParams
+    bounds: tuple[int, int]
+
+
+def read_given(model: ir.Model) -> ir.Model:
+    """A copy with names, types and constants as the later steps want them; Q and DQ stay."""
+    copy = model.clone()
+    use_short_domain(copy)
+    read_attributes(copy)
+    for first in (
+        RemoveInitializersFromInputs(),
+        InlineFunctions(),
+        UniqueNames(),
+        UpgradeOpset(),
+        LiftConstants(),
+        UniqueNames(),
+        ConvertToFloat32(),
+    ):
+        first(copy)
+    infer_types(copy)
+    for then in (RemoveNoOps(), FoldConstants(kept=(DEQUANTIZE,)), RemoveUnused(), UniqueNames()):
+        then(copy)
+    names = FreeNames(copy)
+    for node in list(copy.graph):
+        _drop_idle_clip(node)
+        _take_number(node, names)
+    for node in list(copy.graph):
+        store_integers(node, names)
+    RemoveUnused()(copy)
+    return copy
+
+
+def check_given(model: ir.Model) -> None:
+    """Passes a file with Q and DQ that onnxq did not write."""
+    if made := model.metadata_props.get(FORMAT_KEY):
+        raise ModelError(
+            f"import-qdq: onnxq wrote this file, in format '{made}'; there is nothing to import. "
+            "Run it as it is."
+        )
+    if not any(is_quantize(node) or is_dequantize(node) for node in model.graph.all_nodes()):
+        raise ModelError(
+            "import-qdq: the model has no QuantizeLinear and no DequantizeLinear. A float model "
+            "is for `onnxq quantize`, `quantize-dynamic` or `quantize-weights`."
+        )
+
+
+def in_integers(given: ir.Model, target: Target) -> tuple[ir.Model, int]:
+    """A copy in the form that ONNX Runtime runs in integers; how many weights became uint8.
+
+    Args:
+        given: of `read_given`.
+        target: where pairs of products of uint8 by int8 saturate, larger int8 weights become uint8,
+            of the same numbers: their kernels are exact, and slower than int8's elsewhere.
+    """
+    made = given.clone()
+    tidy_quantized(made)
+    wide = widen_weights(made, target)
+    names = FreeNames(made)
+    for node in list(made.graph):
+        found = matmul_add(node)
+        if found is not None and _multiplies_integers(node) and not _is_rounded(found):
+            _write_product(made, found, names)
+    RemoveUnused()(made)
+    compact(made, names_in(given))
+    return made, wide
+
+
+def widen_weights(model: ir.Model, target: Target) -> int:
+    """Makes int8 weights uint8 whose products may saturate on the target; how many became it."""
+    if not target.reduces_range:
+        return 0
+    names = FreeNames(model)
+    found = [n for n in model.graph if n.op_type in _SATURATING and _multiplies_integers(n)]
+    large = [node for node in found if _is_large(node, target)]
+    for node in large:
+        _shift_weight(node, names)
+    RemoveUnused()(model)
+    return len(large)
+
+
+def _multiplies_integers(node: ir.Node) -> bool:
+    """Whether it multiplies 8 bits of an activation by those of a constant."""
+    x, weight = (dequantizer(value) for value in node.inputs[:2])
+    if x is None or weight is None or is_constant(x) or not is_constant(weight):
+        return False
+    both = (integer_type(x), integer_type(weight))
+    return one_scale(x) is not None and both[0] == ir.DataType.UINT8 and both[1] in _BYTES
+
+
+def _is_large(node: ir.Node, target: Target) -> bool:
+    """Whether a pair of products may leave int16."""
+    weight = dequantizer(node.inputs[1])
+    integers = None if weight is None else array_of(weight, 0)
+    if integers is None or integers.dtype != np.int8:
+        return False
+    largest = np.abs(integers.astype(np.int16)).max(initial=0)
+    return bool(largest > target.weight_qmax_saturating)
+
+
+def _shift_weight(node: ir.Node, names: FreeNames) -> None:
+    weight = dequantizer(node.inputs[1])
+    assert weight is not None, "_multiplies_integers looked"
+    if integer_type(weight) != ir.DataType.INT8:  # another reader was here
+        return
+    if find_input(weight, ZERO_POINT) is None:
+        scale = array_of(weight, SCALE)
+        zeros = np.zeros(() if scale is None else scale.shape, np.int8)
+        weight.resize_inputs(ZERO_POINT + 1)
+        name = names.value(f"{weight.outputs[0].name}_zero_point")
+        weight.replace_input_with(ZERO_POINT, new_constant(weight, name, zeros))
+    for slot in (0, ZERO_POINT):
+        weight.replace_input_with(slot, shifted_constant(input_at(weight, slot), names))
+
+
+def _is_rounded(found: MatMulAdd) -> bool:
+    """Whether a Q follows, with which ONNX Runtime makes an integer kernel of both."""
+    readers = [use.node for use in found.add.outputs[0].uses()]
+    alone = len(readers) == 1 and not found.add.outputs[0].is_graph_output()
+    return not (found.becomes_gemm or found.adds_vector) or (alone and is_quantize(readers[0]))
+
+
+def _write_product(model: ir.Model, found: MatMulAdd, names: FreeNames) -> None:
+    """MatMulIntegerToFloat in place of a product that ONNX Runtime would make a float Gemm of."""
+    model.opset_imports.setdefault(MICROSOFT, 1)
+    x, weight = (dequantizer(value) for value in found.matmul.inputs)
+    assert x is not None
+    assert weight is not None
+    slots = [x.inputs[0], weight.inputs[0], x.inputs[SCALE], weight.inputs[SCALE]]
+    slots += [find_input(x, ZERO_POINT), find_input(weight, ZERO_POINT)]
+    last = found.add if found.adds_vector else found.matmul
+    if found.adds_vector:
+        slots.append(found.bias)
+    made = ir.node("MatMulIntegerToFloat", slots, domain=MICROSOFT, name=names.node(str(last.name)))
+    (result,), (old,) = made.outputs, last.outputs
+    result.type, result.shape = old.type, old.shape
+    graph_of(last).insert_before(last, made)
+    old.replace_all_uses_with(result, replace_graph_outputs=True)
+    result.name, old.name = old.name, None
+    for node in (found.add, found.matmul)[not found.adds_vector :]:
+        graph_of(node).remove(node, safe=True)
+
+
+def quantizers(given: ir.Model) -> Iterator[GivenQuantizer]:
+    """Tensors that run time rounds to one scale, in the order of the main graph."""
+    for node in given.graph:
+        qparams = one_scale(node) if is_quantize(node) else None
+        x = node.inputs[0] if node.inputs else None
+        if qparams is None or x is None or x.is_initializer():
+            continue
+        integers, bounds = node.outputs[0], (qparams.dtype.qmin, qparams.dtype.qmax)
+        (reader, *others) = [use.node for use in integers.uses()] or [node]
+        limits = None if others else _limits(reader)
+        if limits is not None:
+            integers, bounds = reader.outputs[0], limits
+        readers = [use.node for use in integers.uses()]
+        if readers and all(map(is_dequantize, readers)) and not integers.is_graph_output():
+            yield GivenQuantizer(node, tuple(readers), qparams, bounds)
+
+
+def float_beside_integers(model: ir.Model) -> list[str]:
+    """Names of nodes with a rounded weight that compute in float: an input or result has no scale.
+
+    Args:
+        model: of `in_integers`.
+    """
+    found = []
+    for node in model.graph:
+        weight = dequantizer(node.inputs[1]) if len(node.inputs) > 1 else None
+        if node.op_type not in _SATURATING or weight is None or not is_constant(weight):
+            continue
+        readers = [use.node for use in node.outputs[0].uses()]
+        rounds = len(readers) == 1 and is_quantize(readers[0])
+        to_float = node.op_type != "Conv"  # a product of matrices has a kernel with float results
+        if not _multiplies_integers(node) or not (rounds or to_float):
+            found.append(str(node.name))
+    return found
+
+
+def unrounded(given: ir.Model, ends: Ends) -> tuple[ir.Model, dict[str, QParams]]:
+    """A copy that computes in float between the weights; tensor -> qparams that it had.
+
+    Args:
+        given: of `read_given`.
+        ends: which ends of ranges stay.
+    """
+    made = given.clone()
+    names = FreeNames(made)
+    scales = {}
+    for found in list(quantizers(made)):
+        x = found.quantizer.inputs[0]
+        assert x is not None
+        clip = _clipped if ends is Ends.ALL else _without_negative
+        result = clip(found, x, names)
+        scales[value_name(result)] = found.qparams
+        for reader in found.readers:
+            _give(reader, result)
+    RemoveUnused()(made)
+    return made, scales
+
+
+def _give(reader: ir.Node, result: ir.Value) -> None:
+    """Readers of a DequantizeLinear get the result; an output of the graph keeps its name."""
+    old = reader.outputs[0]
+    if not old.is_graph_output():
+        old.replace_all_uses_with(result)
+        return
+    copy = ir.node("Identity", [result], name=f"{reader.name}_output")
+    graph_of(reader).insert_before(reader, copy)
+    (named,) = copy.outputs
+    named.type, named.shape = old.type, old.shape
+    old.replace_all_uses_with(named, replace_graph_outputs=True)
+    named.name, old.name = old.name, None
+
+
+def _clipped(found: GivenQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
+    scale, zero = np.float32(found.qparams.scale), int(found.qparams.zero_point)
+    ends = [np.float32(end - zero) * scale for end in found.bounds]
+    limits = [
+        new_constant(found.quantizer, names.value(f"{x.name}_end"), np.asarray(end, np.float32))
+        for end in ends
+    ]
+    return _behind(found, ir.node("Clip", [x, *limits]), x, names)
+
+
+def _without_negative(found: GivenQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
+    """Relu where the integers begin at 0, and the numbers may not; Clip where there are few."""
+    producer = x.producer()
+    if found.bounds != (found.qparams.dtype.qmin, found.qparams.dtype.qmax):
+        return _clipped(found, x, names)
+    if found.bounds[0] < int(found.qparams.zero_point):
+        return x
+    if producer is not None and producer.op_type in NOT_NEGATIVE:
+        return x
+    return _behind(found, ir.node("Relu", [x]), x, names)
+
+
+def _behind(found: GivenQuantizer, made: ir.Node, x: ir.Value, names: FreeNames) -> ir.Value:
+    made.name = names.node(f"{x.name}_{made.op_type.lower()}")
+    (result,) = made.outputs
+    result.name, result.type, result.shape = names.value(made.name), x.type, x.shape
+    graph_of(found.quantizer).insert_before(found.quantizer, made)
+    return result
+
+
+def _limits(node: ir.Node) -> tuple[int, int] | None:
+    """Ends of a Clip by constants; None: it is none."""
+    if node.op_type != "Clip" or node.domain:
+        return None
+    low, high = array_of(node, 1), array_of(node, 2)
+    return None if low is None or high is None else (int(low), int(high))
+
+
+def _take_number(node: ir.Node, names: FreeNames) -> None:
+    """Gives one scale the shape (): ONNX Runtime makes kernels that refuse its shape (1,)."""
+    if not (is_quantize(node) or is_dequantize(node)) or one_scale(node) is None:
+        return
+    for slot in (SCALE, ZERO_POINT):
+        array = array_of(node, slot) if find_input(node, slot) is not None else None
+        if array is not None and array.ndim:
+            name = names.value(f"{input_at(node, slot).name}_number")
+            node.replace_input_with(slot, new_constant(node, name, array.reshape(())))
+    node.attributes.pop("axis", None)
+
+
+def _drop_idle_clip(node: ir.Node) -> None:
+    """Takes out a Clip on integers to all that their type holds."""
+    x = node.inputs[0] if node.inputs else None
+    source = None if x is None else x.producer()
+    limits = _limits(node) if is_quantize(source) else None
+    qparams = qparams_of(source) if limits is not None and source is not None else None
+    if isinstance(qparams, QParams) and limits is not None:
+        low, high = qparams.dtype.qmin, qparams.dtype.qmax
+        if limits[0] <= low and limits[1] >= high:
+            bypass(node)

@@ -1,0 +1,263 @@
+"""Repair of what `quantize` made, where its verdict is low: a short search, as `tune` has.
+
+    slower than float          integers go back (onnxq.repair.slower)
+
+    verdict below the floor, on any output or part of one
+        PTQ algorithms that cost nothing at run time    tune's first stage
+        groups back to float, cheapest first            tune's others
+        quantized anew with what was found, tried on the same samples, kept if it is better
+
+The search begins no model any more after twice the time of all that came before it, and tries so
+many at most. What it ends with is said in the verdict's notes, better or not. A model without any
+integers is no repair: what was quantized stays then, with its warning.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onnxq.checking.static_job import carry_out
+from onnxq.errors import OnnxqError, counted, first_line
+from onnxq.operator import Float
+from onnxq.operator.reasons import LeftByRepair, LeftByRequest
+from onnxq.ort.target_here import target_here
+from onnxq.qconfig import Choice
+from onnxq.repair.slower import static_worth_it
+from onnxq.report.progress import Step, Watching, unwatched
+from onnxq.static.prepare import prepare
+from onnxq.targets.accumulation import SaturationMode
+from onnxq.times import Costs, costs_of
+
+if TYPE_CHECKING:
+    from onnxq.checking.check import Repair
+    from onnxq.checking.runnable import Made
+    from onnxq.checking.static_job import Observe, StaticJob
+    from onnxq.qconfig import QConfigMapping
+    from onnxq.quantized.verdict import Verdict
+    from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.plan import Plan
+    from onnxq.static.prepared import ModelSource, Prepared
+    from onnxq.static.statistics import Statistics
+    from onnxq.targets import Target
+    from onnxq.tuning.tables import Milestone
+    from onnxq.tuning.tuned import Tuned
+
+MOST_RUNS = 16
+"""Models that the search runs over its samples; PTQ algorithms and a bisection take some ten."""
+LEAST_SECONDS = 5.0
+TIMES_SO_FAR = 2.0
+"""Wall time of the search over the CPU time of all that came before it."""
+LEAST_SHARE = 0.5
+"""Least time of a search, as a share of what the first model took."""
+FREE = ("bias", "smooth", "round")
+"""PTQ algorithms that cost nothing at run time, those first that take least time to try."""
+BETTER_DB = 0.5
+"""Less is no repair."""
+
+
+class ObservedOnce:
+    """Calibration that is run once for all that observe the same tensors with the same observers.
+
+    Args:
+        observe: runs it.
+    """
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+        self._seen: list[tuple[Prepared, tuple[Statistics, Excerpt]]] = []
+
+    def __call__(self, prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        """The statistics and the excerpt, of now or of then."""
+        for other, found in self._seen:
+            is_alike = other.observed == prepared.observed and other.probed == prepared.probed
+            if is_alike and other.model_hash == prepared.model_hash:
+                return found
+        self._seen.append((prepared, self._observe(prepared, excerpt)))
+        return self._seen[-1][1]
+
+
+def carry_out_and_repair(
+    wanted: Repair | None,
+    model: ModelSource,
+    job: StaticJob,
+    observe: Observe,
+    watching: Watching = unwatched,
+) -> tuple[Made[Plan], Statistics]:
+    """A model and its statistics, repaired where its verdict is low; the bound is on the outcome.
+
+    Args:
+        wanted: bounds of the repair; None: none is tried.
+        model: the float model, as it was given.
+        job: what is wanted.
+        observe: runs the calibration, of what is prepared anew, too.
+        watching: gives what is told of each model that the search tries.
+    """
+    if wanted is None or not job.check.runs:
+        return carry_out(job, observe)
+    bound, observe = job.check.min_sqnr_db, ObservedOnce(observe)
+    if job.samples is not None:
+        job = replace(job, check=replace(job.check, min_sqnr_db=None))
+    made, statistics = carry_out(job, observe)
+    made = static_worth_it(job, made, observe)
+    verdict = made.model.verdict
+    if verdict is not None and verdict.likeness_db < wanted.floor_db:
+        found = _repaired(wanted, model, job, observe, verdict, watching)
+        if isinstance(found, str):
+            note = f"not repaired: {found}"
+            made.model.attach(replace(verdict, notes=(*verdict.notes, note)))
+        else:
+            repaired, statistics = found
+            made = static_worth_it(job, repaired, observe)
+    if bound is not None and made.model.verdict is not None:
+        made.model.verdict.check(bound)
+    return made, statistics
+
+
+def _repaired(
+    wanted: Repair,
+    model: ModelSource,
+    job: StaticJob,
+    observe: Observe,
+    verdict: Verdict,
+    watching: Watching,
+) -> tuple[Made[Plan], Statistics] | str:
+    """A better model and its statistics, or why there is none, in words."""
+    if job.samples is None:
+        return "a search wants the samples themselves, not statistics of them"
+    if job.samples.is_one_shot:
+        return "the samples come only once. Give a file, or arrays"
+    if job.prepared.qconfig.choice is Choice.ALL_INTEGERS:
+        return "all integers were asked for"
+    if _saturates_here_alone(job.prepared.target):
+        return (
+            f"sums of products saturate on this machine, and not on {job.prepared.target}: judge "
+            "the model there"
+        )
+    spent_s = job.work.spent_s
+    seconds = wanted.max_seconds
+    if seconds is None:
+        seconds = max(TIMES_SO_FAR * spent_s, LEAST_SECONDS)
+    elif seconds < spent_s * LEAST_SHARE:
+        return f"one more model takes about {spent_s:.0f} s, more than is allowed"
+    try:
+        with watching("repair") as progress:
+            found = _searched(wanted, model, job, seconds, verdict, progress)
+        step = _best_step(found)
+        if step is None:
+            return "no model with integers is better; onnxq report shows the layers that cost most"
+        again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
+        made, statistics = carry_out(again, observe)
+        made = replace(made, plan=_with_reasons(made.plan, job.prepared))
+    except OnnxqError as error:
+        return first_line(error)
+    then = made.model.verdict
+    before, after = verdict.likeness_db, -math.inf if then is None else then.likeness_db
+    if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
+        return f"of {found.spent.runs:.0f} models that were tried none is better"
+    note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {counted(step.changes)}"
+    made.model.attach(replace(then, notes=(*then.notes, note)))
+    return made, statistics
+
+
+def _saturates_here_alone(target: Target) -> bool:
+    """Whether a low verdict may come of this machine's sums, which the target's are not."""
+    if target.reduces_range or target.saturation_mode is SaturationMode.SATURATES:
+        return False
+    return target_here().saturation_mode is SaturationMode.SATURATES
+
+
+def _best_step(found: Tuned) -> Milestone | None:
+    """The chosen step; the most accurate with integers where that is the float model."""
+    from onnxq.tuning.tuned import is_all_float
+
+    if not found.is_float:
+        return next((step for step in found.steps if step.qconfig == found.qconfig), None)
+    with_integers = [step for step in found.steps[1:] if not is_all_float(step.qconfig)]
+    return max(with_integers, key=lambda step: step.score.worst_db, default=None)
+
+
+def _with_reasons(made: Plan, asked: Prepared) -> Plan:
+    """The plan, in which nodes that the search put into float say so, and not that a user did."""
+
+    def is_by_repair(name: str, reason: object) -> bool:
+        if not isinstance(reason, LeftByRequest):
+            return False
+        before = asked.decisions.get(name)
+        return not (isinstance(before, Float) and isinstance(before.reason, LeftByRequest))
+
+    decisions = {
+        name: Float(LeftByRepair())
+        if isinstance(decision, Float) and is_by_repair(name, decision.reason)
+        else decision
+        for name, decision in made.decisions.items()
+    }
+    choices = {
+        name: replace(choice, reason=LeftByRepair())
+        if is_by_repair(name, choice.reason)
+        else choice
+        for name, choice in made.choices.items()
+    }
+    return replace(made, decisions=decisions, choices=choices)
+
+
+def _searched(
+    wanted: Repair,
+    model: ModelSource,
+    job: StaticJob,
+    seconds: float,
+    verdict: Verdict,
+    progress: Step,
+) -> Tuned:
+    """Result of a search by `tune` within the bounds.
+
+    Where integers of outputs changed, their share is bounded as the floor says (`likeness_db`).
+    """
+    from onnxq.tuning.scoring.goal import Goal  # few runs need the search
+    from onnxq.tuning.tune import HELD_APART, tune
+
+    goal = Goal(
+        min_sqnr_db=wanted.floor_db if verdict.worst_db < math.inf else None,
+        max_runs=MOST_RUNS,
+        max_seconds=seconds,
+        improve=FREE,
+    )
+    if any(o.agreement is not None and o.likeness_db < wanted.floor_db for o in verdict.outputs):
+        most_changed = 10 ** (-wanted.floor_db / 10) / 2
+        goal = replace(goal, metric="top1", max_drop=most_changed)
+    prepared = job.prepared
+    with warnings.catch_warnings():  # the verdict says what became of it
+        warnings.simplefilter("ignore")
+        return tune(
+            model,
+            job.samples,
+            goal=goal,
+            qconfig=prepared.qconfig,
+            target=prepared.target,
+            format=job.file_format,
+            check=HELD_APART if job.check.unseen is None else job.check,
+            quantized_input=prepared.quantized_input,
+            quantized_output=prepared.quantized_output,
+            costs=_costs_given(prepared) or costs_of(prepared.target.name),
+            progress=progress,
+        )
+
+
+def _costs_given(prepared: Prepared) -> Costs | None:
+    """The table of times that the user gave; None: none."""
+    return prepared.costs if isinstance(prepared.costs, Costs) else None
+
+
+def _prepared(model: ModelSource, prepared: Prepared, mapping: QConfigMapping) -> Prepared:
+    """The same request with what was found."""
+    return prepare(
+        model,
+        mapping,
+        prepared.target,
+        prepared.feedback,
+        quantized_input=prepared.quantized_input,
+        quantized_output=prepared.quantized_output,
+        costs=_costs_given(prepared),
+    )

@@ -1,0 +1,166 @@
+"""Models whose default collapses: quantize repairs them, within a budget."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import onnxq
+from onnxq.checking.static_job import StaticJob
+from onnxq.errors import QConfigError, VerificationError
+from onnxq.operator import Float
+from onnxq.operator.reasons import LeftByRepair
+from onnxq.repair import search as repair
+from onnxq.repair.search import carry_out_and_repair
+from onnxq.samples import open_samples
+from tests.dynamic_models import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import onnx
+
+    from onnxq.report.progress import Step
+    from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.prepared import Prepared
+    from onnxq.static.statistics import Statistics
+    from tests.dynamic_models import F32
+
+WIDTH, ROWS = 256, 64
+LONG = onnxq.Repair(max_seconds=120)
+"""Bound that a busy machine keeps, too."""
+
+
+def samples(rows: int = ROWS) -> dict[str, F32]:
+    """Numbers near 1000, which differ by 1."""
+    rng = np.random.default_rng(2)
+    return {"x": (1000 + rng.standard_normal((rows, WIDTH))).astype(np.float32)}
+
+
+def collapsing() -> onnx.ModelProto:
+    """Two linear layers; the first takes differences, for which its inputs are too coarse."""
+    rng = np.random.default_rng(1)
+    w = rng.standard_normal((WIDTH, WIDTH))
+    first = ((w - w.mean(axis=0)) / 16).astype(np.float32)
+    second = (rng.standard_normal((WIDTH, WIDTH)) / 16).astype(np.float32)
+    text = f"""m (float[N,{WIDTH}] x) => (float[N,{WIDTH}] y) {{
+        [first] a = MatMul(x, w) b = Relu(a) [second] y = MatMul(b, v) }}"""
+    return parsed(text, {"w": first, "v": second})
+
+
+def worst_db(made: onnxq.QuantizedModel) -> float:
+    assert made.verdict is not None
+    return min(output.known_db for output in made.verdict.outputs)
+
+
+def test_a_collapse_is_repaired_and_said() -> None:
+    check = onnxq.Check(repair=None)
+    with pytest.warns(UserWarning, match="keeps"):
+        broken = onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=check)
+    assert worst_db(broken) < 15
+    check = onnxq.Check(repair=LONG)
+    made = onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=check)
+    assert worst_db(made) > 15
+    assert made.verdict is not None
+    (note,) = [note for note in made.verdict.notes if note.startswith("repaired, ")]
+    assert "float" in note
+    fresh = {"x": samples(2 * ROWS)["x"][ROWS:]}
+    findings = onnxq.verify(collapsing(), made, fresh)
+    assert findings.outputs[0].sqnr_db > 15
+    integers = sum(findings.execution.integer_nodes.values())
+    assert integers > 0, "not all of it is given up"
+
+
+def test_nodes_that_repair_put_into_float_say_so() -> None:
+    asked = onnxq.prepare(collapsing(), target="x86-avx2")
+    found = onnxq.prepare(collapsing(), target="x86-avx2", exclude=["first"])
+    made = repair._with_reasons(onnxq.plan(found, onnxq.calibrate(found, samples())), asked)
+    assert made.decisions["first"] == Float(LeftByRepair())
+    assert made.choices["first"].reason == LeftByRepair()
+
+
+def test_each_model_that_a_repair_tries_is_told() -> None:
+    prepared, told = onnxq.prepare(collapsing(), target="x86-avx2"), list[tuple[str, int]]()
+    job = StaticJob(prepared, "qdq", samples=onnxq.Samples(samples()))
+
+    @contextlib.contextmanager
+    def watching(what: str) -> Iterator[Step]:
+        yield lambda done, _total: told.append((what, done))
+
+    def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
+        seen = excerpt.watching(open_samples(onnxq.Samples(samples()), prepared.inputs))
+        return onnxq.calibrate(prepared, seen), excerpt
+
+    carry_out_and_repair(onnxq.Repair(), collapsing(), job, observe, watching)
+    assert told[0][0] == "repair"
+
+
+def test_samples_that_come_once_are_not_repaired_and_that_is_said() -> None:
+    batches = ({"x": row[None]} for row in samples()["x"])
+    with pytest.warns(UserWarning, match="keeps"):
+        made = onnxq.quantize(collapsing(), batches, target="x86-avx2")
+    assert made.verdict is not None
+    assert any("the samples come only once" in note for note in made.verdict.notes)
+
+
+def test_a_bound_is_on_what_was_repaired() -> None:
+    bound = onnxq.Check(min_sqnr_db=15, repair=LONG)
+    assert worst_db(onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=bound)) > 15
+    strict = onnxq.Check(min_sqnr_db=150)
+    with pytest.raises(VerificationError, match="bound of 150 dB"):
+        onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=strict)
+
+
+@pytest.mark.parametrize(
+    ("text", "floor", "seconds"), [("20dB", 20, None), ("30s", 15, 30), ("12.5db, 3s", 12.5, 3)]
+)
+def test_the_command_line_names_a_floor_and_a_time(
+    text: str, floor: float, seconds: float | None
+) -> None:
+    assert onnxq.Repair.of(text) == onnxq.Repair(floor, seconds)
+
+
+def test_off_is_none_and_other_words_are_refused() -> None:
+    assert onnxq.Repair.of("off") is None
+    for text in ("20", "of", "dB", "-3s"):
+        with pytest.raises(QConfigError):
+            onnxq.Repair.of(text)
+
+
+def test_the_float_model_is_no_repair() -> None:
+    """A repair of one linear layer would leave nothing else."""
+    source = collapsing()
+    del source.graph.node[1:]
+    source.graph.node[0].output[0] = "y"
+    del source.graph.initializer[1:]
+    with pytest.warns(UserWarning, match="keeps"):
+        made = onnxq.quantize(source, samples(), target="x86-avx2")
+    assert made.verdict is not None
+    assert made.verdict.integer_nodes
+    assert any(note.startswith("not repaired: ") for note in made.verdict.notes)
+
+
+def test_statistics_and_too_little_time_are_said() -> None:
+    statistics = onnxq.calibrate(onnxq.prepare(collapsing(), target="x86-avx2"), samples())
+    cases = ((statistics, onnxq.Check(samples()), "the samples themselves"),)
+    for given, check, words in cases:
+        with pytest.warns(UserWarning, match="keeps"):
+            made = onnxq.quantize(collapsing(), given, target="x86-avx2", check=check)
+        assert made.verdict is not None
+        assert any(words in note for note in made.verdict.notes)
+    hurried = onnxq.Check(repair=onnxq.Repair(max_seconds=1e-6))
+    with pytest.warns(UserWarning, match="keeps"):
+        made = onnxq.quantize(collapsing(), samples(), target="x86-avx2", check=hurried)
+    assert made.verdict is not None
+    assert any("more than is allowed" in note for note in made.verdict.notes)
+
+
+def test_what_saturates_here_alone_is_judged_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "target_here", lambda: onnxq.targets.find("x86-avx2"))
+    with pytest.warns(UserWarning, match="keeps"):
+        made = onnxq.quantize(collapsing(), samples(), target="x86-vnni")
+    assert made.verdict is not None
+    assert any("saturate on this machine" in note for note in made.verdict.notes)

@@ -1,0 +1,130 @@
+"""float16 models of float32 ones: what stays float32, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import onnxq
+from onnxq.errors import ModelError, QConfigError
+from onnxq.ort import runtime
+from tests.dynamic_models import parsed
+from tests.examples import images, network, weights
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from onnxq.quantized.quantized_model import QuantizedModel
+
+X = np.random.default_rng(0).normal(0, 1, (8, 32)).astype(np.float32)
+SQUARE = weights(1, 32, 32)
+AXIS: Any = np.array(1, np.int64)
+
+
+def number(value: float) -> npt.NDArray[np.float32]:
+    return np.array(value, np.float32)
+
+
+def notes_of(model: QuantizedModel) -> str:
+    assert model.verdict is not None
+    return " ".join(model.verdict.notes)
+
+
+def types(model: ir.Model) -> dict[str, ir.DataType | None]:
+    """Op type -> type of its result."""
+    return {node.op_type: node.outputs[0].dtype for node in model.graph if node.op_type != "Cast"}
+
+
+def test_weights_are_float16_and_the_ends_float32() -> None:
+    made = onnxq.half(network(), {"x": images(8)})
+    assert {v.dtype for v in made.graph.initializers.values()} == {ir.DataType.FLOAT16}
+    assert [v.dtype for v in (*made.graph.inputs, *made.graph.outputs)] == [ir.DataType.FLOAT] * 2
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 60
+
+
+def test_ends_are_float16_where_asked() -> None:
+    made = onnxq.half(network(), {"x": images(8)}, ends="float16")
+    half = [ir.DataType.FLOAT16] * 2
+    assert [v.dtype for v in (*made.graph.inputs, *made.graph.outputs)] == half
+
+
+def test_exponentials_norms_and_sums_stay_float32() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y) {
+        a = MatMul(x, w) b = Softmax(a) c = LayerNormalization(b, s) d = CumSum(c, i) y = Relu(d)
+    }"""
+    numbers = {"w": SQUARE, "s": weights(4, 32), "i": AXIS}
+    said = notes_of(onnxq.half(parsed(text, numbers), {"x": X}))
+    assert "2 of 5 nodes are float16" in said
+    assert all(f"1 {kind}" in said for kind in ("Softmax (exp)", "LayerNormalization (norm)"))
+
+
+def test_what_overflows_on_samples_stays_float32() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y) {
+        a = Mul(x, k) b = Mul(a, l) y = MatMul(b, w)
+    }"""
+    numbers = {"w": SQUARE, "k": number(3e5), "l": number(1e-6)}
+    model = parsed(text, numbers)
+    made = onnxq.half(model, {"x": X})
+    assert "2 Mul (overflow" in notes_of(made)
+    with runtime.open_session(made, threads=1) as session:
+        assert np.isfinite(session.run({"x": X})[0]).all()
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+
+
+def test_what_loses_its_numbers_stays_float32() -> None:
+    # (x + 3000) - 3000: float16 has steps of 2 there
+    text = """g (float[n, 32] x) => (float[n, 32] y) {
+        p = MatMul(x, w) a = Add(p, k) b = Sub(a, k) y = MatMul(b, v)
+    }"""
+    model = parsed(text, {"w": SQUARE, "v": weights(2, 32, 32), "k": number(3000)})
+    made = onnxq.half(model, {"x": X})
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 40
+    assert "(precision)" in notes_of(made)
+
+
+def test_nodes_that_are_named_stay_float32() -> None:
+    made = onnxq.half(network(), {"x": images(8)}, keep=["conv*"])
+    assert "2 Conv (asked for)" in notes_of(made)
+    kinds = {v.dtype for v in made.graph.initializers.values()}
+    assert kinds == {ir.DataType.FLOAT, ir.DataType.FLOAT16}
+
+
+def test_products_have_weights_of_four_bits_where_asked() -> None:
+    model = parsed(
+        "g (float[n, 32] x) => (float[n, 32] y) { a = MatMul(x, w) y = Relu(a) }",
+        {"w": SQUARE},
+    )
+    made = onnxq.half(model, {"x": X}, weight_bits=4)
+    (product,) = [node for node in made.graph if node.op_type == "MatMulNBits"]
+    assert product.inputs[2] is not None
+    assert product.inputs[2].dtype == ir.DataType.FLOAT16
+    assert types(made)["Relu"] == ir.DataType.FLOAT16
+
+
+def test_bodies_are_converted_too() -> None:
+    text = """g (float[n, 32] x, bool c) => (float[n, 32] y) {
+        a = MatMul(x, w)
+        y = If (c) <then_branch = t () => (float[n, 32] p) { p = Relu(a) },
+                    else_branch = e () => (float[n, 32] q) { q = Neg(a) }>
+    }"""
+    samples = [{"x": X, "c": np.array(flag)} for flag in (True, False)]
+    made = onnxq.half(parsed(text, {"w": SQUARE}), samples)
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 60
+
+
+def test_a_name_that_is_not_there_is_refused() -> None:
+    with pytest.raises(QConfigError, match="keep: the model has no node 'konv'"):
+        onnxq.half(network(), keep=["konv"])
+
+
+def test_a_float16_model_is_refused() -> None:
+    with pytest.raises(ModelError, match="no float32 numbers"):
+        onnxq.half(network(dtype=onnx.TensorProto.FLOAT16))
