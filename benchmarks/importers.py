@@ -29,9 +29,9 @@ from onnxq.ort import runtime
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.importers import import_quantized, packed, region
 from onnxq.pytorch.importers.converted import traceable
-from onnxq.pytorch.importers.importer import copy_structure
 from onnxq.pytorch.importers.notes import collected
 from onnxq.pytorch.importers.trained import convert_as_trained
+from onnxq.pytorch.modules.places import copy_structure
 from onnxq.qdq.tidy import output_scales
 from tests.torch_ao_models import fx, one_signed, outputs, qat
 

@@ -50,7 +50,7 @@ np.save("x.npy", rng.standard_normal((64, 16)).astype(np.float32))
 COMMANDS = (
     ("--version",),
     ("doctor",),
-    ("quantize", "net.onnx", "x.npy", "-o", "net.int8.onnx"),
+    ("quantize", "net.onnx", "x.npy", "-o", "net.int8.onnx", "--repair", "off"),
     ("verify", "net.onnx", "net.int8.onnx", "x.npy"),
     ("predict", "net.int8.onnx", "x.npy"),
 )

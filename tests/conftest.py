@@ -163,8 +163,8 @@ def pytest_collection_finish() -> None:
     """Makes exports quick, and takes what exists by now out of the way of the garbage collector.
 
     A full collection looks at every object of torch and of 15,000 tests, and exports set off many.
-    No model loses its integers for the time that it takes: tests ask for integers of tiny models,
-    and their times are chance. `timed_here` asks for it.
+    No model loses its integers for its time or size: tests ask for integers of tiny models, whose
+    times are chance, and which are smaller in float. `judged_here` asks for it.
     """
     if "torch" in sys.modules:  # tests without it do not wait for its import
         from tests import export_memo, quick_export
@@ -177,13 +177,13 @@ def pytest_collection_finish() -> None:
         runtime._options = functools.partial(_one_thread, runtime._options)
     from onnxq.repair import slower
 
-    slower.is_timed_here = _is_nowhere_timed
+    slower.is_judged_here = _is_nowhere_judged
     gc.freeze()
     gc.enable()
 
 
-def _is_nowhere_timed(target: str) -> bool:
-    del target
+def _is_nowhere_judged(target: str, objective: object) -> bool:
+    del target, objective
     return False
 
 
@@ -201,11 +201,11 @@ def _same_random_numbers() -> None:
 
 
 @pytest.fixture
-def timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked for by tests of models that are slower than float."""
+def judged_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for by tests of models that are slower or larger than float."""
     from onnxq.repair import slower
 
-    monkeypatch.setattr(slower, "is_timed_here", lambda _target: True)
+    monkeypatch.setattr(slower, "is_judged_here", lambda _target, _objective: True)
 
 
 @pytest.fixture

@@ -23,12 +23,18 @@ from onnxq.pytorch.arguments.example_inputs import (
     read_inputs,
 )
 from onnxq.pytorch.eager.add_observer import add_observer_, add_quant_dequant, get_observer_dict
-from onnxq.pytorch.eager.convert import convert, swap_module
+from onnxq.pytorch.eager.convert import (
+    convert,
+    default_eval_fn,
+    quantize,
+    quantize_,
+    quantize_qat,
+    swap_module,
+)
 from onnxq.pytorch.eager.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
 from onnxq.pytorch.eager.jit import quantize_dynamic_jit, quantize_jit
 from onnxq.pytorch.eager.prepare import prepare, prepare_qat
 from onnxq.pytorch.eager.propagation import propagate_qconfig_
-from onnxq.pytorch.eager.quantize import default_eval_fn, quantize, quantize_qat
 from onnxq.pytorch.exporting.dynamic_export import quantize_dynamic
 from onnxq.pytorch.exporting.exporter import export
 from onnxq.pytorch.importers import ImportedModelWarning, import_quantized
@@ -87,6 +93,7 @@ __all__ = [
     "prepare_qat",
     "propagate_qconfig_",
     "quantize",
+    "quantize_",
     "quantize_dynamic",
     "quantize_dynamic_jit",
     "quantize_jit",

@@ -75,9 +75,9 @@ class LargerHere(Reason):
     ratio: float
 
 
-def is_timed_here(target: str) -> bool:
-    """Whether runs on this machine tell times of the target."""
-    return target in (PORTABLE, target_here().name)
+def is_judged_here(target: str, objective: Objective) -> bool:
+    """Whether bytes decide, or runs on this machine tell times of the target."""
+    return objective is Objective.SIZE or target in (PORTABLE, target_here().name)
 
 
 def why_not_worth(
@@ -142,7 +142,7 @@ def static_worth_it(job: StaticJob, made: Made[Plan], observe: Observe) -> Made[
     """
     prepared, objective = job.prepared, job.objective
     is_asked = prepared.qconfig.choice is Choice.ALL_INTEGERS or prepared.costs is not None
-    if is_asked or not (objective is Objective.SIZE or is_timed_here(prepared.target.name)):
+    if is_asked or not is_judged_here(prepared.target.name, objective):
         return made
     source = prepared.model
     if (reason := why_not_worth(source, made, objective, job.work.spent_s)) is None:
@@ -210,7 +210,7 @@ def dynamic_worth_it(
         work: CPU time since the work began.
     """
     plan, objective = made.plan, made.plan.objective
-    if not (objective is Objective.SIZE or is_timed_here(plan.target)):
+    if not is_judged_here(plan.target, objective):
         return made
     if (reason := why_not_worth(source, made, objective, work.spent_s)) is None:
         return _with_word_on_size(made, objective)

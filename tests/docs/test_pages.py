@@ -39,6 +39,7 @@ NOT_RUN = {
     "docs/guides/extending.md",  # parts of examples/onnxq-example, which a test installs
     "docs/guides/measuring.md",  # any model of yours
     "docs/guides/tune.md",  # minutes
+    "docs/migrate/torchao.md",  # torchao logs where it finds no GPU; test_torchao.py runs the same
 }
 FULL_RANGE = "x86-vnni"
 """Target of most pages. Machines that saturate run them, and get another accuracy."""

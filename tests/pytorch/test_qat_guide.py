@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 import torch
-
-if TYPE_CHECKING:
-    import pytest
 
 GUIDE = Path(__file__).resolve().parent.parent.parent / "docs" / "guides" / "qat.md"
 
 
+@pytest.mark.filterwarnings("ignore:finetune. no step was better")
 def test_the_guide_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

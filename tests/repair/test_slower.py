@@ -42,9 +42,9 @@ def linear() -> onnx.ModelProto:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch, timed_here: None) -> list[WholeTime]:
+def clock(monkeypatch: pytest.MonkeyPatch, judged_here: None) -> list[WholeTime]:
     """Times that runs beside float show, one after the other; the last one from then on."""
-    del timed_here
+    del judged_here
     monkeypatch.setattr(slower, "LEAST_SPEEDUP", 1e9)  # whatever the first pairs say
     times: list[WholeTime] = []
 
@@ -125,12 +125,15 @@ def test_what_was_asked_for_stays_slow_or_not(clock: list[WholeTime]) -> None:
         assert verdict.taken_back == ()
 
 
-def test_the_default_target_is_timed_here() -> None:
+def test_the_default_target_is_judged_here() -> None:
     assert onnxq.targets.get_default().name == slower.PORTABLE
 
 
-def test_objective_size_gives_tables_back_that_are_larger_than_what_they_save() -> None:
+def test_objective_size_gives_tables_back_that_are_larger_than_what_they_save(
+    judged_here: None,
+) -> None:
     """A PRelu of 32 channels has a table of 256 integers for each."""
+    del judged_here
     rng = np.random.default_rng(0)
     w, v = ((rng.standard_normal((32, n, 1, 1)) / 4).astype(np.float32) for n in (3, 32))
     slope = rng.uniform(0, 1, (32, 1, 1)).astype(np.float32)
@@ -158,9 +161,9 @@ def test_nothing_is_written_where_float_is_better(tmp_path: Path, clock: list[Wh
     assert file.exists()
 
 
-def test_a_model_beside_itself_is_never_slower(timed_here: None) -> None:
+def test_a_model_beside_itself_is_never_slower(judged_here: None) -> None:
     """The interval holds what float differs by from itself."""
-    del timed_here
+    del judged_here
     from onnxq.graph.io import load
     from onnxq.times.timed_runs import time_beside_float
 

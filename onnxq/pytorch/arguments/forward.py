@@ -13,14 +13,7 @@ from onnxq.pytorch.arguments.nesting import leaves, shown
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
-FORWARD_RAISES = (
-    ArithmeticError,
-    AssertionError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+FORWARD_RAISES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 """Exceptions of a forward on inputs that it does not take."""
 
 

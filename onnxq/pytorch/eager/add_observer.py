@@ -10,19 +10,58 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import UnsupportedError, listed
-from onnxq.pytorch.eager.layer_types import COMPUTING, WHOLE
 from onnxq.pytorch.modules.float_functional import FloatFunctional
-from onnxq.pytorch.modules.hooks import carry_over
-from onnxq.pytorch.modules.places import exchanged, places
-from onnxq.pytorch.modules.stubs import QuantWrapper
+from onnxq.pytorch.modules.places import carry_over, exchanged, places
+from onnxq.pytorch.modules.stubs import DeQuantStub, QuantWrapper
+from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.train.conversion import STATIC_MAPPING
 from onnxq.qconfig import QConfig
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     import torch
+
+# --- Types of modules that `prepare` looks at: whose result is observed, what is not looked into.
+
+IN_FLOAT_BETWEEN_INTEGERS: tuple[type[nn.Module], ...] = (
+    nn.GELU,
+    nn.Hardsigmoid,
+    nn.Hardtanh,
+    nn.PReLU,
+    nn.SiLU,
+    nn.Tanh,
+    nn.AvgPool1d,
+    nn.AvgPool2d,
+    nn.AvgPool3d,
+    nn.AdaptiveAvgPool1d,
+    nn.AdaptiveAvgPool2d,
+    nn.AdaptiveAvgPool3d,
+    nn.Upsample,
+    nn.UpsamplingBilinear2d,
+)
+"""Types without a quantized form: the float module computes, and its result is rounded."""
+
+# FloatFunctional has a place for its observer, the others round by themselves or not at all
+_OBSERVED_OTHERWISE = {DeQuantStub, FakeQuantize, FloatFunctional}
+
+COMPUTING: tuple[type[nn.Module], ...] = (
+    *(
+        kind
+        for kind, quantized in STATIC_MAPPING.items()
+        if kind not in _OBSERVED_OTHERWISE and not getattr(quantized, "keeps_qparams", False)
+    ),
+    *IN_FLOAT_BETWEEN_INTEGERS,
+)
+"""Types whose result is observed, or fake-quantized."""
+
+UNFOLDED = tuple(kind for kind in FUSED if kind.folds_batch_norm())
+"""Batch norm that was fused in train mode."""
+
+WHOLE = (*COMPUTING, FakeQuantize, DeQuantStub, nn.MultiheadAttention, *UNFOLDED)
+"""Types that are not looked into."""
 
 
 def add_observer_(
@@ -72,14 +111,7 @@ class _Rules:
 def _observe(
     module: nn.Module, name: str, rules: _Rules, done: dict[nn.Module, nn.Module]
 ) -> list[str]:
-    """Attaches observers to the module and those in it; names of what stays in float.
-
-    Args:
-        module: with its qconfig.
-        name: of the module, for messages.
-        rules: what is observed.
-        done: module -> itself, or what takes its places; grows.
-    """
+    """Attaches observers to the module and those in it; names of what stays in float."""
     if module in done or isinstance(module, FakeQuantize):
         return []
     done[module] = module

@@ -16,9 +16,9 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, OnnxqError, QConfigError, UnsupportedError, nearest
-from onnxq.pytorch.eager.custom_config import FUSER_METHODS, entries_of
+from onnxq.pytorch.eager.propagation import FUSER_METHODS, entries_of
 from onnxq.pytorch.modules.folding import folded
-from onnxq.pytorch.modules.hooks import (
+from onnxq.pytorch.modules.places import (
     drop_hooks,
     has_hooks,
     has_pre_hooks,

@@ -133,12 +133,7 @@ class ObservedScript(nn.Module):
 
 
 def by_node(exported: ir.Model, entries: Mapping[str, Entry]) -> QConfigMapping:
-    """The mapping of an exported model: a node belongs to the modules whose weights it reads.
-
-    Args:
-        exported: by `export_script`; a weight is called as the parameter ("layer1.conv.weight").
-        entries: by module name, "" for the whole model.
-    """
+    """The mapping of an exported model: a node belongs to the modules whose weights it reads."""
     mapping = QConfigMapping(entries.get(""), choice=Choice.ALL_INTEGERS)
     inner = {name: entry for name, entry in entries.items() if name}
     if not inner:

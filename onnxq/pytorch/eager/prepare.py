@@ -20,19 +20,24 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError, listed
-from onnxq.pytorch.eager.add_observer import add_observer_
-from onnxq.pytorch.eager.custom_config import OBSERVED_CLASSES, PREPARING, entries_of
-from onnxq.pytorch.eager.layer_types import UNFOLDED, WHOLE
-from onnxq.pytorch.eager.propagation import propagate_qconfig_
-from onnxq.pytorch.eager.torch_ao import own_module
+from onnxq.pytorch.eager.add_observer import UNFOLDED, WHOLE, add_observer_
+from onnxq.pytorch.eager.propagation import (
+    OBSERVED_CLASSES,
+    PREPARING,
+    entries_of,
+    propagate_qconfig_,
+)
 from onnxq.pytorch.insertion.graph_prepare import prepare_graph, prepare_graph_qat
 from onnxq.pytorch.modules.adapter import Model, as_module, check_traceable, in_float32
-from onnxq.pytorch.modules.hooks import carry_over
-from onnxq.pytorch.modules.places import exchanged, places
+from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.modules.places import carry_over, exchanged, places
+from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
+from onnxq.pytorch.modules.torch_qconfig import FOREIGN
 from onnxq.pytorch.nn import quantizable
-from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
+from onnxq.pytorch.nn.intrinsic import FUSED
+from onnxq.pytorch.nn.qat.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantizable.activation import why_whole
-from onnxq.pytorch.train.mappings import QAT_MAPPING
+from onnxq.pytorch.train.conversion import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 
@@ -42,6 +47,24 @@ if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import Inputs
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
+
+# --- Parts of torch.ao that existing code holds, as onnxq's: stubs and fused float modules.
+#
+# Told by their module and class names, so that torch.ao need not be there.
+
+_MODULES: dict[str, type[nn.Module]] = {
+    kind.__name__: kind for kind in (QuantStub, DeQuantStub, FloatFunctional, *FUSED)
+}
+
+
+def own_module(mod: nn.Module) -> nn.Module:
+    """The module of onnxq for torch.ao's stub, FloatFunctional or fused module; else itself."""
+    kind = type(mod)
+    own = _MODULES.get(kind.__name__)
+    if own is None or not kind.__module__.startswith(FOREIGN) or hasattr(mod, "weight_fake_quant"):
+        return mod
+    made = own(*mod.children()) if own in FUSED else own()
+    return carry_over(mod, made)
 
 
 @torch.inference_mode(False)  # of its buffers, which training writes, none is for inference alone

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
-from onnxq.errors import QConfigError, nearest
-from onnxq.pytorch.eager.custom_config import OPAQUE_NAMES, OPAQUE_TYPES, PREPARING, entries_of
+from onnxq.errors import QConfigError, listed, nearest
 from onnxq.pytorch.modules.torch_qconfig import own_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxq.qconfig import Entry
+
+# --- The documented `..._custom_config_dict` arguments: a key that means nothing is refused.
+
+FUSER_METHODS = "additional_fuser_method_mapping"
+OBSERVED_CLASSES = "float_to_observed_custom_module_class"
+OPAQUE_NAMES = "non_traceable_module_name"
+OPAQUE_TYPES = "non_traceable_module_class"
+QUANTIZED_CLASSES = "observed_to_quantized_custom_module_class"
+PREPARING = (OBSERVED_CLASSES, OPAQUE_NAMES, OPAQUE_TYPES)
+
+_OF_GRAPH_MODE = "preserved_attributes"  # in all of torch's; modules keep all their attributes
+
+
+def entries_of(
+    config: Mapping[str, Any] | None, argument: str, known: tuple[str, ...]
+) -> dict[str, Any]:
+    """Entries of the dictionary, by key."""
+    given = dict(config or {})
+    given.pop(_OF_GRAPH_MODE, None)
+    for key in given:
+        if key not in known:
+            raise QConfigError(
+                f"{argument}: key '{key}' is not known; known: {listed(known)}."
+                f"{nearest(str(key), known)}"
+            )
+    return given
 
 
 def propagate_qconfig_(
@@ -46,10 +71,7 @@ def propagate_qconfig_(
                 f"qconfig_dict: key {key!r}; wanted the name of a submodule or a module type."
             )
     custom = entries_of(prepare_custom_config_dict, "prepare_custom_config_dict", PREPARING)
-    opaque: tuple[object, ...] = (
-        *_listed(custom, OPAQUE_NAMES),
-        *_listed(custom, OPAQUE_TYPES),
-    )
+    opaque: tuple[object, ...] = (*_listed(custom, OPAQUE_NAMES), *_listed(custom, OPAQUE_TYPES))
     _propagate(module, "", None, entries, opaque)
 
 

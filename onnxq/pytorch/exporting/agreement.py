@@ -107,14 +107,7 @@ def layer_by_layer(
 def beside(
     module: fx.GraphModule, model: ir.Model, feeding: Feeding, engine: Engine = onnx_runtime
 ) -> Iterator[ModulePair]:
-    """Module and model, to be run on the same batches.
-
-    Args:
-        module: prepared or converted, in eval mode.
-        model: exported from it, as QDQ.
-        feeding: what each part of the module is given.
-        engine: that runs the model.
-    """
+    """Module and model, to be run on the same batches."""
     exposed = expose(model, list(_quantized(model)))
     with engine(exposed.model) as session, torch.no_grad():
         yield ModulePair(module, model, exposed.outputs, session, feeding)

@@ -86,13 +86,7 @@ def check_against(
 
 
 def run_both(module: nn.Module, run: Run, inputs: BoundInputs) -> tuple[str, list[Pair]]:
-    """A phrase for messages that says what is compared, and outputs as (the model's, the module's).
-
-    Args:
-        module: in eval mode.
-        run: arrays by input name -> the exported model's outputs.
-        inputs: one batch.
-    """
+    """Where results are compared, in words, and outputs as (the model's, the module's)."""
     try:
         outputs = compute(module, inputs)
     except FORWARD_RAISES as error:

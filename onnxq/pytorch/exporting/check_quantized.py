@@ -235,9 +235,6 @@ _RIGHT = (
 def rounding_noise(module: nn.Module, inputs: BoundInputs) -> list[float]:
     """Root mean square of what other roundings change in each output, the largest of DRAWS.
 
-    Args:
-        module: quantized, in eval mode.
-        inputs: one batch.
     Returns:
         In the outputs' own unit; 0 for an output that is not float, or empty.
     """

@@ -28,7 +28,7 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.pipeline import quantize_dynamic as quantize_model
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.exporting.exporter import export
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING
+from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
 
 if TYPE_CHECKING:
@@ -191,13 +191,7 @@ def _type_meant(key: str, types: set[type[nn.Module]]) -> str:
 
 
 def entries_of_nodes(model: nn.Module, canonical: ir.Model, entries: Entries) -> QConfigMapping:
-    """The entries by node.
-
-    Args:
-        model: that was exported.
-        canonical: its ONNX model.
-        entries: {module type or path: entry}.
-    """
+    """The entries by node."""
     modules = dict(model.named_modules(remove_duplicate=False))
     nodes: dict[str, QConfigDynamic | None] = {}
     reached: set[str] = set()  # names of the modules that such nodes come from

@@ -39,12 +39,7 @@ def onnx_runtime(model: ir.Model) -> AbstractContextManager[Runs]:
 def reference_kernels(
     model: ir.Model, saturation_mode: SaturationMode = SaturationMode.EXACT
 ) -> AbstractContextManager[Runs]:
-    """The model on the reference kernels; its float nodes on ONNX Runtime.
-
-    Args:
-        model: quantized.
-        saturation_mode: how products are added.
-    """
+    """The model on the reference kernels; its float nodes on ONNX Runtime."""
     integer = integer_form(model, saturation_mode)
     nodes = FloatNodes(integer)
     evaluator = integer_evaluator(integer, float_nodes=nodes, saturation_mode=saturation_mode)

@@ -15,19 +15,20 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from torch import fx, nn
+from torch.utils._pytree import tree_leaves
 
 from onnxq.checking.validation_run import try_alone
-from onnxq.errors import QConfigError, UnsupportedError, VerificationError
+from onnxq.errors import ModelError, QConfigError, UnsupportedError, VerificationError
 from onnxq.graph import io
 from onnxq.graph.annotations import Annotations
 from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind, positional
-from onnxq.pytorch.arguments.cache import without_cache
-from onnxq.pytorch.arguments.flat import flattened, is_flat
+from onnxq.pytorch.arguments.flat import flattened, is_flat, without_cache
 from onnxq.pytorch.arguments.flat import output_names as names_of
-from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, first_run, flatten
 from onnxq.pytorch.exporting.agreement import layer_by_layer
 from onnxq.pytorch.exporting.check import (
     check_against,
@@ -37,13 +38,13 @@ from onnxq.pytorch.exporting.check import (
 )
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
-from onnxq.pytorch.exporting.not_a_number import run_in_numbers
-from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
+from onnxq.pytorch.exporting.optimized import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.trace import trace
 from onnxq.pytorch.exporting.whole_layers import merge_directions
 from onnxq.pytorch.modules.adapter import Model, as_module, exported_axes, in_float32, is_scripted
-from onnxq.pytorch.modules.transformers import without_shortcuts, zeroes_padding
+from onnxq.pytorch.nn.quantized.dynamic.torchao import taken_from_torchao
+from onnxq.pytorch.nn.quantized.stored import Stored
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import warn_of_sums
 from onnxq.pytorch.train.conversion import check_prepared, convert_in_place
@@ -58,17 +59,94 @@ from onnxq.qdq.tidy import (
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
-    from torch import nn
 
-    from onnxq.pytorch.arguments.axes import Axes
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
     from onnxq.pytorch.exporting.check import Run
     from onnxq.pytorch.exporting.check_quantized import ByLayer
     from onnxq.pytorch.exporting.engines import Engine
+
+# --- NaN among the example inputs' results: named, for the model would pass it on in silence.
+#
+# QuantizeLinear turns NaN into some integer (ONNX leaves open which): a quantized model gives
+# numbers where its module, asked in float, has none.
+
+
+def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
+    """The module's result for the example inputs; a warning says where NaN in it comes from."""
+    with contextlib.ExitStack() as stack:
+        for name, part in module.named_modules():
+            if isinstance(part, Stored):
+                hook = part.register_forward_pre_hook(_Refusal(name, inputs))
+                stack.callback(hook.remove)
+        outputs = first_run(module, inputs)
+    nan = [index for index, x in enumerate(flatten(outputs)) if _holds_nan(x)]
+    if nan:
+        warnings.warn(
+            f"{type(module).__name__}: output {nan[0]} holds NaN on the example inputs"
+            f"{_origin(module, inputs)}. It is exported as it is; give other example inputs to "
+            "have these numbers compared.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return outputs
+
+
+class _Refusal:
+    """Refuses NaN ahead of a layer that rounds it to integers."""
+
+    def __init__(self, name: str, inputs: BoundInputs) -> None:
+        self.name = name
+        self.inputs = inputs
+
+    def __call__(self, part: nn.Module, args: tuple[object, ...]) -> None:
+        if not any(isinstance(x, torch.Tensor) and _holds_nan(x) for x in args):
+            return
+        raise ModelError(
+            f"'{self.name}' ({type(part).__name__}) is given NaN with the example inputs"
+            f"{_of_inputs(self.inputs)}: integers cannot say that, and the exported model would "
+            "give "
+            "some number in its place. Give example inputs without, or mend the layer ahead of it."
+        )
+
+
+def _of_inputs(inputs: BoundInputs) -> str:
+    """Which inputs hold NaN themselves."""
+    found = [f"'{name}'" for name, x in inputs.tensors.items() if _holds_nan(x)]
+    return f", of which {', '.join(found)} hold NaN" if found else ""
+
+
+def _origin(module: nn.Module, inputs: BoundInputs) -> str:
+    """A phrase with the parameter or layer that NaN comes from, or the inputs."""
+    own = [name for name, x in module.named_parameters() if _holds_nan(x)]
+    if own:
+        return f": parameter '{own[0]}' does"
+    if of_inputs := _of_inputs(inputs):
+        return of_inputs
+    first: list[str] = []
+    with contextlib.ExitStack() as stack:
+        for name, part in module.named_modules():
+            if name:
+                hook = part.register_forward_hook(_noting(name, first))
+                stack.callback(hook.remove)
+        compute(module, inputs)
+    return f": the first layer whose result does is '{first[0]}'" if first else ""
+
+
+def _noting(name: str, first: list[str]) -> Callable[..., None]:
+    def note(part: nn.Module, args: object, result: object) -> None:  # noqa: ARG001  # a hook's
+        leaves = tree_leaves(result)
+        if any(isinstance(x, torch.Tensor) and _holds_nan(x) for x in leaves):
+            first.append(name)
+
+    return note
+
+
+def _holds_nan(x: torch.Tensor) -> bool:
+    return x.is_floating_point() and bool(x.detach().isnan().any())
+
 
 MIN_OPSET = 18  # the exporter's translations are written for it; asked for less it returns 18
 MAX_OPSET = 22  # from 23 on attention becomes one Attention node, which hides its MatMuls
@@ -100,8 +178,9 @@ def export(
 
     Args:
         module: anything that torch.export can trace; an ExportedProgram, or the path of a .pt2
-            file; a scripted or traced module (in opset 20, by torch's older exporter, with tensors
-            as inputs). One in half precision is exported in float32, with a warning.
+            file; one that torchao's quantize_ changed; a scripted or traced module (in opset 20, by
+            torch's older exporter, with tensors as inputs). One in half precision is exported in
+            float32, with a warning.
         inputs: example inputs of forward: a tensor, a sequence of its arguments, or a mapping by
             parameter name. Tensors may be nested in them, in tuples, lists, dicts, named tuples and
             dataclasses; each becomes an input of the model, called as the parameter, or as the way
@@ -144,7 +223,7 @@ def export(
     check_format(format)
     if path is not None:
         io.check_writable(path)  # before the work, not after it
-    module = as_module(module)
+    module = as_module(_without_torchao(module))
     if is_scripted(module):
         check_script_request(opset == DEFAULT_OPSET, input_names, output_names, dynamic_axes)
         model = export_script(module.eval(), bind_script(module, inputs))
@@ -164,11 +243,10 @@ def export(
         axes = asked or batch_axes(module, given)
         bound = traceable(given, axes)
         names = output_names or names_of(outputs, bound.tensors)
-        traced = without_shortcuts(module)
         if is_flat(bound, outputs):
-            model = trace(traced, bound, axes, opset, names)
+            model = trace(module, bound, axes, opset, names)
         else:
-            flat = flattened(traced, bound)
+            flat = flattened(module, bound)
             model = trace(flat, positional(bound.tensors), axes, opset, names)
         check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
@@ -186,6 +264,16 @@ def export(
     if isinstance(model, QuantizedModel):
         model.attach(try_alone(model, bound.arrays))
     return model
+
+
+def _without_torchao(module: Model) -> Model:
+    """The module with layers of onnxq where torchao's quantize_ was."""
+    taken = taken_from_torchao(module) if isinstance(module, nn.Module) else None
+    if taken is None:
+        return module
+    for note in taken.notes:
+        warnings.warn(f"{type(module).__name__}: {note}.", UserWarning, stacklevel=3)
+    return taken.model
 
 
 def traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
@@ -228,15 +316,7 @@ class Limits(NamedTuple):
 def check_sizes(
     module: nn.Module, model: ir.Model, bound: BoundInputs, axes: Axes, limits: Limits
 ) -> None:
-    """Compares both on the example inputs, and in other sizes of what is dynamic.
-
-    Args:
-        module: in eval mode.
-        model: what was exported of it, in the form that is written.
-        bound: example inputs.
-        axes: those that are dynamic.
-        limits: how far apart results may be.
-    """
+    """Compares both on the example inputs, and in other sizes of what is dynamic."""
     trials = [bound, *_other_sizes(module, bound, axes)]
     check = functools.partial(_check_trials, module, model, trials, limits)
     check_here_or_exactly(check, model, trials)
@@ -318,6 +398,7 @@ def _check_validation(
     try:
         check_against(module, run, names, validation, limit)
     except VerificationError as error:
-        if not zeroes_padding(module):
+        encoders = (part for part in module.modules() if isinstance(part, nn.TransformerEncoder))
+        if not any(encoder.use_nested_tensor for encoder in encoders):
             raise
         raise VerificationError(f"{error} {_PADDING}") from error

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import onnx_ir as ir
+
+from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    import onnx_ir as ir
     from torch.onnx import ONNXProgram
 
 
@@ -58,13 +60,7 @@ def optimize(made: ONNXProgram) -> None:
 def name_inputs_and_outputs(
     model: ir.Model, inputs: Sequence[str], outputs: Sequence[str] | None
 ) -> None:
-    """Names a model's inputs and outputs, in order; one result may be several outputs.
-
-    Args:
-        model: optimized.
-        inputs: names.
-        outputs: names; None leaves them.
-    """
+    """Names a model's inputs and outputs, in order; one result may be several outputs."""
     named = [*zip(model.graph.inputs, inputs, strict=False)]
     for value, name in [*named, *zip(model.graph.outputs, outputs or (), strict=False)]:
         value.metadata_props[NAME_BEFORE] = str(value.name)
@@ -127,3 +123,80 @@ def _part(model: ir.Model, reads: list[_Read]) -> None:
         if found is not parameter and found in parameters:
             model.graph.initializers.setdefault(str(parameter.name), parameter)
             node.replace_input_with(position, parameter)
+
+
+# --- The model that the exporter returned: held against what was asked, and cleaned up.
+
+# Machine paths of the author, and other text at every run: not for a file that is handed on.
+_STACK_TRACE = "pkg.torch.onnx.stack_trace"
+
+
+def check_request(
+    model: ir.Model,
+    inputs: Sequence[str],
+    axes: Mapping[str, Mapping[int, str]],
+    opset: int,
+    output_names: Sequence[str] | None,
+) -> None:
+    """Holds the model against the request: the exporter may return another opset, or fix an axis.
+
+    Args:
+        model: as the exporter returned it.
+        inputs: names, in order.
+        axes: input name -> {axis: name} of the axes that are to be dynamic.
+        opset: of ai.onnx.
+        output_names: in order; None: any.
+    """
+    got = model.opset_imports.get("")
+    if got != opset:
+        raise UnsupportedError(
+            f"the exporter returned opset {got} where {opset} was asked: it could not convert a "
+            f"node. Ask for opset {got}."
+        )
+    names = [value.name for value in model.graph.inputs]
+    if names != list(inputs):
+        raise UnsupportedError(
+            f"the exporter gave inputs {names}; forward takes {list(inputs)}. An input that "
+            "forward does not use is dropped: remove it from forward or use it."
+        )
+    for value in model.graph.inputs:
+        shape = value.shape
+        for axis in axes.get(value.name or "", {}):
+            if shape is None or isinstance(shape[axis], int):
+                raise UnsupportedError(
+                    f"the exporter fixed axis {axis} of input '{value.name}' (shape {shape}), that "
+                    "was to be dynamic. Make forward general in it, or fix the axis "
+                    "(dynamic_axes={})."
+                )
+    outputs = [value.name for value in model.graph.outputs]
+    if output_names is not None and outputs != list(output_names):
+        raise UnsupportedError(
+            f"the exporter gave outputs {outputs}; asked were {list(output_names)}."
+        )
+
+
+def tidy(model: ir.Model) -> None:
+    """Removes stack traces; gives each value a name of its own, inputs and outputs keep theirs."""
+    outer = {*model.graph.inputs, *model.graph.outputs}
+    taken = {value.name for value in outer}
+    nodes = list(ir.traversal.RecursiveGraphIterator(model.graph))
+    inner = [value for node in nodes for value in node.outputs if value not in outer]
+    for value in [*model.graph.initializers.values(), *inner]:
+        name = value.name
+        while name in taken:
+            name = f"{name}_inner"
+        taken.add(name)
+        if name != value.name:
+            value.name = name
+    for node in nodes:
+        node.metadata_props.pop(_STACK_TRACE, None)
+
+
+def own_weights(model: ir.Model) -> None:
+    """Replaces initializers that share memory with the module's parameters by copies."""
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is not None and type(tensor) is not ir.Tensor:  # TorchTensor is a subclass
+            value.const_value = ir.Tensor(
+                tensor.numpy().copy(), dtype=tensor.dtype, name=tensor.name
+            )

@@ -152,11 +152,7 @@ class _SameOrder:
 
 
 class Lengths:
-    """Lengths of padded sequences, in the place of a packed sequence's batch sizes.
-
-    Args:
-        values: integers (N,).
-    """
+    """Lengths of padded sequences, in the place of a packed sequence's batch sizes."""
 
     device = torch.device("cpu")
 
@@ -264,12 +260,7 @@ def without_size_check() -> Iterator[None]:
 
 
 def padded_call(func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Result of a function that packs sequences, or None where the function is another one.
-
-    Args:
-        func: as a TorchFunctionMode has it; that mode's `__torch_function__` calls this.
-        args: of the call.
-    """
+    """Result of a function that packs sequences, or None where the function is another one."""
     name = getattr(func, "__name__", "")
     if name == "_pack_padded_sequence":
         return _packed(*args)

@@ -21,12 +21,7 @@ SCRIPT_OPSET = 20  # the last one that this exporter writes
 
 
 def check_script_request(usual_opset: object, *others: object) -> None:
-    """Passes an export that asks for what torch's older exporter gives.
-
-    Args:
-        usual_opset: whether the opset was left open.
-        others: names and axes; None where they were left open.
-    """
+    """Passes an export that asks for what torch's older exporter gives."""
     if not usual_opset or any(other is not None for other in others):
         raise UnsupportedError(
             f"a ScriptModule is exported in opset {SCRIPT_OPSET}, with the names of its forward, "
@@ -67,10 +62,6 @@ def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Mode
 
     Checked against the module on the inputs and on their first row alone. Weights keep the names of
     the module's parameters; batch norm stays, for onnxq to fold.
-
-    Args:
-        model: scripted or traced, in eval mode.
-        inputs: one batch.
     """
     file: Any = io.BytesIO()  # which the older exporter takes too
     names = list(inputs.tensors)

@@ -2,28 +2,85 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules import transformer
+from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.exporting.even_bounds import EvenBounds
 from onnxq.pytorch.exporting.optimized import name_inputs_and_outputs, optimize
-from onnxq.pytorch.exporting.quiet import quiet_exporter
+from onnxq.pytorch.exporting.quiet import quiet_exporter, users_line
 from onnxq.pytorch.exporting.translation import translation_table
-from onnxq.pytorch.exporting.users_line import users_line
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers
 from onnxq.pytorch.train.never_ran import NOT_REACHED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
     from onnxq.pytorch.arguments.axes import Axes
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+
+
+# --- The context in which a module is traced.
+#
+# Bounds of a clamp become numbers of one type, as torch itself promotes them: its exporter makes a
+# tensor of an int beside a float, for which `aten.clamp` has no overload.
+
+_CLAMPS: frozenset[object] = frozenset(
+    {torch.clamp, torch.clamp_, torch.clip, torch.clip_}
+    | {Tensor.clamp, Tensor.clamp_, Tensor.clip, Tensor.clip_}
+)
+_BOUNDS = ("min", "max")
+
+
+class EvenBounds(TorchFunctionMode):
+    """A context in which clamp(x, 0, 1.0) is clamp(x, 0.0, 1.0)."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Runs the function, a clamp with bounds of one type."""
+        named = kwargs or {}
+        if func not in _CLAMPS:
+            return func(*args, **named)
+        given = dict(zip(_BOUNDS, args[1:], strict=False)) | named
+        bounds = {name: given[name] for name in _BOUNDS if name in given}
+        if {type(bound) for bound in bounds.values()} != {int, float}:
+            return func(*args, **named)
+        return func(*args[:1], **named | {name: float(bound) for name, bound in bounds.items()})
+
+
+def _as_hinted(mask: object, is_causal: bool | None = None, size: object = None) -> bool:  # noqa: ARG001  # torch's
+    return is_causal is True
+
+
+@contextlib.contextmanager
+def tracing(traced: object) -> Iterator[None]:
+    """A context in which torch.export sees the operators that layers compute in training.
+
+    In eval mode torch's transformers run as one fused function, or on nested tensors, and look at a
+    mask's values to see whether it is causal: none of this can be traced. A mask is applied as it
+    is given; `is_causal` is the hint that torch says it is.
+    """
+    is_fast, detect = torch.backends.mha.get_fastpath_enabled(), transformer._detect_is_causal_mask  # noqa: SLF001  # torch has no switch
+    with quiet_exporter(traced), WholeLayers(), EvenBounds():
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)
+            transformer._detect_is_causal_mask = _as_hinted  # noqa: SLF001  # likewise
+            yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(is_fast)
+            transformer._detect_is_causal_mask = detect  # noqa: SLF001  # as it was
 
 
 # --- Programs whose views are of copies: attention in ONNX's layout is not torch's in memory.
@@ -39,13 +96,7 @@ FAILED_VIEW = "Cannot view a tensor"
 def reshaped_program(
     module: torch.nn.Module, bound: BoundInputs, axes: Axes
 ) -> torch.export.ExportedProgram:
-    """torch.export's program of the module, with copies where it asks for memory in order.
-
-    Args:
-        module: takes the tensors of `bound`.
-        bound: example inputs.
-        axes: which are dynamic.
-    """
+    """torch.export's program of the module, with copies where it asks for memory in order."""
     sizes: Mapping[str, object] = {label: torch.export.Dim(label) for label in axes.labels}
     shapes = {
         name: {axis: sizes[label] for axis, label in axes.of.get(name, {}).items()} or None
@@ -63,26 +114,18 @@ def reshaped_program(
 
 
 def name_sizes(model: ir.Model, axes: Axes) -> None:
-    """Gives dynamic sizes their names, where the exporter has left torch's symbols.
-
-    Args:
-        model: of such a program; changed in place.
-        axes: names by input.
-    """
+    """Gives dynamic sizes their names, where the exporter has left torch's symbols."""
     names = {
         str(value.shape[axis]): label
         for value in model.graph.inputs
         if value.shape is not None
         for axis, label in axes.of.get(str(value.name), {}).items()
     }
-    for value in (*model.graph.inputs, *model.graph.outputs, *_results(model)):
+    results = [value for node in model.graph for value in node.outputs]
+    for value in (*model.graph.inputs, *model.graph.outputs, *results):
         for axis, size in enumerate(value.shape or ()):
             if value.shape is not None and str(size) in names:
                 value.shape[axis] = names[str(size)]
-
-
-def _results(model: ir.Model) -> list[ir.Value]:
-    return [value for node in model.graph for value in node.outputs]
 
 
 # Part of the exporter's message -> what the user can do.
@@ -116,21 +159,13 @@ def trace(
     opset: int,
     output_names: Sequence[str] | None,
 ) -> ir.Model:
-    """The ONNX model that torch's exporter makes of a module, as it makes it.
-
-    Args:
-        module: in eval mode, without shortcuts; it takes and gives tensors.
-        bound: its inputs, dynamic axes 2 or longer.
-        axes: those that are dynamic.
-        opset: what is asked for; the exporter may write another.
-        output_names: in order; None: the exporter's.
-    """
+    """The ONNX model that torch's exporter makes of a module, as it makes it."""
     try:
         return _written(module, bound, axes, opset, output_names)
     except torch.onnx.OnnxExporterError as error:
         if FAILED_VIEW not in _reasons(error)[-1]:
             raise UnsupportedError(_explained(module, error)) from error
-    with quiet_exporter(module), WholeLayers(), EvenBounds():
+    with tracing(module):
         reshaped = reshaped_program(module, bound, axes)
     try:
         model = _written(reshaped, bound, axes, opset, output_names)
@@ -151,7 +186,7 @@ def _written(
     by_name = {name: axes.of.get(name) or None for name in bound.tensors}
     # by place where it can be: a name that was asked for need not be a parameter's (past.0.key)
     shapes = by_name if bound.kwargs else tuple(by_name.values())
-    with quiet_exporter(source), WholeLayers(), EvenBounds():
+    with tracing(source):
         program = torch.onnx.export(
             source,
             bound.args,

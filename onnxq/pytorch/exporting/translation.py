@@ -12,12 +12,12 @@ import torch
 from onnxq import dtypes
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import MATMUL_NBITS
-from onnxq.pytorch.numerics import block_ops, boundary, dynamic_ops, rounding_ops  # noqa: F401  # registers the operators
+from onnxq.pytorch.numerics import dynamic_ops, rounding_ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# --- Which ONNX nodes the operators of numerics.dynamic_ops and numerics.block_ops become.
+# --- Which ONNX nodes the operators of numerics.dynamic_ops become.
 
 _MICROSOFT = onnxscript.values.Opset(MICROSOFT, 1)
 _REQUIRED = ("X", "W", "R")
@@ -69,21 +69,22 @@ def _product_operator() -> onnxscript.values.Op:
     schema = onnx.defs.OpSchema
     optional = schema.FormalParameterOption.Optional
     single = schema.FormalParameterOption.Single
-    kinds = {"A": "R", "B": "Q", "scales": "R", "zero_points": "Q", "g_idx": "I", "bias": "R"}
+    kinds = {"A": "R", "B": "Q", "scales": "R", "zero_points": "Z", "g_idx": "I", "bias": "R"}
     inputs = [
         schema.FormalParameter(
             name, kind, param_option=single if name in ("A", "B", "scales") else optional
         )
         for name, kind in kinds.items()
     ]
-    types = {"R": "tensor(float)", "Q": "tensor(uint8)", "I": "tensor(int32)"}
+    types = {"R": ["tensor(float)"], "Q": ["tensor(uint8)"], "I": ["tensor(int32)"]}
+    types["Z"] = ["tensor(uint8)", "tensor(float)"]
     known = schema(
         MATMUL_NBITS,
         MICROSOFT,
         1,
         inputs=inputs,
         outputs=[schema.FormalParameter("Y", "R")],
-        type_constraints=[(kind, [name], "") for kind, name in types.items()],
+        type_constraints=[(kind, names, "") for kind, names in types.items()],
         attributes=[
             schema.Attribute(name, schema.AttrType.INT, required=True)
             for name in ("K", "N", "bits", "block_size")
@@ -96,9 +97,6 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
     """Functions that emit the ONNX nodes of torch operators, by operator.
 
     (Over 40 lines: onnxscript wants the functions to close over the opset.)
-
-    Args:
-        op: onnxscript's operators of the opset that is written.
     """
     lstm, product = _lstm_operator(), _product_operator()
 

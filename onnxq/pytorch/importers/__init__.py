@@ -12,6 +12,8 @@ What it takes, and what it does with it (all on copies):
                                                          packed scales  (dequantized, dynamic)
     PT2E programs             converted, prepared        quantize and dequantize operators -> Q/DQ
                                                          (programs, float_results)
+    torchao                   after quantize_, QAT       layers with the same integers and scales
+                                                         (nn.quantized.dynamic.torchao)
     pytorch_quantization      TensorQuantizer            its amax -> Q/DQ  (tensor_quantizers)
     fake quantization         as an autograd.Function    Div Round Clip Mul -> Q/DQ  (patterns)
     by hand

@@ -19,13 +19,13 @@ from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, neares
 from onnxq.graph import io
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.example_inputs import example_inputs
-from onnxq.pytorch.arguments.forward import flatten
+from onnxq.pytorch.arguments.forward import compute, flatten
+from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
-from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
+from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, eval_mode, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
-from onnxq.pytorch.importers.dequantized import dequantized_modules
-from onnxq.pytorch.importers.dynamic_modules import quantize_again
+from onnxq.pytorch.importers.dynamic_modules import dequantized_modules, quantize_again
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
 from onnxq.pytorch.importers.int8_weights import (
     ImportedWeights,
@@ -44,13 +44,16 @@ from onnxq.pytorch.importers.programs import (
     traceable_program,
 )
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
+from onnxq.pytorch.modules.places import copy_structure
+from onnxq.pytorch.nn.quantized.dynamic.torchao import Taken, taken_from_torchao
+from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_quantizers, output_scales, tidy_quantized
 from onnxq.qdq.tidy.sums import disagreeing_sums
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
@@ -60,39 +63,6 @@ if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
     from onnxq.pytorch.exporting.engines import Engine
     from onnxq.targets import Target
-
-# --- A copy of a module's structure, that shares its tensors and puts other things in given places.
-#
-# copy.deepcopy packs quantized weights again, for the engine of the moment, which may refuse them.
-
-
-def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
-    """The module and its submodules anew, tensors and other attributes shared.
-
-    Args:
-        model: it stays as it is, as long as nobody writes into the tensors of the copy.
-        replaced: id of a submodule, or of an object in an attribute -> the module in its place.
-    """
-    return _copy(model, dict(replaced))
-
-
-def _copy(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
-    if id(module) in known:
-        return known[id(module)]
-    made: nn.Module = object.__new__(type(module))
-    known[id(module)] = made
-    for name, value in vars(module).items():
-        # dictionaries of parameters, buffers and hooks are the module's own; what is in them is not
-        made.__dict__[name] = type(value)(value) if isinstance(value, dict) else value
-    children = made.__dict__["_modules"]
-    for name, child in children.items():
-        children[name] = None if child is None else _copy(child, known)
-    for name, value in list(vars(made).items()):
-        if id(value) in known and name not in children:
-            del made.__dict__[name]
-            setattr(made, name, known[id(value)])
-    return made
-
 
 # What torch says about itself, that a caller can do nothing about: message as a regex.
 _NOISE = (
@@ -123,7 +93,7 @@ def import_quantized(
     float_results: FloatResults | str = FloatResults.FLOAT,
     target: str | Target | None = None,
 ) -> QuantizedModel:
-    """A model that torch.ao, torchao's PT2E or fake quantization by hand quantized, as ONNX.
+    """A model that torch.ao, torchao or fake quantization by hand quantized, as ONNX.
 
     Args:
         model: see onnxq.pytorch.importers; it is not changed.
@@ -138,8 +108,8 @@ def import_quantized(
             quantized output; None derives it from the number of quantized tensors.
         format: "qdq" or "qoperator", as `onnxq.rewrite` has them.
         weights: "keep" torch's integers, or "narrow" them to what the target computes exactly.
-        float_results: how convolutions run that a PT2E program gives no quantized result: "float",
-            "integer" or "requantize".
+        float_results: how convolutions run that a PT2E program gives no quantized result: "float"
+            or "requantize".
         target: the machine that the result is for; None: any (`portable`).
     Returns:
         The model, with int8 weights and int32 biases.
@@ -247,6 +217,9 @@ def _imported(
     if is_program(model):
         assert isinstance(model, fx.GraphModule)
         return _program(model, given, options)
+    taken = taken_from_torchao(model)
+    if taken is not None:
+        return _torchao(model, taken, given, options)
     if has_tensor_quantizers(model):
         return _tensor_quantizers(model, given, options)
     return _torch_ao(_converted(model), given, options)
@@ -291,6 +264,21 @@ def _tensor_quantizers(model: nn.Module, inputs: Inputs, options: _Options) -> _
     made = with_own_quantizers(model)
     exported, bound = _exported(made, inputs, options), bind(made, inputs)
     _check(copy.deepcopy(model).eval(), exported, bound, options)
+    return _finished(exported, bound, options)
+
+
+def _torchao(model: nn.Module, taken: Taken, inputs: Inputs, options: _Options) -> _Imported:
+    """Models after torchao's quantize_, and in its training."""
+    for text in taken.notes:
+        note(f"{type(model).__name__}: {text}.")
+    exported, bound = _exported(taken.model, inputs, options), bind(taken.model, inputs)
+    halves = any(x.dtype in HALVES for x in model.parameters())
+    if not taken.notes and not halves:  # else torchao computes something else
+        names = [str(value.name) for value in exported.graph.outputs]
+        tolerance = options.tolerance or relative_tolerance(taken.model)
+        with eval_mode(model), eval_mode(taken.model):
+            ours = [x.numpy() for x in flatten(compute(taken.model, bound))]
+            check_against(model, lambda _: ours, names, bound, tolerance)
     return _finished(exported, bound, options)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from onnxq.pytorch.importers.activation_qparams import Constants, TracedQParams
+    from onnxq.pytorch.importers.region import Constants, TracedQParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +160,7 @@ class PackedWeight(nn.Module):
 def packed_weights(model: nn.Module, skipped: Collection[str]) -> dict[int, PackedWeight]:
     """The weight of every packed parameter that the model holds, by the id of its object.
 
-    `copying.copy_structure` puts them in their places.
-
-    Args:
-        model: converted.
-        skipped: paths of modules that are read otherwise, with all that is in them.
+    `copy_structure` puts them in their places.
     """
     made: dict[int, PackedWeight] = {}
     for path, module in model.named_modules():

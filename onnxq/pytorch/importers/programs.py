@@ -21,8 +21,9 @@ import torch
 from torch import fx, nn
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.importers.activation_qparams import STORED
+from onnxq.pytorch.importers.region import STORED
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS
+from onnxq.pytorch.programs.leaf_calls import arguments
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -163,14 +164,6 @@ def _value(module: fx.GraphModule, node: object) -> Tensor | None:
     return found.detach() if isinstance(found, torch.Tensor) else None
 
 
-def _arguments(node: fx.Node) -> dict[str, Any]:
-    """By the schema's names."""
-    target = node.target
-    assert isinstance(target, torch._ops.OpOverload)
-    names = [argument.name for argument in target._schema.arguments]
-    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-
-
 def _number(module: fx.GraphModule, node: fx.Node, value: object) -> Tensor:
     """A scale or zero point as a tensor."""
     if isinstance(value, int | float):
@@ -185,7 +178,7 @@ def _number(module: fx.GraphModule, node: fx.Node, value: object) -> Tensor:
 
 
 def _decomposed(module: fx.GraphModule, node: fx.Node, name: str) -> _QParams:
-    given = _arguments(node)
+    given = arguments(node)
     per_channel = name.endswith("channel")
     scale = _number(module, node, given["scales" if per_channel else "scale"])
     zero = given["zero_points" if per_channel else "zero_point"]
@@ -198,7 +191,7 @@ def _decomposed(module: fx.GraphModule, node: fx.Node, name: str) -> _QParams:
 
 
 def _affine(module: fx.GraphModule, node: fx.Node) -> _QParams:
-    given = _arguments(node)
+    given = arguments(node)
     scale = _number(module, node, given["scale"])
     zero = given["zero_point"]
     zero_point = torch.zeros_like(scale) if zero is None else _number(module, node, zero)

@@ -19,7 +19,7 @@ from torch import nn
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.tensor_quant import QuantDescriptor, TensorQuantizer
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError, QuantValueError
 
 DOCUMENTED = ("num_bits", "axis", "amax", "unsigned", "fake_quant")
 _WITHOUT_FORM = {  # attributes of descendants that change what is computed
@@ -46,11 +46,7 @@ def has_tensor_quantizers(model: nn.Module) -> bool:
 
 
 def with_own_quantizers(model: nn.Module) -> nn.Module:
-    """A copy of the model in eval mode whose quantizers are onnxq's, with the same amax.
-
-    Args:
-        model: calibrated or trained; it stays as it is.
-    """
+    """A copy of the model in eval mode whose quantizers are onnxq's, with the same amax."""
     if not has_tensor_quantizers(model):
         raise ModelError(
             f"{type(model).__name__} has no module with the attributes of a TensorQuantizer "

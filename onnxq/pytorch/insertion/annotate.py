@@ -12,10 +12,13 @@ without it.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from onnxq.catalog import has_dynamic_form
@@ -24,14 +27,12 @@ from onnxq.graph.canonical import canonicalize_module
 from onnxq.graph.walk import node_name
 from onnxq.operator import Float
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.pytorch.insertion.names import Names, is_tensor
 from onnxq.pytorch.insertion.operands import Operands
 from onnxq.pytorch.insertion.tensors import Tensors
-from onnxq.pytorch.insertion.view import View
+from onnxq.pytorch.insertion.view import Names, View, is_tensor
 from onnxq.pytorch.modules.parametrized_layer import weighted_layer
-from onnxq.pytorch.nn.qat.linear_in_blocks import rounding_part
+from onnxq.pytorch.nn.qat.linear import rounding_part
 from onnxq.pytorch.programs.onnx_form import onnx_form
-from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.annotations import (
@@ -57,21 +58,75 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
     from torch import fx
+    from torch.export import ExportedProgram
 
     from onnxq.pytorch.arguments.bound_inputs import Inputs
     from onnxq.pytorch.programs.program import Program
     from onnxq.qdq.sum_scales import Sum
     from onnxq.targets import Target
+__all__ = [
+    "AnnotatedGroup",
+    "AnnotatedWeight",
+    "Annotations",
+    "Unannotated",
+    "annotate",
+    "annotate_program",
+]
+
+# --- Parameters of other values while a program's ONNX form is made, so that none is like another.
+#
+#     bias = 0, 0, ...;  gamma = 1, 1, ...    drawn from [0.5, 1.5)
+#     two parameters of equal values          the second drawn
+#
+# torch's exporter merges equal constants, and leaves out a sum with 0 and a product with 1: where
+# quantizers sit would depend on how far a model is trained.
+
+_SEED = 0
+
+
+@contextlib.contextmanager
+def parameters_apart(program: ExportedProgram) -> Iterator[None]:
+    """A context in which parameters that are constant, or equal to others, have other values.
+
+    Args:
+        program: has its own values again outside.
+    """
+    state = program.state_dict
+    held = dict(state)
+    parameters = {name: state[name] for name in program.graph_signature.parameters}
+    state.update(_apart(parameters))
+    try:
+        yield
+    finally:
+        state.update(held)
+
+
+def _apart(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Other values for those that need them; tied parameters stay tied."""
+    generator = torch.Generator().manual_seed(_SEED)
+    drawn: dict[int, torch.Tensor] = {}
+    first: dict[tuple[object, ...], torch.Tensor] = {}
+    for x in parameters.values():
+        if id(x) in drawn or not x.is_floating_point() or not x.numel():
+            continue
+        is_first = first.setdefault(_key(x), x) is x
+        if not is_first or bool((x == x.flatten()[0]).all()):
+            values = torch.rand(x.shape, generator=generator) + 0.5
+            drawn[id(x)] = torch.nn.Parameter(values.to(x), requires_grad=x.requires_grad)
+    return {name: drawn[id(x)] for name, x in parameters.items() if id(x) in drawn}
+
+
+def _key(x: torch.Tensor) -> tuple[object, ...]:
+    """Equal for equal values."""
+    values = x.detach().cpu().flatten().view(torch.uint8).numpy()
+    return (x.dtype, tuple(x.shape), hashlib.sha256(values.tobytes()).digest())
+
 
 # --- Layers whose weight alone is trained, in blocks: what a QConfigDynamic says of a product.
 
 
 def weights_in_blocks(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[str, str]]:
-    """Weights that are trained in blocks, in graph order; ONNX node -> why another stays float.
-
-    Args:
-        view: of the program; nodes with a QConfigDynamic are in float there.
-    """
+    """Weights that are trained in blocks, in graph order; ONNX node -> why another stays float."""
     annotated: dict[str, AnnotatedWeight] = {}  # path -> weight; a layer may be called twice
     reasons: dict[str, str] = {}
     for node in view.nodes:
@@ -152,16 +207,6 @@ def sums(view: View, tensors: Tensors) -> Iterator[Sum]:
             yield replace(one, inputs=tuple(sides[0]), outputs=tuple(sides[1]))
 
 
-__all__ = [
-    "AnnotatedGroup",
-    "AnnotatedWeight",
-    "Annotations",
-    "Unannotated",
-    "annotate",
-    "annotate_program",
-]
-
-
 def annotate(
     model: nn.Module,
     inputs: Inputs,
@@ -194,18 +239,10 @@ def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None
 
 
 def annotate_program(
-    traced: fx.GraphModule,
-    program: Program,
-    qconfig: QConfigMapping,
-    target: str | Target | None,
+    traced: fx.GraphModule, program: Program, qconfig: QConfigMapping, target: str | Target | None
 ) -> Annotations:
     """Annotates the training graph of a program.
 
-    Args:
-        traced: of `training_graph`.
-        program: that it was made of.
-        qconfig: names nodes and tensors of the program's ONNX form.
-        target: as for onnxq.prepare.
     Raises:
         UnsupportedError: the program has no ONNX form.
         QConfigError: as onnxq.prepare.

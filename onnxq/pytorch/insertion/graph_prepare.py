@@ -8,35 +8,329 @@ a quantized tensor  goes through a FakeQuantize; tensors of one group go through
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import fx, nn
 
-from onnxq.errors import QConfigError, listed
+from onnxq.errors import QConfigError, UnsupportedError, listed
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.insertion.annotate import annotate_program, training_mapping
-from onnxq.pytorch.insertion.builder import Builder, ObservingBuilder, TrainingBuilder
 from onnxq.pytorch.insertion.improved_start import check_improve, improved_form, start_improved
+from onnxq.pytorch.insertion.operands import module_of
+from onnxq.pytorch.modules.folding import folded
+from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
+from onnxq.pytorch.modules.stubs import DeQuantStub
+from onnxq.pytorch.modules.transposed import WEIGHTED
+from onnxq.pytorch.nn.intrinsic import FUSED
+from onnxq.pytorch.nn.qat.linear import LinearInBlocks
+from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.check_observed import check_observed_values
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.numerics.group import GroupMember, QParamsCopy, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded
+from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
 from onnxq.pytorch.programs.program import Open, program_of
+from onnxq.pytorch.programs.train_mode import check_same_form, gradient_notes, train_mode_notes
 from onnxq.pytorch.programs.training_graph import training_graph
-from onnxq.pytorch.train.annotations import ANNOTATIONS
-from onnxq.pytorch.train.modes import modes_of, restore_modes
+from onnxq.pytorch.train.agreeing_sums import keep_sums
+from onnxq.pytorch.train.annotations import ANNOTATIONS, operand
+from onnxq.pytorch.train.conversion import QAT_MAPPING
+from onnxq.pytorch.train.modes import cover_train_mode, modes_of, restore_modes
 from onnxq.pytorch.train.parametrizations import materialize_weights
 from onnxq.qconfig import (
+    FakeQuantSpec,
+    QConfig,
+    QConfigDynamic,
     QConfigMapping,
     default_qconfig_mapping,
 )
 from onnxq.static.arguments import check_mapping
+from onnxq.static.planning.activation_qparams import qparams_of_range
 from onnxq.static.prepare import backend_of
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import Inputs
     from onnxq.pytorch.programs.program import Program
+    from onnxq.pytorch.train.annotations import AnnotatedGroup, AnnotatedWeight, Annotations
+    from onnxq.qdq.sum_scales import Sum
     from onnxq.targets import Target
+
+# --- Builders of prepared modules: a training graph is changed, one annotation at a time.
+
+_FUSED: dict[tuple[type[nn.Module], ...], tuple[Any, Any]] = {
+    kind.PARTS: (kind, QAT_MAPPING[kind]) for kind in FUSED if kind in QAT_MAPPING
+}
+_PLAIN: dict[type[nn.Module], Any] = {kind: QAT_MAPPING[kind] for kind in WEIGHTED}
+_RELU = torch.ops.aten.relu.default
+_MOVING = frozenset(
+    (
+        *("reshape", "view", "flatten", "unflatten", "permute", "transpose", "squeeze"),
+        *("unsqueeze", "contiguous", "chunk", "split", "getitem", "select", "expand", "t"),
+    )
+)
+
+
+class Builder:
+    """Changes a traced module step by step."""
+
+    folds_norms = False
+
+    @classmethod
+    def notes(
+        cls,
+        model: nn.Module,  # noqa: ARG003  # of those who train
+        traced: TrainingGraph,  # noqa: ARG003  # of those who train
+        program: Program,  # noqa: ARG003  # of those who train
+    ) -> tuple[str, ...]:
+        """Notes on the module before it is changed."""
+        return ()
+
+    def __init__(self, traced: fx.GraphModule, found: Annotations) -> None:
+        self._traced = traced
+        self._found = found
+        self._nodes: dict[str, fx.Node] = {node.name: node for node in traced.graph.nodes}
+        self._makers: dict[fx.Node, FakeQuantize] = {}  # node that rounds -> with what
+        self._folded: set[nn.Module] = set()  # with batch norm: their weights are their own
+        self._paths: dict[str, str] = {}  # name of a rounded node -> path of its FakeQuantize
+        self.fakes: dict[str, FakeQuantize] = {}  # tensor of the ONNX form -> what rounds it
+        self._clamps = {
+            node: group.clamp
+            for group in found.groups
+            for node in group.nodes
+            if group.clamp is not None
+        }
+
+    def weight(self, weight: AnnotatedWeight) -> None:
+        """Makes one module of a weighted module and what is folded into it."""
+        node = self._nodes[weight.node]
+        parts = [node, *([self._nodes[weight.norm]] if weight.norm else [])]
+        modules: list[nn.Module] = [self._layer(weight), *map(self._called, parts[1:])]
+        made, taken = self._made(weight, parts, modules)
+        self._set_module(weight.path, made)
+        if weight.norm and self.folds_norms:
+            self._folded.add(self._called(node))
+        for part in taken[1:]:
+            part.replace_all_uses_with(node)
+            self._nodes[part.name] = node
+            self._traced.graph.erase_node(part)
+
+    def _made(
+        self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
+    ) -> tuple[nn.Module, list[fx.Node]]:
+        """The module that takes the place of these parts, and which parts it stands for."""
+        raise NotImplementedError
+
+    def _layer(self, weight: AnnotatedWeight) -> nn.Module:
+        """The layer, with parameters; of zeros where it is given them."""
+        called = self._called(self._nodes[weight.node])
+        if isinstance(called, ParametrizedLayer) and called.takes_weight:
+            return called.with_parameters()
+        return self._traced.get_submodule(weight.path)
+
+    def _called(self, node: fx.Node) -> nn.Module:
+        module = module_of(self._traced, node)
+        assert module is not None, "annotation looked at it"
+        return module
+
+    def _refused(self, weight: AnnotatedWeight, modules: list[nn.Module]) -> UnsupportedError:
+        names = ", ".join(type(module).__name__ for module in modules)
+        return UnsupportedError(
+            f"'{weight.path}' ({names}): there is no module that has a quantized weight in its "
+            f"place. Leave node '{weight.exported}' float in the qconfig."
+        )
+
+    def _set_module(self, path: str, module: nn.Module) -> None:
+        parent, _, name = path.rpartition(".")
+        setattr(self._traced.get_submodule(parent), name, module)
+
+    def activation(self, group: AnnotatedGroup) -> None:
+        """Leads every tensor of a group through one FakeQuantize."""
+        self._number_nodes(group)
+        fake = self._fake_quantize(group)
+        numbers = [operand(node, position) for node, position, _, _ in group.numbers]
+        self.fakes |= dict.fromkeys(group.tensors, fake)
+        names = [*group.nodes, *numbers]
+        sources = [*group.sources, *numbers]
+        batch = WholeBatch(fake, len(sources)) if len(sources) > 1 else None
+        for name in names:
+            module: nn.Module = fake
+            if batch is not None or name not in sources:
+                slot = sources.index(name) if name in sources else None
+                is_copy = slot is None and self._was_rounded(self._nodes[name], fake)
+                module = (QParamsCopy if is_copy else GroupMember)(fake, batch, slot)
+            self._round(self._nodes[name], name, module, fake)
+
+    def _was_rounded(self, node: fx.Node, fake: FakeQuantize) -> bool:
+        """Whether the node only moves what the FakeQuantize has rounded."""
+        while node not in self._makers:
+            name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
+            module = module_of(self._traced, node)
+            moves = name in _MOVING if module is None else isinstance(module, nn.Flatten)
+            if not moves or not isinstance(node.args[0], fx.Node):
+                return False
+            node = node.args[0]
+        return self._makers[node] is fake
+
+    def _round(self, node: fx.Node, name: str, module: nn.Module, fake: FakeQuantize) -> None:
+        path = self._free(f"{name}_fake_quant")
+        self._traced.add_submodule(path, module)
+        readers = list(node.users)
+        with self._traced.graph.inserting_after(node):
+            rounding = self._traced.graph.call_module(path, (node,))
+        for reader in readers:
+            reader.replace_input_with(node, rounding)
+        self._makers[rounding] = fake
+        self._paths[name] = f"{path}.fake_quant" if isinstance(module, GroupMember) else path
+
+    def _number_nodes(self, group: AnnotatedGroup) -> None:
+        """Numbers among the arguments become buffers, so that they can be rounded."""
+        for node, position, _, value in group.numbers:
+            name = operand(node, position)
+            self._traced.register_buffer(name, torch.tensor(np.float32(value)))
+            reader = self._nodes[node]
+            with self._traced.graph.inserting_before(reader):
+                self._nodes[name] = self._traced.graph.get_attr(name)
+            reader.update_arg(position, self._nodes[name])
+
+    def _free(self, path: str) -> str:
+        while hasattr(self._traced, path):
+            path += "_"
+        return path
+
+    def guards(self) -> None:
+        """Marks what stays float between quantized tensors, so that it is exported that way."""
+        for name in self._found.kept_float:
+            node = self._nodes[name]
+            rounded = node.all_input_nodes[0]
+            path = self._free(f"{name}_stays_float")
+            self._traced.add_submodule(path, DeQuantStub())
+            with self._traced.graph.inserting_before(node):
+                node.replace_input_with(rounded, self._traced.graph.call_module(path, (rounded,)))
+
+    # --- inputs of weights
+
+    def bind_inputs(self) -> None:
+        """Every QAT module is told which FakeQuantize made its input: a bias has its scale."""
+        for weight in self._found.weights:
+            if weight.block_size is not None:
+                continue  # its input is float
+            node = self._nodes[weight.node]
+            source: Any = node.args[0]
+            while source not in self._makers:  # copies alone lie between, as annotation checked
+                source = source.all_input_nodes[0]
+            bind_input(self._traced.get_submodule(weight.path), self._makers[source])
+
+    def finished(self, name: str) -> fx.GraphModule:
+        """The module, with what the graph names and nothing else."""
+        self._traced.graph.lint()
+        for part in self._traced.modules():
+            if isinstance(part, ParametrizedLayer) and part not in self._folded:
+                part.clear_parameters()
+        made = TrainingGraph(self._traced, self._traced.graph, name)
+        made.meta[ANNOTATIONS] = self._found  # a deepcopy keeps meta, and no other attributes
+        keep_sums(made, map(self._sum, self._found.sums))
+        return made
+
+    def _sum(self, one: Sum) -> Sum:
+        inputs, outputs = (
+            tuple(self._paths[str(name)] for name in side) for side in (one.inputs, one.outputs)
+        )
+        return replace(one, inputs=inputs, outputs=outputs)
+
+    def _fake_quantize(self, group: AnnotatedGroup) -> FakeQuantize:
+        made = fake_quantize_module(group.part)
+        if group.range is None:
+            return made
+        fixed = FakeQuantize(made.spec.observer).enable_fake_quant(made.fake_quant_enabled)
+        return fixed.fix(qparams_of_range(group.range, fixed.dtype))
+
+
+class TrainingBuilder(Builder):
+    """Weights are rounded, and activations too."""
+
+    def __init__(self, traced: fx.GraphModule, found: Annotations) -> None:
+        super().__init__(traced, found)
+        self._float_state = tuple(nn.Module.state_dict(traced))  # all names of each
+
+    @classmethod
+    def notes(cls, model: nn.Module, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
+        """Notes on what train mode does beside, and on gradients; each is a warning."""
+        check_same_form(model, program)
+        found = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
+        for note in found:
+            warnings.warn(note, UserWarning, stacklevel=6)
+        return found
+
+    def _made(
+        self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
+    ) -> tuple[nn.Module, list[fx.Node]]:
+        readers = list(parts[-1].users)
+        if weight.block_size is None and len(readers) == 1 and self._is_folded_relu(readers[0]):
+            kinds = (*map(type, modules), nn.ReLU)
+            if kinds in _FUSED:
+                parts, modules = [*parts, readers[0]], [*modules, nn.ReLU()]
+        kinds = tuple(map(type, modules))
+        if weight.block_size is not None:
+            layer: Any = modules[0]
+            layer.qconfig = QConfigDynamic(weight.part, block_size=weight.block_size)
+            return LinearInBlocks.from_float(layer), parts
+        if kinds in _FUSED:
+            fused, trained = _FUSED[kinds]
+            float_module = fused(*modules)
+        elif len(kinds) == 1 and kinds[0] in _PLAIN:
+            trained, float_module = _PLAIN[kinds[0]], modules[0]
+        else:
+            raise self._refused(weight, modules)
+        # of a module's qconfig the weight's part counts: activations have modules of their own
+        float_module.qconfig = QConfig(weight.part, weight.part)
+        return trained.from_float(float_module), parts
+
+    def finished(self, name: str) -> fx.GraphModule:
+        """The module, which takes checkpoints of the float model."""
+        made = super().finished(name)
+        made.meta[FLOAT_STATE] = self._float_state
+        return made
+
+    def _is_folded_relu(self, node: fx.Node) -> bool:
+        if self._clamps.get(node.name) != (0.0, float("inf")):
+            return False
+        return node.target is _RELU or isinstance(module_of(self._traced, node), nn.ReLU)
+
+    def _fake_quantize(self, group: AnnotatedGroup) -> FakeQuantize:
+        if isinstance(group.part, FakeQuantSpec):
+            return super()._fake_quantize(group)
+        raise QConfigError(
+            f"tensors {', '.join(group.nodes.values())}: the qconfig has the observer "
+            f"{group.part}, which does not round; training wants a FakeQuantSpec. Use "
+            "get_default_qat_qconfig(), or FakeQuantize.with_args(observer=...)."
+        )
+
+
+class ObservingBuilder(Builder):
+    """Float modules, batch norm folded, that know how their weights will be quantized."""
+
+    folds_norms = True
+
+    def _made(
+        self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
+    ) -> tuple[nn.Module, list[fx.Node]]:
+        made: Any = modules[0]
+        if weight.block_size is not None:
+            raise UnsupportedError(
+                f"'{weight.path}' is to have its weight alone quantized, in blocks: there is "
+                "nothing to observe. Call quantize_dynamic with that block size; or "
+                "prepare_qat, to train it."
+            )
+        if type(made) not in _PLAIN:
+            raise self._refused(weight, modules)
+        if len(modules) > 1:
+            made = folded(made, modules[1])
+        made.qconfig = QConfig(weight.part, weight.part)
+        return made, parts
 
 
 def prepare_graph_qat(
@@ -74,7 +368,8 @@ def prepare_graph_qat(
         made = improved_form(program, mapping, target, found)
         notes += start_improved(prepared, made, found, builder.fakes)
     restore_modes(prepared.train(), modes)
-    prepared.meta[ANNOTATIONS] = replace(found, notes=(*notes, *modes.notes))
+    notes = (*notes, *modes.notes, *cover_train_mode(prepared, bound))
+    prepared.meta[ANNOTATIONS] = replace(found, notes=notes)
     return prepared
 
 

@@ -78,12 +78,6 @@ def improved_form(
 
     Where scales would start as LSQ's paper says, they start at the largest weight: improvements
     search on from there, downwards, and training from what they find.
-
-    Args:
-        program: with the float model's parameters.
-        qconfig: names nodes and tensors of that form, and the improvements.
-        target: as for onnxq.prepare.
-        found: what was annotated; the same nodes stay float.
     """
     mapping = _from_the_largest(qconfig.set_choice(Choice.ALL_INTEGERS))
     for name in (name for one in found.unannotated for name in one.nodes):
@@ -117,19 +111,9 @@ def _from_the_largest(qconfig: QConfigMapping) -> QConfigMapping:
 
 
 def start_improved(
-    prepared: fx.GraphModule,
-    made: Improved,
-    found: Annotations,
-    fakes: Mapping[str, FakeQuantize],
+    prepared: fx.GraphModule, made: Improved, found: Annotations, fakes: Mapping[str, FakeQuantize]
 ) -> tuple[str, ...]:
-    """Gives a prepared module the weights, biases and scales of an improved plan; notes.
-
-    Args:
-        prepared: has seen data; changed in place.
-        made: of its ONNX form.
-        found: where the module's weights are.
-        fakes: tensor of the ONNX form -> what rounds it in the module.
-    """
+    """Gives a prepared module the weights, biases and scales of an improved plan; notes."""
     for tensor, fake in fakes.items():
         qparams = made.plan.tensors.get(tensor)
         if qparams is not None and tensor not in made.plan.channel_scales:
@@ -148,11 +132,7 @@ def start_improved(
 
 
 class _Places:
-    """The places of a prepared module that hold weights.
-
-    Args:
-        prepared: its parameters are written.
-    """
+    """The places of a prepared module that hold weights."""
 
     def __init__(self, prepared: fx.GraphModule) -> None:
         self._prepared = prepared

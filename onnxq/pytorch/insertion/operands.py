@@ -11,8 +11,8 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import OpCategory
 from onnxq.operator.nodes import tensor_of
-from onnxq.pytorch.insertion.names import is_tensor
 from onnxq.pytorch.insertion.tensors import OWN_BACKWARD, with_observer
+from onnxq.pytorch.insertion.view import is_tensor
 from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
@@ -36,9 +36,6 @@ EQUAL_NUMBERS = 1e-6  # a root that was taken in float32, or in float64
 class Operands:
     """Weights, activations and numbers that quantized nodes read.
 
-    Args:
-        view: what is annotated where.
-        tensors: annotated already.
     Attributes:
         weights: found by `annotate`, in graph order.
     """
@@ -72,9 +69,6 @@ class Operands:
         modules = [n for n in found if self._called(n)[1] or weighted_layer(self._view.traced, n)]
         unused = [n for n in modules if n.name not in self._taken]
         return next(iter([*unused, *found]), None)
-
-    def _module(self, node: fx.Node) -> nn.Module | None:
-        return module_of(self._view.traced, node)
 
     def _annotate(self, node: ir.Node, decision: Quantize) -> Iterator[tuple[str, str]]:
         core = self.core(node)
@@ -114,7 +108,7 @@ class Operands:
 
     def _called(self, core: fx.Node) -> tuple[fx.Node, str | None]:
         """The node that calls the layer, and that of the batch norm that is folded into it."""
-        if isinstance(self._module(core), BATCH_NORMS):
+        if isinstance(module_of(self._view.traced, core), BATCH_NORMS):
             return core.all_input_nodes[0], core.name
         return core, None
 

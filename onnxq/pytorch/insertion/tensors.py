@@ -45,11 +45,7 @@ class Group:
 
 
 class Tensors:
-    """The quantized tensors, as far as they have been annotated.
-
-    Args:
-        view: what is annotated where.
-    """
+    """The quantized tensors, as far as they have been annotated."""
 
     def __init__(self, view: View) -> None:
         self._view = view

@@ -42,11 +42,7 @@ _TRAINS = {  # operator -> position of the argument that says whether it trains
 
 
 def as_module(model: Model) -> nn.Module:
-    """The plain module.
-
-    Args:
-        model: in any of the forms above.
-    """
+    """The plain module."""
     if isinstance(model, str | Path):
         return _of_program(read_program(Path(model)))
     if isinstance(model, ExportedProgram):
@@ -58,7 +54,8 @@ def as_module(model: Model) -> nn.Module:
         )
     if isinstance(model, OptimizedModule):  # of torch.compile
         return as_module(model._orig_mod)  # noqa: SLF001  # torch has no other name for it
-    if _is_program(model):
+    # ExportedProgram.module() made it: eval and train are functions that raise
+    if isinstance(model, fx.GraphModule) and "eval" in vars(model):
         return _evaluated(model)
     if is_scripted(model):
         return model
@@ -98,10 +95,6 @@ def exported_axes(model: nn.Module, bound: BoundInputs) -> Axes | None:
     """The dynamic axes that a program was exported with; None: the module is no program.
 
     A size that is computed from another one counts as fixed.
-
-    Args:
-        model: of `as_module`.
-        bound: example inputs.
     """
     if not isinstance(model, fx.GraphModule) or not model.meta.get(_MARK):
         return None
@@ -124,11 +117,6 @@ def exported_axes(model: nn.Module, bound: BoundInputs) -> Axes | None:
 
 def _of_program(program: ExportedProgram) -> nn.Module:
     return _evaluated(program.module(check_guards=False))
-
-
-def _is_program(model: nn.Module) -> bool:
-    """Whether ExportedProgram.module() made it: eval and train are functions that raise."""
-    return isinstance(model, fx.GraphModule) and "eval" in vars(model)
 
 
 def _evaluated(program: nn.Module) -> nn.Module:

@@ -13,21 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class FloatFunctional(nn.Module):
-    """Operations whose result is observed or fake-quantized once the model is prepared.
-
-    Use one instance for each call: its calls share one scale. (torch leaves the results of
-    add_scalar and mul_scalar unquantized; here they are quantized, as they are when they run.)
-
-    Attributes:
-        activation_post_process: what the result goes through; the identity in a float model.
-    """
+class Arithmetic(nn.Module):
+    """Operations each of whose results goes through `activation_post_process`."""
 
     activation_post_process: nn.Module
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.activation_post_process = nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: ARG002  # a module's signature
         """There is none.
@@ -36,8 +25,8 @@ class FloatFunctional(nn.Module):
             UnsupportedError: always.
         """
         raise UnsupportedError(
-            "FloatFunctional has no forward; call one of add, add_scalar, mul, mul_scalar, cat, "
-            "add_relu and matmul."
+            f"{type(self).__name__} has no forward; call one of add, add_scalar, mul, mul_scalar, "
+            "cat, add_relu and matmul."
         )
 
     def _processed(self, result: Tensor) -> Tensor:
@@ -73,12 +62,23 @@ class FloatFunctional(nn.Module):
         return self._processed(torch.matmul(x, y))
 
 
-class NeverCalled(nn.Module):
-    """Where the results of a FloatFunctional go that was not called while the model saw data.
+class FloatFunctional(Arithmetic):
+    """Operations whose result is observed or fake-quantized once the model is prepared.
 
-    Args:
-        name: of the FloatFunctional in the model.
+    Use one instance for each call: its calls share one scale. (torch leaves the results of
+    add_scalar and mul_scalar unquantized; here they are quantized, as they are when they run.)
+
+    Attributes:
+        activation_post_process: what the result goes through; the identity in a float model.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activation_post_process = nn.Identity()
+
+
+class NeverCalled(nn.Module):
+    """Where the results of a FloatFunctional go that was not called while the model saw data."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -111,10 +111,6 @@ def weighted_layer(graph: fx.GraphModule, node: fx.Node) -> tuple[str, nn.Module
     """Path and layer with a weight that a node calls; None: it calls none.
 
     A parametrized layer is copied with parameters, so that it has a weight.
-
-    Args:
-        graph: whose node it is.
-        node: of any kind.
     """
     if node.op != "call_module":
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from torch import nn
 
@@ -30,3 +30,94 @@ def exchanged(root: nn.Module, others: Mapping[nn.Module, nn.Module]) -> nn.Modu
             if child in others:
                 setattr(parent, name, others[child])
     return others.get(root, root)
+
+
+# --- Hands the hooks of a module on to the one that takes its place; torch has no public way.
+
+BEFORE = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs")
+AFTER = ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
+
+
+def move_pre_hooks(old: nn.Module, new: nn.Module) -> None:
+    """Gives `new` the hooks that run before `old`'s forward."""
+    for name in BEFORE:
+        getattr(new, name).update(getattr(old, name))
+
+
+def move_hooks(old: nn.Module, new: nn.Module) -> None:
+    """Gives `new` the hooks that run after `old`'s forward."""
+    for name in AFTER:
+        getattr(new, name).update(getattr(old, name))
+
+
+def drop_hooks(module: nn.Module) -> None:
+    """Removes the hooks that run before and after forward."""
+    for name in (*BEFORE, *AFTER):
+        getattr(module, name).clear()
+
+
+def remove_hooks(module: nn.Module, unwanted: Callable[[object], bool]) -> None:
+    """Removes those hooks before and after forward of which `unwanted` says True."""
+    for name in (BEFORE[0], AFTER[0]):
+        for key, hook in list(getattr(module, name).items()):
+            if unwanted(hook):
+                for known in (*BEFORE, *AFTER):
+                    getattr(module, known).pop(key, None)
+
+
+def has_pre_hook(module: nn.Module, hook: object) -> bool:
+    """Whether this hook runs before forward."""
+    return any(known is hook for known in getattr(module, BEFORE[0]).values())
+
+
+def has_pre_hooks(module: nn.Module) -> bool:
+    """Whether hooks run before forward."""
+    return bool(getattr(module, BEFORE[0]))
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether hooks run after forward."""
+    return bool(getattr(module, AFTER[0]))
+
+
+def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
+    """The new module, with mode, qconfig and hooks of the old."""
+    new.train(old.training)
+    if hasattr(old, "qconfig"):
+        new.qconfig = old.qconfig
+    move_pre_hooks(old, new)
+    move_hooks(old, new)
+    return new
+
+
+# --- A copy of a module's structure, that shares its tensors and puts other things in given places.
+#
+# copy.deepcopy packs quantized weights again, for the engine of the moment, which may refuse them.
+
+
+def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
+    """The module and its submodules anew, tensors and other attributes shared.
+
+    Args:
+        model: it stays as it is, as long as nobody writes into the tensors of the copy.
+        replaced: id of a submodule, or of an object in an attribute -> the module in its place.
+    """
+    return _copy(model, dict(replaced))
+
+
+def _copy(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
+    if id(module) in known:
+        return known[id(module)]
+    made: nn.Module = object.__new__(type(module))
+    known[id(module)] = made
+    for name, value in vars(module).items():
+        # dictionaries of parameters, buffers and hooks are the module's own; what is in them is not
+        made.__dict__[name] = type(value)(value) if isinstance(value, dict) else value
+    children = made.__dict__["_modules"]
+    for name, child in children.items():
+        children[name] = None if child is None else _copy(child, known)
+    for name, value in list(vars(made).items()):
+        if id(value) in known and name not in children:
+            del made.__dict__[name]
+            setattr(made, name, known[id(value)])
+    return made

@@ -87,11 +87,7 @@ _SYMBOLS = 6  # digits of a symbol's number: torch counts up to it
 
 
 def read_program(path: Path) -> ExportedProgram:
-    """Program of torch.export in a file.
-
-    Args:
-        path: of a file that torch.export.save wrote.
-    """
+    """Program of torch.export in a file."""
     if why := why_no_file(path):
         raise ModelError(f"'{path}' cannot be read: {why}; wanted a .pt2 file. {_ADVICE}")
     data = path.read_bytes()

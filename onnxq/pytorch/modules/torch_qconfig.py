@@ -17,6 +17,7 @@ from onnxq.observers import (
     ObserverSpec,
     find_observer,
 )
+from onnxq.pytorch.numerics.own_module import ModuleSpec, is_observer
 from onnxq.qconfig import Entry, FakeQuantSpec, Part, QConfig, QConfigDynamic
 
 FOREIGN = (
@@ -29,12 +30,7 @@ _WITHOUT_MEANING = ("factory_kwargs", "is_dynamic", "compute_dtype", "custom_op_
 
 
 def own_entry(value: object, where: str) -> Entry:
-    """The QConfig or QConfigDynamic of onnxq for a module's `qconfig`.
-
-    Args:
-        value: onnxq's own, None, or torch.ao's QConfig.
-        where: names the module, for messages.
-    """
+    """The QConfig or QConfigDynamic of onnxq for a module's `qconfig`."""
     if value is None or isinstance(value, QConfig | QConfigDynamic):
         return value
     parts: Any = value
@@ -77,10 +73,23 @@ def own_part(value: object, where: str) -> Part:
     if kind is nn.Identity:  # the documented way to say: nothing
         return NoopObserver.with_args()
     name = getattr(kind, "__name__", repr(kind))
+    if _is_users(kind):
+        spec = ModuleSpec(name, (), kind, arguments)
+        return spec if is_observer(kind) else FakeQuantSpec(spec)
     if name not in _FAKE_QUANTIZE:
         return _own_observer(kind, arguments, where)
     inner, own = _unwrapped(arguments.pop("observer", MovingAverageMinMaxObserver))
-    return FakeQuantSpec(_own_observer(inner, {**own, **arguments}, where))
+    arguments = {**own, **arguments}
+    if _is_users(inner):
+        return FakeQuantSpec(ModuleSpec(inner.__name__, (), inner, arguments))
+    return FakeQuantSpec(_own_observer(inner, arguments, where))
+
+
+def _is_users(kind: Any) -> bool:
+    """Whether a class is a module of the user's own, with forward and calculate_qparams."""
+    if not isinstance(kind, type) or kind.__module__.startswith((*FOREIGN, "onnxq.pytorch.")):
+        return False
+    return issubclass(kind, nn.Module) and hasattr(kind, "calculate_qparams")
 
 
 def _own_observer(kind: Any, arguments: dict[str, Any], where: str) -> ObserverSpec:

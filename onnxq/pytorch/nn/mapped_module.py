@@ -14,7 +14,7 @@ class MappedModule(nn.Module):
     """A module that computes what `float_type` computes, a fused ReLU too.
 
     The mappings of `prepare_qat` and `convert` are computed from `float_type`
-    (onnxq.pytorch.train.mappings).
+    (onnxq.pytorch.train.conversion).
     """
 
     float_type: ClassVar[type[nn.Module]]

@@ -40,3 +40,8 @@ def triplet(
         )
 
     return made(1), made(2), made(3)
+
+
+def names_of(*families: str) -> list[str]:
+    """The names of these families' classes: Conv1d, Conv2d, Conv3d of "Conv"."""
+    return [f"{family}{n}d" for family in families for n in (1, 2, 3)]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from onnxq import catalog
 from onnxq.operator import IntegerCall
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from onnxq.operator import Array, AttributeValue
 
 MICROSOFT = "com.microsoft"
-DIRECTIONS = {"forward": 1, "bidirectional": 2}
 
 
 def _computed(
@@ -37,12 +37,8 @@ def _computed(
 ) -> tuple[Array, ...]:
     found = catalog.find_integer(op_type, domain)
     assert found is not None, "onnxq has it"
-    arrays = [_array(x) for x in inputs]
+    arrays: list[Any] = [None if x is None else x.detach().cpu().numpy() for x in inputs]
     return found.kernel(IntegerCall(op_type, arrays, attributes=attributes or {}))
-
-
-def _array(x: Tensor | None) -> Any:
-    return None if x is None else x.detach().cpu().numpy()
 
 
 @torch.library.custom_op("onnxq::dynamic_quantize_linear", mutates_args=())
@@ -123,21 +119,9 @@ def dynamic_quantize_lstm(
 
 
 @dynamic_quantize_lstm.register_fake
-def _(
-    x: Tensor,
-    w: Tensor,  # noqa: ARG001  # the operator's signature
-    r: Tensor,
-    b: Tensor | None,  # noqa: ARG001  # the operator's signature
-    initial_h: Tensor | None,  # noqa: ARG001  # the operator's signature
-    initial_c: Tensor | None,  # noqa: ARG001  # the operator's signature
-    w_scale: Tensor,  # noqa: ARG001  # the operator's signature
-    w_zero_point: Tensor,  # noqa: ARG001  # the operator's signature
-    r_scale: Tensor,  # noqa: ARG001  # the operator's signature
-    r_zero_point: Tensor,  # noqa: ARG001  # the operator's signature
-    direction: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    steps, batch, _ = x.shape
-    directions, hidden = DIRECTIONS[direction], r.shape[1]
+def _(x: Tensor, w: Tensor, r: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    steps, batch = x.shape[:2]
+    directions, hidden = len(w), r.shape[1]
     state = (directions, batch, hidden)
     return x.new_empty((steps, directions, batch, hidden)), x.new_empty(state), x.new_empty(state)
 
@@ -188,19 +172,9 @@ def stored_recurrence(
 
 
 @stored_recurrence.register_fake
-def _(
-    x: Tensor,
-    w: Tensor,  # noqa: ARG001  # the operator's signature
-    r: Tensor,
-    b: Tensor | None,  # noqa: ARG001  # the operator's signature
-    initial_h: Tensor | None,  # noqa: ARG001  # the operator's signature
-    w_scale: Tensor,  # noqa: ARG001  # the operator's signature
-    r_scale: Tensor,  # noqa: ARG001  # the operator's signature
-    kind: str,  # noqa: ARG001  # the operator's signature
-    direction: str,
-) -> tuple[Tensor, Tensor]:
-    steps, batch, _ = x.shape
-    directions, hidden = DIRECTIONS[direction], r.shape[2]
+def _(x: Tensor, w: Tensor, r: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    steps, batch = x.shape[:2]
+    directions, hidden = len(w), r.shape[2]
     return (
         x.new_empty((steps, directions, batch, hidden)),
         x.new_empty((directions, batch, hidden)),
@@ -222,3 +196,67 @@ def in_torch_order(stacked: Tensor, kind: str) -> Tensor:
     order = ONNX_GATES[kind]
     gates = stacked.chunk(len(order), 1)
     return torch.cat([gates[order.index(i)] for i in range(len(order))], 1)
+
+
+# --- The torch operator of a product whose weight is stored in blocks: `torch.ops.onnxq.*`.
+#
+#     matmul_n_bits    x @ w.T + bias     com.microsoft MatMulNBits, accuracy_level 0
+#
+# It computes in float32 on the tensor's device, with the weight that the training rounded to.
+
+BYTE_BITS = 8
+
+
+@torch.library.custom_op("onnxq::matmul_n_bits", mutates_args=())
+def matmul_n_bits(
+    x: Tensor,
+    integers: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None,
+    bias: Tensor | None,
+    inputs: int,
+    bits: int,
+    block: int,  # noqa: ARG001  # the integers' shape has it; the ONNX node wants the number
+) -> Tensor:
+    """The product x @ w.T + bias, float32 (..., outputs).
+
+    Args:
+        x: float32 (..., inputs).
+        integers: uint8 (outputs, blocks, block * bits / 8), the first integer in the low bits.
+        scales: float32 (outputs * blocks,).
+        zero_points: uint8, each row of blocks packed as integers are, up to a whole byte, flat; or
+            float32, one for each scale; None: 2^(bits - 1).
+        bias: float32 (outputs,), or None.
+        inputs: length of the rows of w, without what fills up the last block.
+        bits: 2, 4 or 8.
+        block: how many inputs share a scale.
+    """
+    return linear(x, real_weight(integers, scales, zero_points, inputs, bits), bias)
+
+
+def real_weight(
+    integers: Tensor, scales: Tensor, zero_points: Tensor | None, inputs: int, bits: int
+) -> Tensor:
+    """The weight (q - zero point) * scale, float32 (outputs, inputs); see `matmul_n_bits`."""
+    outputs, blocks, _ = integers.shape
+    wide = _unpacked(integers, bits).to(torch.int32)  # (outputs, blocks, block)
+    if zero_points is None:
+        points = wide.new_full((1, 1), 1 << (bits - 1))
+    elif zero_points.dtype is torch.float32:
+        points = zero_points.reshape(outputs, blocks)
+    else:
+        points = _unpacked(zero_points.reshape(outputs, -1), bits)[:, :blocks].to(torch.int32)
+    real = (wide - points[..., None]).float() * scales.reshape(outputs, blocks, 1)
+    return real.reshape(outputs, -1)[:, :inputs]
+
+
+def _unpacked(packed: Tensor, bits: int) -> Tensor:
+    """Integers of bytes along the last axis, low bits first."""
+    shifts = torch.arange(0, BYTE_BITS, bits, dtype=torch.uint8, device=packed.device)
+    parts = (packed[..., None] >> shifts) & ((1 << bits) - 1)
+    return parts.flatten(-2)
+
+
+@matmul_n_bits.register_fake
+def _(x: Tensor, integers: Tensor, *_: Any) -> Tensor:
+    return x.new_empty((*x.shape[:-1], integers.shape[0]))

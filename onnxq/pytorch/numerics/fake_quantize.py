@@ -9,21 +9,116 @@ The first line is onnxq.pytorch.numerics.observing, the second onnxq.pytorch.num
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from onnxq.observers import MovingAverageMinMaxObserver
-from onnxq.pytorch.numerics import rounding_ops, straight_through
+from onnxq.pytorch.numerics import rounding_ops
 from onnxq.pytorch.numerics.integer_types import torch_dtype
 from onnxq.pytorch.numerics.observing import Observing
+from onnxq.pytorch.numerics.own_module import ModuleSpec, is_observer
+from onnxq.pytorch.numerics.rounding import (
+    IntegerRange,
+    check,
+    check_floats,
+    learned_gradients,
+    numbers_of,
+    passed_between,
+    passed_inside,
+    rounded,
+)
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
 
 if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec
     from onnxq.qconfig import Part
     from onnxq.qparams import QParams
+
+# --- Fake quantization with gradients, in the form that is quickest where it runs.
+#
+#     torch.export     torch.ops.onnxq.fake_quantize, whole: QuantizeLinear and DequantizeLinear
+#     torch.compile    tensor operations, which inductor fuses into one loop there and one back
+#     eager            the same behind one autograd node: a torch.library operator costs 100 us a
+#                      step in dispatch alone, this 30 (benchmarks/training_step.py)
+#
+# All three give the same bits.
+
+
+def fake_quantize(
+    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
+) -> Tensor:
+    """The values and the gradient of rounding_ops.fake_quantize."""
+    if torch.compiler.is_exporting():
+        whole: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, qmin, qmax, axis)
+        return whole
+    check(x, scale)
+    made: Tensor = _Passing.apply(  # type: ignore[no-untyped-call]  # torch's
+        x, scale, zero_point, IntegerRange(qmin, qmax, axis)
+    )
+    return made
+
+
+def learned_fake_quantize(
+    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
+) -> Tensor:
+    """The values and the gradients of rounding_ops.learned_fake_quantize."""
+    if torch.compiler.is_exporting():
+        whole: Tensor = rounding_ops.learned_fake_quantize(x, scale, zero_point, qmin, qmax, axis)
+        return whole
+    check(x, scale)
+    made: Tensor = _Learning.apply(  # type: ignore[no-untyped-call]  # torch's
+        x, scale, zero_point, IntegerRange(qmin, qmax, axis)
+    )
+    return made
+
+
+class _Passing(torch.autograd.Function):
+    """A gradient for x alone."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
+    ) -> Tensor:
+        ctx.integers, ctx.numbers = integers, numbers_of(scale, zero_point)
+        if ctx.numbers is not None and ctx.numbers.scale is not None:
+            ctx.save_for_backward(x)
+        else:
+            _keep(ctx, x, scale, zero_point)
+        return rounded(x, scale, zero_point, integers, ctx.numbers)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.numbers is not None and ctx.numbers.scale is not None:
+            (x,) = ctx.saved_tensors
+            passed = passed_between(grad, x, ctx.numbers, ctx.integers)
+        else:
+            x, scale, zero_point = ctx.saved_tensors
+            passed = passed_inside(grad, x, scale, zero_point, ctx.integers)
+        return passed, None, None, None
+
+
+class _Learning(torch.autograd.Function):
+    """A gradient for x and for scale."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
+    ) -> Tensor:
+        ctx.integers = integers
+        _keep(ctx, x, scale, zero_point)
+        return rounded(x, scale, zero_point, integers, numbers_of(scale, zero_point))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, scale, zero_point = ctx.saved_tensors
+        return *learned_gradients(grad, x, scale, zero_point, ctx.integers), None, None
+
+
+def _keep(ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor) -> None:
+    # copies: an observer that sees a second tensor in this step writes new ones in their place
+    ctx.save_for_backward(x, scale.detach().clone(), zero_point.clone())
 
 
 class FakeQuantize(Observing):
@@ -51,6 +146,9 @@ class FakeQuantize(Observing):
         UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
     """
 
+    has_own_forward: ClassVar[bool] = False
+    """Whether a subclass, or a module in it, rounds in a forward of its own."""
+
     FLAGS = ("observer_enabled", "fake_quant_enabled", "has_observed")
     fake_quant_enabled: bool = True
 
@@ -64,6 +162,10 @@ class FakeQuantize(Observing):
         spec = self.with_args(observer, quant_min, quant_max, **observer_kwargs)
         super().__init__(spec.observer)
         self.spec = spec
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.has_own_forward = cls.forward is not FakeQuantize.forward
 
     @classmethod
     def with_args(
@@ -117,7 +219,7 @@ class FakeQuantize(Observing):
         return self._round(x, self.scale if scale is None else scale)
 
     def _round(self, x: Tensor, scale: Tensor) -> Tensor:
-        return straight_through.fake_quantize(
+        return fake_quantize(
             x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
 
@@ -216,7 +318,7 @@ class LearnableFakeQuantize(FakeQuantize):
         """Nothing: the scale is a parameter, which DistributedDataParallel keeps equal."""
 
     def _round(self, x: Tensor, scale: Tensor) -> Tensor:
-        return straight_through.learned_fake_quantize(
+        return learned_fake_quantize(
             x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
         )
 
@@ -229,6 +331,28 @@ class LearnableFakeQuantize(FakeQuantize):
             self.scale.data.clamp_(min=self._observer.range.eps)
 
 
+class OwnFakeQuantize(FakeQuantize):
+    """A user's module that rounds: values and gradients are those of its own forward."""
+
+    def __init__(self, spec: ModuleSpec) -> None:
+        Observing.__init__(self, spec)
+        self.spec = FakeQuantSpec(spec)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the module makes of x."""
+        check_floats(x)
+        if not self.fake_quant_enabled and not self.observer_enabled:
+            return x
+        made: Tensor = self.own(x)  # type: ignore[misc]  # a ModuleSpec's module
+        if self.observer_enabled and x.numel() and not torch.compiler.is_exporting():
+            self._note_seen()
+        return made if self.fake_quant_enabled else x
+
+    def rounded(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        """What the module makes of x; at a scale that it has not found, plain rounding."""
+        return self(x) if scale is None else super().rounded(x, scale)
+
+
 def fake_quantize_module(part: Part) -> FakeQuantize:
     """The module for what a QConfig holds.
 
@@ -237,6 +361,13 @@ def fake_quantize_module(part: Part) -> FakeQuantize:
     Raises:
         UnsupportedError: a type or scheme that ONNX QuantizeLinear does not have.
     """
+    spec = part.observer if isinstance(part, FakeQuantSpec) else part
+    if isinstance(spec, ModuleSpec) and isinstance(part, FakeQuantSpec):
+        if issubclass(spec.kind, FakeQuantize):
+            made: FakeQuantize = spec.module()
+            return made
+        if not is_observer(spec.kind):
+            return OwnFakeQuantize(spec)
     if isinstance(part, FakeQuantSpec):
         learned = part.scale is ScaleRule.LEARNED
         return (LearnableFakeQuantize if learned else FakeQuantize)(part.observer)

@@ -19,10 +19,6 @@ class WholeBatch:
 
     A moving average of the batches' ranges would else become one of the tensors' ranges, which
     cuts off the widest tensor.
-
-    Args:
-        fake: its observer is shown the batch.
-        sources: how many tensors there are.
     """
 
     def __init__(self, fake: FakeQuantize, sources: int) -> None:
@@ -68,6 +64,9 @@ class GroupMember(nn.Module):
         if not isinstance(fake, FakeQuantize):  # converted
             rounded: Tensor = fake(x)
             return rounded
+        if fake.has_own_forward:
+            own: Tensor = fake(x)
+            return own
         if self.batch is not None and self.slot is not None:
             self.batch.watch(x, self.slot)
         if not fake.fake_quant_enabled or not fake.has_observed:

@@ -13,21 +13,26 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.observers import NoopObserver
-from onnxq.pytorch.numerics import min_max_state
-from onnxq.pytorch.numerics.compiling import never_compiled
-from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
-from onnxq.pytorch.numerics.min_max import UNSEEN, check_values, min_max_of, rule_of
-from onnxq.pytorch.numerics.ranks import (
-    has_ranks,
-    mean_of_ranks,
-    merged_of_ranks,
-    widest_of_ranks,
+from onnxq.pytorch.numerics.exact_buffers import ExactBuffers, never_compiled
+from onnxq.pytorch.numerics.min_max import (
+    MAX,
+    MIN,
+    UNSEEN,
+    check_values,
+    min_max_of,
+    observer_state,
+    rule_of,
+    save_min_max,
+    take_min_max,
+    warn_unseen,
 )
+from onnxq.pytorch.numerics.own_module import ModuleSpec
+from onnxq.pytorch.numerics.ranks import has_ranks, mean_of_ranks, merged_of_ranks, widest_of_ranks
 from onnxq.pytorch.numerics.rounding import check_floats
 from onnxq.pytorch.numerics.torch_states import STATE, adopt
 from onnxq.qparams import PerChannel, PerTensor, QParams
@@ -92,8 +97,6 @@ class Observing(ExactBuffers):
 
     In train mode under DistributedDataParallel min and max are those of all ranks' tensors.
 
-    Args:
-        spec: the observer.
     Attributes:
         scale: buffer, float32, shape () or (channels,); (1,) before any data where per channel.
         zero_point: buffer, int32, same shape.
@@ -119,7 +122,8 @@ class Observing(ExactBuffers):
         super().__init__()
         self._observer_spec = spec
         self._observer = _checked(spec())
-        self._rule = rule_of(self._observer)
+        self.own = spec.module() if isinstance(spec, ModuleSpec) else None
+        self._rule = rule_of(self._observer) if self.own is None else None
         self.observer_enabled = True
         self.has_observed = False
         self.ran_unobserved = False
@@ -140,7 +144,7 @@ class Observing(ExactBuffers):
     def observer(self) -> Observer:
         """The observer, with what it has seen; read on the host."""
         if self._rule is not None and not self.min_max.is_meta:
-            state = min_max_state.observer_state(self._observer, self.min_max.cpu().numpy())
+            state = observer_state(self._observer, self.min_max.cpu().numpy())
             self._observer.load_state(state)
         return self._observer
 
@@ -208,9 +212,14 @@ class Observing(ExactBuffers):
     @property
     def needs_range_alone(self) -> bool:
         """Whether min and max of a batch are all that counts of it."""
-        return self._observer.needs_range_alone
+        return self.own is None and self._observer.needs_range_alone
 
     def _observe(self, x: Tensor) -> None:
+        if self.own is not None:
+            if x.numel():
+                self.own(x)
+                self._note_seen()
+            return
         if self._rule is None:
             self._show(x)
             return
@@ -225,8 +234,13 @@ class Observing(ExactBuffers):
         new, is_left_out = self._rule.seen_with(self.min_max, min_max)
         self.min_max.copy_(new)
         self.left_out.add_(is_left_out)
-        self.has_observed = True
+        self._note_seen()
+
+    def widen(self, min_max: Tensor) -> None:
+        """Lets min and max that were found elsewhere count too: (-min, max), as `min_max`."""
+        self.min_max.copy_(torch.maximum(self.min_max, min_max))
         self._stale = True
+        self._refresh()
 
     def _make_room(self, min_max: Tensor) -> None:
         before = self.min_max.shape[-1]
@@ -252,14 +266,18 @@ class Observing(ExactBuffers):
         except CalibrationError as error:
             raise CalibrationError(f"{type(self).__name__}: {error}") from error
         self._batches += 1
-        self.has_observed = True
-        self._stale = True
+        self._note_seen()
+
+    def _note_seen(self) -> None:
+        self.has_observed = self._stale = True
 
     def _refresh(self) -> None:
         """Brings scale and zero point up to date with what was seen."""
         if not self._stale:
             return
-        if self._rule is None:
+        if self.own is not None:
+            self._hold(self._own_qparams(*self.own.calculate_qparams()))
+        elif self._rule is None:
             self._ask()
         else:
             scale, zero_point = self._rule.scale_and_zero_point(self.min_max, self._span)
@@ -276,6 +294,18 @@ class Observing(ExactBuffers):
                 f"one for {self.granularity}."
             )
         self._hold(found)
+
+    def _own_qparams(self, scale: Any, zero_point: Any) -> QParams:
+        """Scale and zero point of a user's module, in the shape of its qscheme."""
+        shape = (-1,) if self.is_per_channel else ()
+        numbers = [torch.as_tensor(x).detach().cpu().numpy() for x in (scale, zero_point)]
+        if not self.is_per_channel and numbers[0].size != 1:
+            raise UnsupportedError(
+                f"{type(self.own).__name__} gives {numbers[0].size} scales; its qscheme says one. "
+                "Give it an attribute `qscheme` of torch's, and `ch_axis`."
+            )
+        scales, zeros = (x.reshape(shape) for x in numbers)
+        return QParams(scales.astype(np.float32), np.rint(zeros), self.dtype, self.granularity)
 
     def _hold(self, qparams: QParams) -> None:
         self.set_tensor("scale", torch.from_numpy(qparams.scale.copy()))
@@ -300,7 +330,7 @@ class Observing(ExactBuffers):
         self.check_left_out()
         self._refresh()
         if not self.has_observed:
-            min_max_state.warn_unseen(type(self).__name__)
+            warn_unseen(type(self).__name__)
         scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))
         return QParams(scale, zero_point, self.dtype, self.granularity)
 
@@ -313,7 +343,10 @@ class Observing(ExactBuffers):
 
     def synchronize(self) -> None:
         """Takes over what the other ranks have seen; see `synchronize_ranks`."""
-        if self._rule is None:
+        if self.own is not None:
+            for part in (*self.own.parameters(), *self.own.buffers()):
+                distributed.broadcast(part.detach(), 0)
+        elif self._rule is None:
             self._observer = merged_of_ranks(self._observer)
         elif self._rule.averaging_constant is None:
             self.min_max.copy_(widest_of_ranks(self.min_max))
@@ -327,6 +360,8 @@ class Observing(ExactBuffers):
     def reset_min_max_vals(self) -> None:
         """Forgets what was seen; scale and zero point stay until the next batch."""
         self._observer = self._observer_spec()
+        if self.own is not None:
+            self.own = self._observer_spec.module()  # type: ignore[attr-defined]  # a ModuleSpec
         if self._rule is not None:
             self.min_max.fill_(UNSEEN)
             self.left_out.zero_()
@@ -334,6 +369,9 @@ class Observing(ExactBuffers):
     def enable_observer(self, enabled: bool = True) -> Self:
         """Lets the observer watch (the documented signature)."""
         self.observer_enabled = bool(enabled)
+        switch = getattr(self.own, "enable_observer", None)
+        if switch is not None:
+            switch(enabled)
         return self
 
     def disable_observer(self) -> Self:
@@ -346,7 +384,7 @@ class Observing(ExactBuffers):
         for flag in self.FLAGS:
             destination[prefix + flag] = torch.tensor([getattr(self, flag)], dtype=torch.uint8)
         if self._rule is not None:
-            min_max_state.save_min_max(destination, prefix, self.min_max)
+            save_min_max(destination, prefix, self.min_max)
             return
         for key, array in self._observer.state().items():
             destination[f"{prefix}{STATE}{key}"] = torch.from_numpy(np.array(array))
@@ -378,9 +416,9 @@ class Observing(ExactBuffers):
         )
 
     def _load_min_max(self, state_dict: dict[str, Tensor], prefix: str, missing: list[str]) -> None:
-        found = min_max_state.take_min_max(state_dict, prefix)
+        found = take_min_max(state_dict, prefix)
         if found is None:
-            missing += [prefix + name for name in (min_max_state.MIN, min_max_state.MAX)]
+            missing += [prefix + name for name in (MIN, MAX)]
         elif (
             found.ndim == self.min_max.ndim
         ):  # else the scale has another rank too, and torch says so
@@ -393,6 +431,7 @@ class Observing(ExactBuffers):
         state = {k.removeprefix(prefix): state_dict.pop(k).cpu().numpy() for k in found}
         if state:
             self._observer = self._observer_spec.restore(state)
+            self._batches = 1  # behind the one that stands for all
 
 
 def _checked(observer: Observer) -> Observer:

@@ -135,14 +135,7 @@ def learned_fake_quantize(
     return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)
 
 
-def _fake(
-    x: Tensor,
-    scale: Tensor,
-    zero_point: Tensor,  # noqa: ARG001  # the operator's signature
-    qmin: int,  # noqa: ARG001  # the operator's signature
-    qmax: int,  # noqa: ARG001  # the operator's signature
-    axis: int,  # noqa: ARG001  # the operator's signature
-) -> Tensor:
+def _fake(x: Tensor, scale: Tensor, *_: Any) -> Tensor:
     check(x, scale)
     return torch.empty_like(x)
 
@@ -172,3 +165,22 @@ def _learned_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 fake_quantize.register_autograd(_backward, setup_context=_keep)
 learned_fake_quantize.register_autograd(_learned_backward, setup_context=_keep)
+
+# --- The operator that marks where a quantized region ends: `torch.ops.onnxq.leave_integers`.
+#
+#     y = x        exported as Max(x), one copy, which ONNX Runtime's optimizers leave alone
+#
+# Behind it a model computes in float. Without it ONNX Runtime would run the float operators between
+# this end and the next QuantizeLinear in integers.
+# `onnxq.qdq.tidy` removes it where nothing behind it is quantized again.
+
+
+@torch.library.custom_op("onnxq::leave_integers", mutates_args=())
+def leave_integers(x: Tensor) -> Tensor:
+    """A copy of x: what follows it is float."""
+    return x.clone()
+
+
+@leave_integers.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 from onnxq.observers import HistogramObserver
-from onnxq.pytorch.numerics.min_max import rule_of
-from onnxq.pytorch.numerics.min_max_state import MAX, MIN, observer_state
+from onnxq.pytorch.numerics.min_max import MAX, MIN, observer_state, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,14 +30,7 @@ _INSIDE = "activation_post_process."  # of torch's FakeQuantize
 def adopt(
     state_dict: dict[str, Any], prefix: str, spec: ObserverSpec, flags: Mapping[str, bool]
 ) -> None:
-    """Writes the entries of torch's observer as those of onnxq's; other entries stay.
-
-    Args:
-        state_dict: changed.
-        prefix: of the entries.
-        spec: the observer that takes them.
-        flags: of the module, which torch's observer does not have.
-    """
+    """Writes the entries of torch's observer as those of onnxq's; other entries stay."""
     is_alone = prefix + "eps" in state_dict and prefix + "scale" not in state_dict
     where = prefix if is_alone else prefix + _INSIDE
     if any(where + name not in state_dict for name in (MIN, MAX)):
@@ -69,10 +61,6 @@ def histogram_state(
 ) -> dict[str, torch.Tensor] | None:
     """State of an observer that has counted what torch's histogram has.
 
-    Args:
-        state_dict: the histogram is taken out of it.
-        prefix: of its entries.
-        spec: the observer.
     Returns:
         What its `restore` takes, as tensors; None: there is no histogram, or the observer has
         another state than counts.

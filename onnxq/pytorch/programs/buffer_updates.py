@@ -48,11 +48,7 @@ class BufferUpdate:
 
 
 class Updating(nn.Module):
-    """Runs the operators of an update in train mode.
-
-    Args:
-        steps: of a BufferUpdate.
-    """
+    """Runs the operators of an update in train mode."""
 
     _is_impure = True  # torch.fx: not to be left out, though nothing reads it
 
@@ -70,13 +66,7 @@ class Updating(nn.Module):
 def left_out(
     model: nn.Module, program: ExportedProgram, changed: Collection[str]
 ) -> frozenset[str]:
-    """Buffers that a run in train mode changed, and neither the program nor a layer updates.
-
-    Args:
-        model: that was exported.
-        program: of eval mode.
-        changed: names of buffers.
-    """
+    """Buffers that a run in train mode changed, and neither the program nor a layer updates."""
     written = {_path(program, _base(node)) for node in program.graph.nodes if is_mutation(node)}
     parts = dict(model.named_modules(remove_duplicate=False))
     return frozenset(
@@ -134,7 +124,8 @@ class _Found:
                 continue
             if node.op == "placeholder":
                 continue
-            if node.target in LAYERS or _is_random(node):
+            tags = getattr(node.target, "tags", ())
+            if node.target in LAYERS or torch.Tag.nondeterministic_seeded in tags:
                 return None
             seen.add(node)
             left += node.all_input_nodes
@@ -203,7 +194,3 @@ def _path(program: ExportedProgram, node: fx.Node) -> str | None:
     """Path of the parameter or buffer that a node is."""
     signature = program.graph_signature
     return {**signature.inputs_to_parameters, **signature.inputs_to_buffers}.get(node.name)
-
-
-def _is_random(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())

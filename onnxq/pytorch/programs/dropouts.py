@@ -74,12 +74,7 @@ class Dropouts:
 
 
 def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
-    """Dropouts of one run in train mode; of a copy, so that no statistic of the model changes.
-
-    Args:
-        model: any modes.
-        bound: example inputs.
-    """
+    """Dropouts of one run in train mode; of a copy, so that no statistic of the model changes."""
     copied = copy.deepcopy(model).train()
     recorder = _Recorder()
     names = {module: name for name, module in copied.named_modules()}
@@ -241,11 +236,6 @@ def restore_rates(program: ExportedProgram, model: nn.Module, dropouts: Dropouts
 
     Calls are matched in order, module by module; where train mode makes another number of them,
     the program stays as it is.
-
-    Args:
-        program: changed in place.
-        model: that was exported.
-        dropouts: of `train_dropouts`.
     """
     places = _first_paths(model)
     for targets, noted in ((DROPOUTS, dropouts.calls), (_ATTENTION, dropouts.attention)):
@@ -307,10 +297,6 @@ def marked_identities(model: nn.Module, bound: BoundInputs) -> Iterator[None]:
 
     Stochastic depth and noise are such parts: without a call of some function, a program does not
     show that they are there. nn.Identity is none of them.
-
-    Args:
-        model: in eval mode.
-        bound: example inputs.
     """
     # a module may have a forward of its own beside its class's (Accelerate sets one)
     found = {module: vars(module).get("forward") for module in _identities(model, bound)}

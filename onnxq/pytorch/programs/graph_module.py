@@ -53,21 +53,58 @@ class TrainingGraph(fx.GraphModule):
                 norm.eval()
         return self
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # one for all
+        """Every tensor once, by its name in the float model if it has one: as safetensors wants it.
+
+        Args:
+            args: of nn.Module.state_dict.
+            kwargs: likewise.
+        """
+        found: dict[str, Any] = super().state_dict(*args, **kwargs)
+        prefix = kwargs.get("prefix", "")
+        others = tuple(f"{prefix}{other}." for _, other in self._other_paths())
+        floats = self.meta.get(FLOAT_STATE, ())
+        own = [name for name in found if name.startswith(prefix)]
+        seen: set[Any] = set()
+        for name in sorted(own, key=lambda name: name.removeprefix(prefix) not in floats):
+            if name.startswith(others) or _place(found[name]) in seen:
+                del found[name]
+            else:
+                seen.update(filter(None, (_place(found[name]),)))
+        return found
+
+    def _other_paths(self) -> Iterator[tuple[str, str]]:
+        """(path, other path) of modules that stand in several places; the first is the float's."""
+        paths: dict[nn.Module, list[str]] = {}
+        for path, module in self.named_modules(remove_duplicate=False):
+            paths.setdefault(module, []).append(path)
+        floats = self.meta.get(FLOAT_STATE, ())
+        for found in paths.values():
+            kept = [path for path in found if any(n.startswith(f"{path}.") for n in floats)]
+            first = (kept or found)[0]
+            yield from ((first, path) for path in found if path != first)
+
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Adds other names of its tensors, and to one of the float model what it cannot have.
-
-        A norm is known by its path, and in the layer that it follows.
-        """
-        own = self.state_dict(keep_vars=True)
+        """Adds other names of its tensors, and to one of the float model what it cannot have."""
+        for path, other in self._other_paths():
+            start = f"{prefix}{path}."
+            for name in [name for name in state_dict if name.startswith(start)]:
+                state_dict.setdefault(
+                    f"{prefix}{other}.{name.removeprefix(start)}", state_dict[name]
+                )
+        own = super().state_dict(keep_vars=True)
         added = own.keys() - set(self.meta.get(FLOAT_STATE, own))
         there = {id(x): state_dict[prefix + n] for n, x in own.items() if prefix + n in state_dict}
-        is_float = not any(prefix + name in state_dict for name in added)
+        others = {other for _, other in self._other_paths()}
+        is_float = not any(
+            prefix + name in state_dict for name in added if name.rpartition(".")[0] not in others
+        )
         for name, held in own.items():
             if prefix + name in state_dict:
                 continue
-            if id(held) in there and (name in added) == is_float:
+            if id(held) in there:
                 state_dict[prefix + name] = there[id(held)]
             elif name in added and is_float:
                 state_dict[prefix + name] = held
@@ -100,6 +137,13 @@ class TrainingGraph(fx.GraphModule):
         """The rows of the graph, and everything else."""
         rest = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_integer")}
         return _restored, (rest, tuple(map(_row, self.graph.nodes)), type(self).__name__)
+
+
+def _place(x: object) -> object:
+    """Where a tensor lies in memory; None: nowhere."""
+    if not isinstance(x, torch.Tensor) or x.is_meta or not x.numel():
+        return None
+    return x.data_ptr(), x.shape, x.stride()
 
 
 class _NodeName(str):

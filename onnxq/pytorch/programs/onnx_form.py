@@ -20,9 +20,8 @@ from onnxq.graph.origins import origins_of, set_origins
 from onnxq.graph.passes.equal_values import equal_values
 from onnxq.graph.passes.no_ops import casts as casts_in
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
-from onnxq.pytorch.exporting.optimized import NAME_BEFORE, optimize
+from onnxq.pytorch.exporting.optimized import NAME_BEFORE, optimize, own_weights, tidy
 from onnxq.pytorch.exporting.quiet import quiet_exporter
-from onnxq.pytorch.exporting.result import own_weights, tidy
 from onnxq.pytorch.exporting.translation import translation_table
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, merge_directions
 
@@ -39,11 +38,7 @@ _OF_SEQUENCE = "_split_"
 
 
 def onnx_form(program: Program) -> ir.Model:
-    """The program as a float ONNX model; graph.origins says what its values are the result of.
-
-    Args:
-        program: without operators that work in place.
-    """
+    """The program as a float ONNX model; graph.origins says what its values are the result of."""
     try:
         with quiet_exporter():
             made = torch.onnx.export(
@@ -56,7 +51,8 @@ def onnx_form(program: Program) -> ir.Model:
                 custom_translation_table=translation_table(DEFAULT_OPSET) | RECURRENT_TABLE,
             )
             assert made is not None, "torch.onnx.export(dynamo=True) returns a program"
-            of_decomposed = origins(program.exported, _decomposed(made))
+            assert made.exported_program is not None, "it was exported by way of one"
+            of_decomposed = origins(program.exported, made.exported_program)
             found = _found(made.model, of_decomposed)
             casts = [Cast.of(node) for node in casts_in(made.model)]
             optimize(made)
@@ -87,11 +83,6 @@ def _parametrized(program: ExportedProgram) -> str:
         "torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') ahead of prepare_qat "
         "leaves the weight as it is now."
     )
-
-
-def _decomposed(made: torch.onnx.ONNXProgram) -> ExportedProgram:
-    assert made.exported_program is not None, "it was exported by way of one"
-    return made.exported_program
 
 
 def _found(model: ir.Model, of_decomposed: Mapping[str, str]) -> dict[str, list[str]]:

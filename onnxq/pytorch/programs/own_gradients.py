@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.utils.checkpoint import CheckpointFunction
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.modules.applied_function import Place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,6 +28,41 @@ if TYPE_CHECKING:
     from torch import fx
     from torch.autograd import Function
     from torch.export import ExportedProgram
+
+# --- A torch.autograd.Function as a module of a graph, with the backward that its author wrote.
+#
+# y = Function.apply(x, 0.5)    y = AppliedFunction(Function, (Place(0), 0.5))(x)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Stands for a tensor among the arguments of a call.
+
+    Attributes:
+        position: among the call's tensors.
+    """
+
+    position: int
+
+
+class AppliedFunction(nn.Module):
+    """Calls Function.apply."""
+
+    def __init__(self, function: type[Function], arguments: tuple[object, ...]) -> None:
+        super().__init__()
+        self.function = function
+        self.arguments = arguments
+
+    def forward(self, *tensors: Tensor) -> Any:
+        """Result of apply for these tensors."""
+        given = [tensors[x.position] if isinstance(x, Place) else x for x in self.arguments]
+        apply: Any = self.function.apply
+        return apply(*given)
+
+    def extra_repr(self) -> str:
+        """The function, by its name."""
+        return self.function.__name__
+
 
 aten = torch.ops.aten
 
@@ -158,10 +192,6 @@ def remove_marks(program: ExportedProgram, noted: OwnGradients) -> tuple[Functio
 
     A call of which more than its results is read (a tensor kept on the side) has no place of its
     own: it stays traced.
-
-    Args:
-        program: exported in the context.
-        noted: the context.
     """
     graph = program.graph
     numbers = {node.args[1] for node in graph.nodes if node.target is _RESULT}
@@ -204,11 +234,7 @@ class _Call:
         return not any(node.op == "output" for node in self._inside)
 
     def unmark_results(self, outputs: Collection[str]) -> None:
-        """Takes the results' marks away; a result that is no node of its own becomes one.
-
-        Args:
-            outputs: names of nodes that the program's signature knows.
-        """
+        """Takes the results' marks away; a result that is no node of its own becomes one."""
         taken: set[fx.Node] = set()
         for position, mark in self._results.items():
             result, name = _argument(mark), mark.name

@@ -22,18 +22,13 @@ from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
-from onnxq.pytorch.arguments.batch_axes import batch_axes
+from onnxq.pytorch.arguments.batch_axes import batch_axes, length_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
-from onnxq.pytorch.arguments.cache import without_cache
-from onnxq.pytorch.arguments.flat import flattened
+from onnxq.pytorch.arguments.flat import flattened, without_cache
 from onnxq.pytorch.arguments.forward import first_run
-from onnxq.pytorch.arguments.length_axes import length_axes
-from onnxq.pytorch.exporting.even_bounds import EvenBounds
 from onnxq.pytorch.exporting.exporter import eval_mode, traceable
-from onnxq.pytorch.exporting.quiet import quiet_exporter
-from onnxq.pytorch.exporting.users_line import users_line
-from onnxq.pytorch.exporting.whole_layers import WholeLayers
-from onnxq.pytorch.modules.transformers import without_shortcuts
+from onnxq.pytorch.exporting.quiet import users_line
+from onnxq.pytorch.exporting.trace import tracing
 from onnxq.pytorch.programs.buffer_updates import BufferUpdate, buffer_updates, left_out
 from onnxq.pytorch.programs.dropouts import (
     Dropouts,
@@ -246,14 +241,12 @@ def program_of(
         bound = traceable(given, axes)
         dropouts = train_dropouts(model, bound)
         model.eval()
-        flat = flattened(without_shortcuts(model), bound)
+        flat = flattened(model, bound)
         finds_lengths = asked is None and left_open is Open.LENGTHS
         lengths = length_axes(model, bound, axes) if finds_lengths else {}
         with (
             marked_identities(model, bound),
-            quiet_exporter(flat),
-            WholeLayers(),
-            EvenBounds(),
+            tracing(flat),
             _explained(model),
             OwnGradients() as own_gradients,
         ):
@@ -290,9 +283,9 @@ def _updates(
     buffers = left_out(model, exported, dropouts.buffers)
     if not buffers:
         return ()
-    flat = flattened(without_shortcuts(copy.deepcopy(model).train()), bound)
+    flat = flattened(copy.deepcopy(model).train(), bound)
     try:
-        with quiet_exporter(flat), WholeLayers(), EvenBounds():
+        with tracing(flat):
             trained = _exported(flat, bound, Axes({}, {}), {})
     except Exception:  # of many kinds; programs.train_mode says what is not updated then
         return ()
@@ -332,7 +325,11 @@ def _dims(name: str, axes: Axes, lengths: dict[str, set[int]]) -> dict[int, Any]
 @contextlib.contextmanager
 def same_buffers(model: nn.Module) -> Iterator[None]:
     """Buffers outside have the values that they had before: counters count in eval mode, too."""
-    held = [(m, name, x, x.clone()) for m in model.modules() for name, x in _buffers(m)]
+    held = [
+        (m, name, x, x.clone())
+        for m in model.modules()
+        for name, x in m.named_buffers(recurse=False)
+    ]
     try:
         yield
     finally:
@@ -340,10 +337,6 @@ def same_buffers(model: nn.Module) -> Iterator[None]:
             setattr(module, name, x)
             with torch.no_grad():
                 x.copy_(value)
-
-
-def _buffers(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return list(module.named_buffers(recurse=False))
 
 
 @contextlib.contextmanager

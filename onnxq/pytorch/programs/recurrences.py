@@ -31,12 +31,7 @@ _CALLED: dict[Any, Any] = {
     _OF_LENGTHS: of_lengths,  # an operator has no gradient
     **{
         target: target
-        for target in (
-            aten.lstm.input,
-            aten.gru.input,
-            aten.rnn_tanh.input,
-            aten.rnn_relu.input,
-        )
+        for target in (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
     },
 }
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from onnxq.pytorch.programs.leaf_calls import arguments
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,7 +39,7 @@ def take_apart(program: ExportedProgram) -> None:
         if rule is None:
             continue
         with graph.inserting_before(node):
-            result = rule(_Writer(graph, node), **_arguments(node))
+            result = rule(_Writer(graph, node), **arguments(node))
         if result is None:
             continue
         node.replace_all_uses_with(result)
@@ -78,14 +80,6 @@ def value_of(argument: Any) -> Any:
     if isinstance(argument, list | tuple):
         return type(argument)(map(value_of, argument))
     return argument
-
-
-def _arguments(node: fx.Node) -> dict[str, Any]:
-    """The arguments of a call of an operator, by name."""
-    operator: Any = node.target
-    # torch has no other name for the signature of an operator
-    names = [argument.name for argument in operator._schema.arguments]  # noqa: SLF001  # as said above
-    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
 # --- the rules

@@ -8,16 +8,19 @@ each with the same random numbers tells.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from onnxq.errors import UnsupportedError, listed
-from onnxq.pytorch.programs.dropouts import LowestDraws, seeded_run, tensor_paths
+from onnxq.pytorch.arguments.forward import flatten
+from onnxq.pytorch.exporting.exporter import eval_mode
+from onnxq.pytorch.programs.dropouts import LowestDraws, same_seed, seeded_run, tensor_paths
+from onnxq.pytorch.programs.program import same_buffers
 
 if TYPE_CHECKING:
-    from torch import nn
-
+    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
     from onnxq.pytorch.programs.graph_module import TrainingGraph
     from onnxq.pytorch.programs.program import Program
 
@@ -25,12 +28,7 @@ _TOLERANCE = 1e-3  # of the largest value: float sums in another order; other nu
 
 
 def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
-    """Notes on what train mode does and the graph does not; empty where they agree.
-
-    Args:
-        graph: of `training_graph`, without quantizers; left as it is.
-        program: that it was made of.
-    """
+    """Notes on what train mode does and the graph does not; empty where they agree."""
     run = program.dropouts
     if run.failure:
         return (
@@ -62,10 +60,6 @@ def check_same_form(model: nn.Module, program: Program) -> None:
     """Passes a model whose forward returns as many tensors in train mode as in eval mode.
 
     A model in eval mode is asked for what that mode returns.
-
-    Args:
-        model: as it was given.
-        program: of it.
     """
     run = program.dropouts
     if run.failure or not model.training or run.paths == tensor_paths(program.outputs):
@@ -92,3 +86,89 @@ def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
         _TOLERANCE * float(other.detach().abs().nan_to_num(0, 0, 0).max()) if other.numel() else 0.0
     )
     return torch.allclose(one, other, rtol=0.0, atol=bound, equal_nan=True)
+
+
+# --- Notes on parameters whose gradients in a training graph are others than those of forward.
+#
+# Code can change gradients without an operator: by a hook on a tensor, or a torch.autograd.Function
+# that the graph cannot hold. One backward pass of each, with the same numbers behind, tells.
+
+_EQUAL = 1e-3  # of a gradient's norm: float sums in another order; other rules differ by more
+_STEP = 2.0**-16  # of each weight: 2**8 of the float32 steps by which sums differ
+_MARGIN = 16.0  # a gradient that is 0 but for rounding differs by one draw of it from another
+
+Gradients = dict[str, torch.Tensor]
+
+
+def gradient_notes(model: nn.Module, graph: TrainingGraph, program: Program) -> tuple[str, ...]:
+    """A note that names the parameters with other gradients; empty where there are none.
+
+    A gradient counts as another one where the difference exceeds what it moves by when each weight
+    moves by 2**-16 of itself.
+
+    Args:
+        model: that was exported; left as it is.
+        graph: of `training_graph`, on a copy of the model, without quantizers; left as it is.
+        program: that it was made of.
+    """
+    wanted, got = (_gradients(module, program.bound) for module in (model, graph))
+    unlike = [name for name, x in wanted.items() if _norm(x - got[name]) > _EQUAL * _norm(x)]
+    if not unlike:
+        return ()
+    moved = _gradients(_moved(graph), program.bound)
+    changed = [
+        name
+        for name in unlike
+        if _norm(wanted[name] - got[name]) > _MARGIN * _norm(moved[name] - got[name])
+    ]
+    if not changed:
+        return ()
+    return (
+        f"gradients of {listed(changed)} are others in the prepared model than in forward, where "
+        "something beside the operators changes them: a hook on a tensor or module, or a "
+        "torch.autograd.Function that is called with more than tensors and numbers. It trains with "
+        "those of the operators. Change gradients in a torch.autograd.Function, called with "
+        "tensors and numbers alone.",
+    )
+
+
+def _gradients(module: nn.Module, bound: BoundInputs) -> Gradients:
+    """Gradient of a sum of results, weighted at random, by parameter; 0 of those not read."""
+    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    cudnn: Any = torch.backends.cudnn  # its recurrent layers have no backward in eval mode
+    with (
+        eval_mode(module),
+        same_buffers(module),
+        same_seed(),
+        cudnn.flags(enabled=False),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
+        results = flatten(nn.Module.__call__(module, *bound.args, **bound.kwargs))
+        # not randn_like: that draws in the order of memory, which may be another one
+        sums = [
+            (y * torch.randn(y.shape, dtype=y.dtype, device=y.device)).sum()
+            for y in results
+            if y.requires_grad
+        ]
+        if not sums:
+            return {name: torch.zeros_like(p) for name, p in trained.items()}
+        total = torch.stack([x.double() for x in sums]).sum()
+        found = torch.autograd.grad(total, list(trained.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(p) if gradient is None else gradient.detach()
+        for (name, p), gradient in zip(trained.items(), found, strict=True)
+    }
+
+
+def _moved(graph: TrainingGraph) -> TrainingGraph:
+    """A copy whose weights are a little larger or smaller, at random."""
+    made = copy.deepcopy(graph)
+    with torch.no_grad(), same_seed():
+        for p in made.parameters():
+            p.mul_(1 + _STEP * torch.randn_like(p).sign())
+    return made
+
+
+def _norm(x: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(x.nan_to_num(0, 0, 0)))

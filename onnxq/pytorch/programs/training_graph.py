@@ -15,7 +15,6 @@ import torch
 from torch import fx, nn
 
 from onnxq.pytorch.arguments.flat import HOOKS
-from onnxq.pytorch.modules.applied_function import AppliedFunction
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs.buffer_updates import Updating
@@ -23,19 +22,19 @@ from onnxq.pytorch.programs.call_form import (
     ConstantGuard,
     OutputForm,
     entry,
+    guard_of,
     is_plain,
     result_of,
 )
 from onnxq.pytorch.programs.graph_module import TrainingGraph
-from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, scope, scopes
-from onnxq.pytorch.programs.linear_calls import linear_call
+from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
+from onnxq.pytorch.programs.own_gradients import AppliedFunction
 from onnxq.pytorch.programs.recurrences import as_function, is_recurrence, layer_call
-from onnxq.pytorch.programs.shape_guard import guard_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from onnxq.pytorch.programs.linear_calls import LinearCall
+    from onnxq.pytorch.programs.leaf_calls import LinearCall
     from onnxq.pytorch.programs.own_gradients import FunctionCall
     from onnxq.pytorch.programs.program import Program
 

@@ -10,12 +10,10 @@ from onnxq import qconfig as own
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.torch_qconfig import own_part
 from onnxq.pytorch.numerics import fake_quantize as numerics
-from onnxq.pytorch.numerics.fake_quantize import (
-    disable_fake_quant,
-    disable_observer,
-    enable_fake_quant,
-    enable_observer,
-)
+from onnxq.pytorch.numerics.fake_quantize import disable_fake_quant as disable_fake_quant
+from onnxq.pytorch.numerics.fake_quantize import disable_observer as disable_observer
+from onnxq.pytorch.numerics.fake_quantize import enable_fake_quant as enable_fake_quant
+from onnxq.pytorch.numerics.fake_quantize import enable_observer as enable_observer
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.quantization.observer import (
     MovingAverageMinMaxObserver,
@@ -23,35 +21,13 @@ from onnxq.pytorch.quantization.observer import (
     of_spec,
 )
 from onnxq.pytorch.quantization.refused import REFUSED
-from onnxq.pytorch.quantization.with_args import WithArgs
+from onnxq.pytorch.quantization.uniform_observer import WithArgs
 
 if TYPE_CHECKING:
     from onnxq.qconfig import FakeQuantSpec
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)
-
-__all__ = [
-    "FakeQuantize",
-    "FakeQuantizeBase",
-    "FusedMovingAvgObsFakeQuantize",
-    "default_embedding_fake_quant",
-    "default_embedding_fake_quant_4bit",
-    "default_fake_quant",
-    "default_fused_act_fake_quant",
-    "default_fused_per_channel_wt_fake_quant",
-    "default_fused_wt_fake_quant",
-    "default_histogram_fake_quant",
-    "default_per_channel_weight_fake_quant",
-    "default_weight_fake_quant",
-    "disable_fake_quant",
-    "disable_observer",
-    "enable_fake_quant",
-    "enable_observer",
-    "fused_per_channel_wt_fake_quant_range_neg_127_to_127",
-    "fused_wt_fake_quant_range_neg_127_to_127",
-    "of_fake_spec",
-]
 
 
 class _AnyFakeQuantize(type(numerics.FakeQuantize)):  # type: ignore[misc]  # nn.Module's metaclass
@@ -166,3 +142,15 @@ default_embedding_fake_quant = FakeQuantize.with_args(
     **_TABLE, quant_min=0, quant_max=255, dtype=torch.quint8
 )
 default_embedding_fake_quant_4bit = FakeQuantize.with_args(**_TABLE, dtype=torch.quint4x2)
+
+_SWITCHES = ("disable_fake_quant", "disable_observer", "enable_fake_quant", "enable_observer")
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted(
+        [
+            *_SWITCHES,
+            "FakeQuantize",
+            "FakeQuantizeBase",
+            "FusedMovingAvgObsFakeQuantize",
+            *(name for name in vars() if name.startswith(("default_", "fused_"))),
+        ]
+    )

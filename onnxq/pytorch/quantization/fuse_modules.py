@@ -9,8 +9,4 @@ from onnxq.pytorch.quantization.refused import REFUSED
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)
 
-__all__ = [
-    "fuse_known_modules",
-    "fuse_modules",
-    "fuse_modules_qat",
-]
+__all__ = ["fuse_known_modules", "fuse_modules", "fuse_modules_qat"]

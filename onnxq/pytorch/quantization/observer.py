@@ -25,20 +25,20 @@ from onnxq.observers.histogram import MIN_BINS
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.torch_states import histogram_state
-from onnxq.pytorch.quantization.range_observers import (
-    MinMaxObserver,
-    MovingAverageMinMaxObserver,
-    MovingAveragePerChannelMinMaxObserver,
-    PerChannelMinMaxObserver,
-)
 from onnxq.pytorch.quantization.refused import REFUSED
+from onnxq.pytorch.quantization.uniform_observer import EPS, UniformObserver, WithArgs
+from onnxq.pytorch.quantization.uniform_observer import MinMaxObserver as MinMaxObserver
 from onnxq.pytorch.quantization.uniform_observer import (
-    EPS,
-    Observer,
-    ObserverBase,
-    UniformObserver,
+    MovingAverageMinMaxObserver as MovingAverageMinMaxObserver,
 )
-from onnxq.pytorch.quantization.with_args import WithArgs
+from onnxq.pytorch.quantization.uniform_observer import (
+    MovingAveragePerChannelMinMaxObserver as MovingAveragePerChannelMinMaxObserver,
+)
+from onnxq.pytorch.quantization.uniform_observer import Observer as Observer
+from onnxq.pytorch.quantization.uniform_observer import ObserverBase as ObserverBase
+from onnxq.pytorch.quantization.uniform_observer import (
+    PerChannelMinMaxObserver as PerChannelMinMaxObserver,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,11 +52,7 @@ if TYPE_CHECKING:
 
 
 def get_observer_state_dict(mod: nn.Module) -> OrderedDict[str, Tensor]:
-    """The entries of the state_dict that belong to observers and FakeQuantize modules.
-
-    Args:
-        mod: prepared.
-    """
+    """The entries of the state_dict that belong to observers and FakeQuantize modules."""
     prefixes = _prefixes(mod)
     state = mod.state_dict()
     return OrderedDict((key, state[key]) for key in state if key.startswith(prefixes))
@@ -84,34 +80,6 @@ def load_observer_state_dict(mod: nn.Module, obs_dict: Mapping[str, Tensor]) -> 
 def _prefixes(mod: nn.Module) -> tuple[str, ...]:
     parts = mod.named_modules()
     return tuple(f"{name}." for name, one in parts if isinstance(one, Observing | ObserverBase))
-
-
-__all__ = [
-    "HistogramObserver",
-    "MinMaxObserver",
-    "MovingAverageMinMaxObserver",
-    "MovingAveragePerChannelMinMaxObserver",
-    "NoopObserver",
-    "Observer",
-    "ObserverBase",
-    "PerChannelMinMaxObserver",
-    "PlaceholderObserver",
-    "RecordingObserver",
-    "default_debug_observer",
-    "default_dynamic_quant_observer",
-    "default_float_qparams_observer",
-    "default_float_qparams_observer_4bit",
-    "default_histogram_observer",
-    "default_observer",
-    "default_per_channel_weight_observer",
-    "default_placeholder_observer",
-    "default_weight_observer",
-    "get_observer_state_dict",
-    "load_observer_state_dict",
-    "of_spec",
-    "per_channel_weight_observer_range_neg_127_to_127",
-    "weight_observer_range_neg_127_to_127",
-]
 
 
 if not TYPE_CHECKING:
@@ -319,15 +287,25 @@ default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
 default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(
     dtype=torch.quint4x2, qscheme=torch.per_channel_affine_float_qparams, ch_axis=0
 )
-_NARROW: dict[str, Any] = {
-    "dtype": torch.qint8,
-    "quant_min": -127,
-    "quant_max": 127,
-    "eps": 2**-12,
-}
+_NARROW: dict[str, Any] = {"dtype": torch.qint8, "quant_min": -127, "quant_max": 127, "eps": 2**-12}
 weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(
     qscheme=torch.per_tensor_symmetric, **_NARROW
 )
 per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with_args(
     qscheme=torch.per_channel_symmetric, **_NARROW
 )
+
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted(
+        [
+            *(
+                name
+                for name in vars()
+                if name.endswith(("_observer", "_observer_4bit", "neg_127_to_127"))
+            ),
+            *(kind.__name__ for kind in (*_BY_NAME.values(), ObserverBase, PlaceholderObserver)),
+            "Observer",
+            "get_observer_state_dict",
+            "load_observer_state_dict",
+        ]
+    )

@@ -40,7 +40,7 @@ from onnxq.pytorch.quantization.observer import (
 from onnxq.pytorch.quantization.refused import REFUSED
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.quantization.with_args import WithArgs
+    from onnxq.pytorch.quantization.uniform_observer import WithArgs
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)
@@ -88,9 +88,7 @@ class QConfigDynamic(QConfig):
     __slots__ = ()
 
     def __new__(
-        cls,
-        activation: Any = default_dynamic_quant_observer,
-        weight: Any = default_weight_observer,
+        cls, activation: Any = default_dynamic_quant_observer, weight: Any = default_weight_observer
     ) -> Self:
         """The makers, checked."""
         return super().__new__(cls, activation, weight)
@@ -172,3 +170,14 @@ def qconfig_equals(q1: QConfig | None, q2: QConfig | None) -> bool:
         QConfigError: one is no QConfig.
     """
     return q1 == q2 or own_entry(q1, "q1") == own_entry(q2, "q2")
+
+
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted(
+        [
+            *(name for name in vars() if "_qconfig" in name and not name.startswith("_")),
+            "QConfig",
+            "QConfigDynamic",
+            "qconfig_equals",
+        ]
+    )

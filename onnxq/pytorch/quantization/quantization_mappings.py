@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.eager.layer_types import COMPUTING
+from onnxq.pytorch.eager.add_observer import COMPUTING
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVOLUTIONS
 from onnxq.pytorch.quantization.refused import REFUSED
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
+from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,3 +39,7 @@ def get_default_qat_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:
 def get_default_qconfig_propagation_list() -> set[type[nn.Module]]:
     """Types whose result `prepare` observes."""
     return set(COMPUTING)
+
+
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted([name for name in vars() if name.startswith("get_default")])

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.eager.add_observer import add_quant_dequant
-from onnxq.pytorch.eager.convert import swap_module
+from onnxq.pytorch.eager.add_observer import add_observer_, add_quant_dequant, get_observer_dict
+from onnxq.pytorch.eager.convert import default_eval_fn, quantize, quantize_qat, swap_module
 from onnxq.pytorch.eager.prepare import prepare_qat
 from onnxq.pytorch.eager.propagation import propagate_qconfig_
-from onnxq.pytorch.eager.quantize import default_eval_fn, quantize, quantize_qat
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.quantization.workflow import convert, prepare, quantize_dynamic
@@ -15,9 +14,11 @@ if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)
 
 __all__ = [
+    "add_observer_",
     "add_quant_dequant",
     "convert",
     "default_eval_fn",
+    "get_observer_dict",
     "prepare",
     "prepare_qat",
     "propagate_qconfig_",

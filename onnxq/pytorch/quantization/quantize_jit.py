@@ -9,7 +9,4 @@ from onnxq.pytorch.quantization.refused import REFUSED
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)
 
-__all__ = [
-    "quantize_dynamic_jit",
-    "quantize_jit",
-]
+__all__ = ["quantize_dynamic_jit", "quantize_jit"]

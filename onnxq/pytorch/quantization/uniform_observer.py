@@ -2,18 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.quantization.with_args import WithArgs
+from onnxq import observers
+from onnxq.errors import ShapeError
+from onnxq.pytorch.modules.torch_qconfig import own_part
 
 if TYPE_CHECKING:
-    from onnxq import observers
+    from collections.abc import Callable
+
     from onnxq.observers import ObserverSpec
+    from onnxq.qconfig import Part
     from onnxq.qparams import QParams
+
+# --- Makers of modules: a class with arguments, as `with_args` gives them.
+
+
+@dataclass(frozen=True, slots=True)
+class WithArgs:
+    """A class and keyword arguments: calling it makes the module.
+
+    Two of the same class and arguments are equal. What a QConfig holds is one of these, or a class.
+
+    Attributes:
+        func: what is called.
+        keywords: with these arguments.
+    """
+
+    func: Callable[..., Any]
+    keywords: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, **more: Any) -> Any:
+        """The module that the class makes of the arguments."""
+        return self.func(**{**self.keywords, **more})
+
+    def with_args(self, **more: Any) -> WithArgs:
+        """A maker with some arguments replaced."""
+        return WithArgs(self.func, {**self.keywords, **more})
+
+    def weight_part(self) -> Part:
+        """What onnxq.qconfig.QConfig holds for this maker."""
+        return own_part(self, "QConfig")
+
+    activation_part = weight_part
+
+    def __hash__(self) -> int:
+        return hash((self.func, tuple(sorted(self.keywords))))
+
+    def __repr__(self) -> str:
+        name = getattr(self.func, "__name__", repr(self.func))
+        return f"{name}({', '.join(f'{k}={v}' for k, v in self.keywords.items())})"
+
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -117,3 +161,195 @@ class UniformObserver(ObserverBase):
     def extra_repr(self) -> str:
         """The arguments that are not defaults."""
         return ", ".join(f"{key}={value}" for key, value in self.spec.args)
+
+
+# --- Observers of ranges: smallest and largest values, or moving averages of them, in buffers.
+
+
+class RangeObserver(UniformObserver):
+    """An observer of ranges: two buffers on the tensor's device, updated there without a copy.
+
+    Attributes:
+        min_val: float32, () or (channels,); inf, or empty, before any data.
+        max_val: likewise; -inf.
+    """
+
+    min_val: Tensor
+    max_val: Tensor
+    has_channels: ClassVar[bool] = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        factory: dict[str, Any] = kwargs.pop("factory_kwargs", None) or {}
+        super().__init__(*args, **kwargs)
+        shape = (0,) if self.has_channels else ()
+        self.register_buffer("min_val", torch.full(shape, float("inf")))
+        self.register_buffer("max_val", torch.full(shape, float("-inf")))
+        self.to(factory.get("device"))
+
+    def reset_min_max_vals(self) -> None:
+        """Forgets what was seen."""
+        # in place: DDP and graphs hold on to the buffers
+        for limit, unseen in ((self.min_val, float("inf")), (self.max_val, float("-inf"))):
+            limit.data = torch.full((0,) if self.has_channels else (), unseen, device=limit.device)
+
+    def observe(self, x: Tensor) -> None:
+        """Folds the batch's min and max into min_val and max_val; an empty one changes nothing."""
+        if x.numel() == 0:
+            return
+        low, high = self._min_max(x.detach().to(self.min_val.device, self.min_val.dtype))
+        if self.min_val.shape != low.shape:
+            if self.min_val.numel():
+                raise ShapeError(
+                    f"{type(self).__name__}: got {low.numel()} channels; the batches before had "
+                    f"{self.min_val.numel()}. Is ch_axis {self.ch_axis} the channels' axis?"
+                )
+            self.min_val.data, self.max_val.data = low.clone(), high.clone()
+            return
+        self.min_val.copy_(self._folded(self.min_val, low, torch.minimum))
+        self.max_val.copy_(self._folded(self.max_val, high, torch.maximum))
+
+    def _min_max(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.has_channels:
+            low, high = torch.aminmax(x)
+            return low, high
+        rows = x.transpose(0, self.ch_axis).flatten(1) if x.ndim > 1 else x[:, None]
+        low, high = torch.aminmax(rows, dim=1)
+        return low, high
+
+    def _folded(self, before: Tensor, now: Tensor, widen: Callable[..., Tensor]) -> Tensor:
+        """The min or max after another batch."""
+        return widen(before, now)
+
+    def decided(self) -> QParams:
+        """Scale and zero point of [min_val, max_val]."""
+        low, high = (limit.detach().cpu().numpy() for limit in (self.min_val, self.max_val))
+        observer = self.spec()
+        # the range alone: moving averages have been folded into it
+        if not self.has_channels and bool(np.isinf(low) & np.isinf(high) & (low > high)):
+            return observer.calculate_qparams()
+        if low.size == 0:
+            return observer.calculate_qparams()
+        min_max = np.stack([low, high])
+        if self.has_channels:
+            min_max = np.moveaxis(min_max, 0, -1)
+            shape = [1] * max(2, self.ch_axis + 2)
+            shape[self.ch_axis], shape[-1] = len(low), 2
+            min_max = min_max.reshape(shape)
+        observer.observe(min_max, 0)
+        return observer.calculate_qparams()
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        for name in ("min_val", "max_val"):
+            loaded = state_dict.get(prefix + name)
+            held = getattr(self, name)
+            if isinstance(loaded, Tensor) and loaded.shape != held.shape:
+                held.data = torch.empty_like(loaded, device=held.device)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+class MinMaxObserver(RangeObserver):
+    """The range is that of all values seen: min_val = min(min_val, min(x)), max_val alike."""
+
+    decides = observers.MinMaxObserver
+
+    def __init__(
+        self,
+        dtype: torch.dtype = torch.quint8,
+        qscheme: torch.qscheme = torch.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict[str, Any] | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(
+            dtype, qscheme, reduce_range, quant_min, quant_max, eps, factory_kwargs=factory_kwargs
+        )
+
+
+class PerChannelMinMaxObserver(RangeObserver):
+    """A range for each channel along ch_axis, of all its values seen."""
+
+    decides = observers.PerChannelMinMaxObserver
+    has_channels = True
+
+    def __init__(
+        self,
+        ch_axis: int = 0,
+        dtype: torch.dtype = torch.quint8,
+        qscheme: torch.qscheme = torch.per_channel_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict[str, Any] | None = None,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(
+            *(dtype, qscheme, reduce_range, quant_min, quant_max, eps),
+            factory_kwargs=factory_kwargs,
+            ch_axis=ch_axis,
+        )
+
+
+class _AveragingObserver(RangeObserver):
+    """An observer of moving averages: m = m + averaging_constant * (that of the batch - m)."""
+
+    averaging_constant: float
+
+    def _folded(self, before: Tensor, now: Tensor, widen: Callable[..., Tensor]) -> Tensor:  # noqa: ARG002  # the averages only widen at first
+        average = before + self.averaging_constant * (now - before)
+        # before the first batch min and max are infinite, and so would be every average
+        return torch.where(torch.isinf(before), now, average)
+
+
+class MovingAverageMinMaxObserver(_AveragingObserver):
+    """The range is that of the moving averages of the batches' min and max."""
+
+    decides = observers.MovingAverageMinMaxObserver
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        dtype: torch.dtype = torch.quint8,
+        qscheme: torch.qscheme = torch.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+        factory_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.__dict__["averaging_constant"] = averaging_constant
+        super().__init__(
+            *(dtype, qscheme, reduce_range, quant_min, quant_max, eps),
+            factory_kwargs=factory_kwargs,
+            averaging_constant=averaging_constant,
+        )
+
+
+class MovingAveragePerChannelMinMaxObserver(_AveragingObserver):
+    """A range for each channel, of the moving averages of its min and max."""
+
+    decides = observers.MovingAveragePerChannelMinMaxObserver
+    has_channels = True
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        ch_axis: int = 0,
+        dtype: torch.dtype = torch.quint8,
+        qscheme: torch.qscheme = torch.per_channel_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+        factory_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.__dict__["averaging_constant"] = averaging_constant
+        super().__init__(
+            *(dtype, qscheme, reduce_range, quant_min, quant_max, eps),
+            factory_kwargs=factory_kwargs,
+            averaging_constant=averaging_constant,
+            ch_axis=ch_axis,
+        )

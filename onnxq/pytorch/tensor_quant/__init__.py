@@ -7,63 +7,25 @@ QConfig(activation=QuantDescriptor(unsigned=True), weight=QUANT_DESC_8BIT_CONV2D
 
 from __future__ import annotations
 
-from onnxq.pytorch.tensor_quant.affine_function import (
-    FakeAffineTensorQuantFunction,
-    fake_affine_tensor_quant,
-)
-from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator, MaxCalibrator
-from onnxq.pytorch.tensor_quant.descriptor import (
-    QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL,
-    QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL,
-    QUANT_DESC_8BIT_CONV3D_WEIGHT_PER_CHANNEL,
-    QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL,
-    QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL,
-    QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL,
-    QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW,
-    QUANT_DESC_8BIT_PER_TENSOR,
-    QUANT_DESC_UNSIGNED_8BIT_PER_TENSOR,
-    QuantDescriptor,
-    ScaledQuantDescriptor,
-)
-from onnxq.pytorch.tensor_quant.float8_function import ScaledE4M3Function, scaled_e4m3
-from onnxq.pytorch.tensor_quant.functions import (
-    FakeTensorQuantFunction,
-    LegacyFakeTensorQuantFunction,
-    TensorQuantFunction,
-    fake_tensor_quant,
-    legacy_fake_tensor_quant,
-    tensor_quant,
-)
-from onnxq.pytorch.tensor_quant.learned_bounds import Clip
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
-from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer
+from onnxq.pytorch.tensor_quant import descriptor, functions
+from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator as HistogramCalibrator
+from onnxq.pytorch.tensor_quant.calibrators import MaxCalibrator as MaxCalibrator
+from onnxq.pytorch.tensor_quant.descriptor import *  # noqa: F403  # its `__all__`
+from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError as QuantTypeError
+from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantValueError as QuantValueError
+from onnxq.pytorch.tensor_quant.functions import *  # noqa: F403  # its `__all__`
+from onnxq.pytorch.tensor_quant.learned_bounds import Clip as Clip
+from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer as TensorQuantizer
 
-__all__ = [
-    "QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL",
-    "QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL",
-    "QUANT_DESC_8BIT_CONV3D_WEIGHT_PER_CHANNEL",
-    "QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL",
-    "QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL",
-    "QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL",
-    "QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW",
-    "QUANT_DESC_8BIT_PER_TENSOR",
-    "QUANT_DESC_UNSIGNED_8BIT_PER_TENSOR",
-    "Clip",
-    "FakeAffineTensorQuantFunction",
-    "FakeTensorQuantFunction",
-    "HistogramCalibrator",
-    "LegacyFakeTensorQuantFunction",
-    "MaxCalibrator",
-    "QuantDescriptor",
-    "QuantTypeError",
-    "QuantValueError",
-    "ScaledE4M3Function",
-    "ScaledQuantDescriptor",
-    "TensorQuantFunction",
-    "TensorQuantizer",
-    "fake_affine_tensor_quant",
-    "fake_tensor_quant",
-    "legacy_fake_tensor_quant",
-    "scaled_e4m3",
-    "tensor_quant",
-]
+__all__ = sorted(
+    [
+        *descriptor.__all__,  # type: ignore[attr-defined]  # computed
+        *functions.__all__,
+        "Clip",
+        "HistogramCalibrator",
+        "MaxCalibrator",
+        "QuantTypeError",
+        "QuantValueError",
+        "TensorQuantizer",
+    ]
+)

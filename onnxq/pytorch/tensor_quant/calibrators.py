@@ -14,8 +14,11 @@ from torch import Tensor
 from onnxq.errors import QConfigError
 from onnxq.observers import AmaxObserver
 from onnxq.pytorch.tensor_quant.descriptor import max_bound
-from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+    QuantTypeError,
+    QuantValueError,
+    as_num_bits,
+)
 
 if TYPE_CHECKING:
     from onnxq.pytorch.tensor_quant.descriptor_arguments import Axis

@@ -6,13 +6,18 @@ QConfig(activation=QuantDescriptor(unsigned=True, calib_method="histogram"), wei
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 from onnxq.observers import AmaxObserver, NarrowRangeObserver
 from onnxq.pytorch.tensor_quant.descriptor_arguments import (
     Axis,
+    QuantTypeError,
+    QuantValueError,
     as_amax,
     as_axis,
     as_bool,
@@ -21,10 +26,11 @@ from onnxq.pytorch.tensor_quant.descriptor_arguments import (
     as_scale_amax,
     said,
 )
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onnxq.core.arrays import Singles
     from onnxq.observers import ObserverSpec
 
@@ -36,6 +42,7 @@ def max_bound(num_bits: int, unsigned: object) -> int:
     return (1 << (num_bits - 1 + bool(unsigned))) - 1
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False, slots=True)
 class ScaledQuantDescriptor:
     """How a tensor is quantized: symmetric around 0, with a scale that follows from amax.
 
@@ -63,113 +70,54 @@ class ScaledQuantDescriptor:
         QuantValueError: a ValueError; a number out of its range, another calib_method.
     """
 
-    __slots__ = (
-        "_amax",
-        "_axis",
-        "_calib_method",
-        "_fake_quant",
-        "_learn_amax",
-        "_name",
-        "_narrow_range",
-        "_num_bits",
-        "_scale_amax",
-        "_unsigned",
-    )
+    num_bits: int
+    name: str | None
+    fake_quant: bool
+    axis: Axis
+    learn_amax: bool
+    amax: Singles | None
+    scale_amax: float | None
+    calib_method: str
+    unsigned: bool
+    narrow_range: bool
 
     def __init__(self, num_bits: int = 8, name: str | None = None, **kwargs: object) -> None:
-        self._num_bits = as_num_bits(num_bits)
         if name is not None and not isinstance(name, str):
             raise QuantTypeError(f"name: got {said(name)}; wanted a string or None.")
-        self._name = name
-        self._fake_quant = as_bool("fake_quant", kwargs.pop("fake_quant", True))
-        self._axis = as_axis(kwargs.pop("axis", None))
-        self._learn_amax = as_bool("learn_amax", kwargs.pop("learn_amax", False))
-        if self._learn_amax and self._axis is not None:
+        values = {"num_bits": as_num_bits(num_bits), "name": name}
+        for key, (check, default) in _CHECKS.items():
+            values[key] = check(kwargs.pop(key, default))
+        if values["learn_amax"] and values["axis"] is not None:
             raise QuantTypeError(
                 "axis is ignored and must be None when learn_amax is true: one amax is learned "
-                f"for the tensor; got {self._axis}. Leave one of the two out."
+                f"for the tensor; got {values['axis']}. Leave one of the two out."
             )
-        self._amax = as_amax(kwargs.pop("amax", None))
-        self._scale_amax = as_scale_amax(kwargs.pop("scale_amax", None))
-        self._calib_method = as_method(kwargs.pop("calib_method", "max"))
-        self._unsigned = as_bool("unsigned", kwargs.pop("unsigned", False))
-        self._narrow_range = as_bool("narrow_range", kwargs.pop("narrow_range", False))
         if kwargs:
-            known = [slot.removeprefix("_") for slot in self.__slots__]
             raise QuantTypeError(
-                f"unused keys: {', '.join(kwargs)}; QuantDescriptor takes {', '.join(known)}."
+                f"unused keys: {', '.join(kwargs)}; QuantDescriptor takes {', '.join(values)}."
             )
-
-    @property
-    def num_bits(self) -> int:
-        """Number of bits of an integer."""
-        return self._num_bits
-
-    @property
-    def name(self) -> str | None:
-        """A name for the reader."""
-        return self._name
-
-    @property
-    def fake_quant(self) -> bool:
-        """Whether the result is float."""
-        return self._fake_quant
-
-    @property
-    def axis(self) -> Axis:
-        """The axis or axes with scales of their own."""
-        return self._axis
-
-    @property
-    def amax(self) -> Singles | None:
-        """The fixed range, float32, any shape; it cannot be written to."""
-        return self._amax
-
-    @property
-    def learn_amax(self) -> bool:
-        """Whether amax is learned."""
-        return self._learn_amax
-
-    @property
-    def scale_amax(self) -> float | None:
-        """The factor on amax."""
-        return self._scale_amax
-
-    @property
-    def calib_method(self) -> str:
-        """The calibrator: "max" or "histogram"."""
-        return self._calib_method
-
-    @property
-    def unsigned(self) -> bool:
-        """Whether the integers begin at 0."""
-        return self._unsigned
-
-    @property
-    def narrow_range(self) -> bool:
-        """Whether the smallest integer is -bound, not -bound - 1."""
-        return self._narrow_range
+        for key, value in values.items():
+            object.__setattr__(self, key, value)  # frozen
 
     def dict(self) -> dict[str, object]:
         """num_bits, name, and all that differs from its default: keywords that make an equal one.
 
         Numbers, texts, tuples and lists; amax is a float or a list.
         """
-        defaults = _DEFAULTS
-        plain: dict[str, object] = {"num_bits": self._num_bits, "name": self._name}
-        for key, default in defaults.items():
-            value = getattr(self, f"_{key}")
-            if value is not default and value != default:
+        plain: dict[str, object] = {"num_bits": self.num_bits, "name": self.name}
+        for key, (_, default) in _CHECKS.items():
+            value = getattr(self, key)
+            if isinstance(value, np.ndarray):
+                plain[key] = value.tolist()
+            elif value != default:
                 plain[key] = value
-        if self._amax is not None:
-            plain["amax"] = self._amax.tolist()
         return plain
 
     def to_yaml(self) -> str:
         """`dict()` as YAML; axes and amax as lists."""
         plain = self.dict()
-        if isinstance(self._axis, tuple):
-            plain["axis"] = list(self._axis)
+        if isinstance(self.axis, tuple):
+            plain["axis"] = list(self.axis)
         return yaml.safe_dump(plain, width=120)
 
     @classmethod
@@ -204,10 +152,10 @@ class ScaledQuantDescriptor:
             QuantTypeError: fake_quant is False: a QConfig describes qparams, and its place in the
                 model where floats come back.
         """
-        fixed = self._amax is not None or self._scale_amax is not None
-        if self._calib_method == "max" and not self._unsigned and not fixed:
+        fixed = self.amax is not None or self.scale_amax is not None
+        if self.calib_method == "max" and not self.unsigned and not fixed:
             found = NarrowRangeObserver.with_args(
-                quant_max=max_bound(self._num_bits, self._unsigned),
+                quant_max=max_bound(self.num_bits, self.unsigned),
                 ch_axis=self._one_axis(),
                 dtype=f"int{self._width()}",
             )
@@ -223,46 +171,46 @@ class ScaledQuantDescriptor:
             QuantValueError: as weight_part.
             QuantTypeError: likewise.
         """
-        return self._part(self._amax_observer(0 if self._unsigned else 1 << (self._width() - 1)))
+        return self._part(self._amax_observer(0 if self.unsigned else 1 << (self._width() - 1)))
 
     def _part(self, observer: ObserverSpec) -> FakeQuantSpec:
-        rule = ScaleRule.LEARNED if self._learn_amax else ScaleRule.OBSERVED
+        rule = ScaleRule.LEARNED if self.learn_amax else ScaleRule.OBSERVED
         return FakeQuantSpec(observer, rule)
 
     def _width(self) -> int:
-        return _BYTE if self._num_bits <= _BYTE else 2 * _BYTE
+        return _BYTE if self.num_bits <= _BYTE else 2 * _BYTE
 
     def _one_axis(self) -> int | None:
-        if not self._fake_quant:
+        if not self.fake_quant:
             raise QuantTypeError(
                 "QuantDescriptor with fake_quant=False: a QConfig describes qparams; the model "
                 "that is written has integers anyway. Leave fake_quant out."
             )
-        if not isinstance(self._axis, tuple):
-            return self._axis
-        if len(self._axis) != 1:
+        if not isinstance(self.axis, tuple):
+            return self.axis
+        if len(self.axis) != 1:
             raise QuantValueError(
-                f"axis {self._axis}: ONNX has scales along one axis. Give one axis, or None."
+                f"axis {self.axis}: ONNX has scales along one axis. Give one axis, or None."
             )
-        return self._axis[0]
+        return self.axis[0]
 
     def _amax_observer(self, middle: int) -> ObserverSpec:
         axis = self._one_axis()
-        unsigned = self._unsigned or middle > 0
+        unsigned = self.unsigned or middle > 0
         return AmaxObserver.with_args(
-            quant_max=max_bound(self._num_bits, self._unsigned),
+            quant_max=max_bound(self.num_bits, self.unsigned),
             ch_axis=axis,
             dtype=f"{'u' if unsigned else ''}int{self._width()}",
-            method="percentile" if self._calib_method == "histogram" else "max",
-            amax=None if self._amax is None else _amax_text(self._amax, axis),
-            scale_amax=1.0 if self._scale_amax is None else self._scale_amax,
+            method="percentile" if self.calib_method == "histogram" else "max",
+            amax=None if self.amax is None else _amax_text(self.amax, axis),
+            scale_amax=1.0 if self.scale_amax is None else self.scale_amax,
             middle=middle,
         )
 
     def _key(self) -> tuple[object, ...]:
-        amax = None if self._amax is None else (self._amax.shape, self._amax.tobytes())
-        others = (getattr(self, f"_{key}") for key in _DEFAULTS)
-        return (self._num_bits, self._name, amax, *others)
+        amax = None if self.amax is None else (self.amax.shape, self.amax.tobytes())
+        others = (getattr(self, key) for key in _CHECKS if key != "amax")
+        return (self.num_bits, self.name, amax, *others)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ScaledQuantDescriptor):
@@ -279,15 +227,17 @@ class ScaledQuantDescriptor:
 
 QuantDescriptor = ScaledQuantDescriptor
 
-_DEFAULTS: dict[str, object] = {
-    "fake_quant": True,
-    "axis": None,
-    "learn_amax": False,
-    "scale_amax": None,
-    "calib_method": "max",
-    "unsigned": False,
-    "narrow_range": False,
+_CHECKS: dict[str, tuple[Callable[[object], Any], object]] = {
+    "fake_quant": (partial(as_bool, "fake_quant"), True),
+    "axis": (as_axis, None),
+    "learn_amax": (partial(as_bool, "learn_amax"), False),
+    "amax": (as_amax, None),
+    "scale_amax": (as_scale_amax, None),
+    "calib_method": (as_method, "max"),
+    "unsigned": (partial(as_bool, "unsigned"), False),
+    "narrow_range": (partial(as_bool, "narrow_range"), False),
 }
+"""Argument -> its check, and its default."""
 
 
 def _amax_text(amax: Singles, axis: int | None) -> str:
@@ -303,9 +253,14 @@ def _amax_text(amax: Singles, axis: int | None) -> str:
 QUANT_DESC_8BIT_PER_TENSOR = QuantDescriptor(num_bits=8)
 QUANT_DESC_UNSIGNED_8BIT_PER_TENSOR = QuantDescriptor(num_bits=8, unsigned=True)
 QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
-QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
-QUANT_DESC_8BIT_CONV3D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
-QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW = QuantDescriptor(num_bits=8, axis=0)
-QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
-QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
-QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
+QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL = QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
+QUANT_DESC_8BIT_CONV3D_WEIGHT_PER_CHANNEL = QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
+QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW = QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
+QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL = QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
+QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL = QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
+QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL = QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
+
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = sorted(
+        [name for name in vars() if name.endswith("Descriptor") or name.startswith("QUANT_DESC")]
+    )

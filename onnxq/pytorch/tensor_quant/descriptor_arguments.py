@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
+from onnxq.errors import QConfigError
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
+
+# --- The documented TypeError and ValueError, which are onnxq's QConfigError too (exit code 5).
+
+
+class QuantTypeError(QConfigError, TypeError):
+    """An argument of a type that quantization does not take, or the wrong kind of tensor."""
+
+
+class QuantValueError(QConfigError, ValueError):
+    """An argument whose value no quantization has: a negative amax, 1 bit, a shape that differs."""
+
 
 Axis = int | tuple[int, ...] | None
 

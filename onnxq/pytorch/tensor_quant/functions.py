@@ -17,8 +17,11 @@ from torch.autograd import Function
 
 from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.pytorch.tensor_quant.descriptor import max_bound
-from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+    QuantTypeError,
+    QuantValueError,
+    as_num_bits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,3 +199,112 @@ def _integers(
     integers = torch.clamp(torch.round(inputs.to(wide) * scale), lowest, bound)
     integers = torch.where(tiny, torch.zeros_like(integers), integers)
     return integers, torch.where(tiny, torch.ones_like(scale), scale)
+
+
+# --- fake_affine_tensor_quant: values at quantized levels between min and max, for one tensor.
+
+
+class FakeAffineTensorQuantFunction(Function):
+    """Values (q + zero) * step, with step = (max_range - min_range) / (2^num_bits - 1).
+
+    zero = rint(min_range / step) + 2^(num_bits - 1);  q = rint(x / step) - zero, clamped to
+    num_bits signed. Gradient of inputs: 1 where min_range <= x <= max_range, else 0.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, min_range: Tensor, max_range: Tensor, num_bits: int = 8
+    ) -> Tensor:
+        """The rounded values, of the shape and type of inputs.
+
+        Args:
+            ctx: keeps what backward needs.
+            inputs: floats, any shape.
+            min_range: one float, below max_range.
+            max_range: one float.
+            num_bits: 2 to 16.
+        Raises:
+            QuantTypeError: num_bits is no int.
+            QuantValueError: num_bits out of range.
+        """
+        ctx.save_for_backward(inputs, min_range, max_range)
+        half = 1 << (as_num_bits(num_bits) - 1)
+        step = (max_range - min_range) / (2 * half - 1)
+        zero = torch.round(min_range / step) + half
+        integers = torch.clamp(torch.round(inputs / step) - zero, -half, half - 1)
+        return (integers + zero) * step
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Straight through between min and max, zero elsewhere."""
+        inputs, low, high = ctx.saved_tensors
+        inside = (inputs >= low) & (inputs <= high)
+        return torch.where(inside, grad_outputs[0], torch.zeros_like(inputs)), None, None, None
+
+
+fake_affine_tensor_quant = cast("Callable[..., Tensor]", FakeAffineTensorQuantFunction.apply)
+
+# --- scaled_e4m3: values as 8-bit floats of 4 exponent and 3 mantissa bits hold them.
+#
+# For looking at what float8 would do to a model: ONNX Runtime's CPU has no such arithmetic, and no
+# file that onnxq writes has it.
+
+LARGEST = 448.0  # of float8_e4m3fn, which has no infinity
+_BITS = (4, 3)
+
+
+class ScaledE4M3Function(Function):
+    """Values float8(x * scale) / scale, scale = 448 / amax; the gradient of a clamp to amax."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        amax: Tensor | None = None,
+        E: int = 4,  # noqa: N803  # NVIDIA's names
+        M: int = 3,  # noqa: N803  # the same
+    ) -> Tensor:
+        """The rounded values, of the shape and type of inputs.
+
+        Args:
+            ctx: keeps what backward needs.
+            inputs: floats, any shape.
+            amax: floats >= 0 that broadcast to inputs; None: scale 1.
+            E: bits of the exponent; 4.
+            M: bits of the mantissa; 3.
+        Raises:
+            QuantValueError: other bits.
+        """
+        if (E, M) != _BITS:
+            raise QuantValueError(f"E={E}, M={M}: there is E4M3 alone; leave both out.")
+        top = torch.tensor(LARGEST) if amax is None else amax
+        ctx.save_for_backward(inputs, top)
+        wide = inputs.to(torch.float32)
+        largest = top.to(wide.device, torch.float32)
+        scale = torch.where(largest > 0, LARGEST / largest, torch.ones_like(largest))
+        integers = torch.clamp(wide * scale, -LARGEST, LARGEST).to(torch.float8_e4m3fn)
+        return (integers.to(torch.float32) / scale).to(inputs.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Straight through where -amax <= input <= amax, zero elsewhere."""
+        inputs, top = ctx.saved_tensors
+        grad = grad_outputs[0]
+        inside = within(inputs, top.to(inputs.device))
+        return torch.where(inside, grad, torch.zeros_like(grad)), None, None, None
+
+
+scaled_e4m3 = cast("Callable[..., Tensor]", ScaledE4M3Function.apply)
+
+__all__ = [
+    "FakeAffineTensorQuantFunction",
+    "FakeTensorQuantFunction",
+    "LegacyFakeTensorQuantFunction",
+    "ScaledE4M3Function",
+    "TensorQuantFunction",
+    "fake_affine_tensor_quant",
+    "fake_tensor_quant",
+    "legacy_fake_tensor_quant",
+    "scaled_e4m3",
+    "tensor_quant",
+]

@@ -29,7 +29,11 @@ from onnxq.pytorch.tensor_quant.calibrators import (
     kept_axes,
 )
 from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, max_bound
-from onnxq.pytorch.tensor_quant.descriptor_arguments import as_num_bits
+from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+    QuantTypeError,
+    QuantValueError,
+    as_num_bits,
+)
 from onnxq.pytorch.tensor_quant.functions import (
     TINY_AMAX,
     check_amax,
@@ -39,7 +43,6 @@ from onnxq.pytorch.tensor_quant.functions import (
     within,
 )
 from onnxq.pytorch.tensor_quant.learned_bounds import Clip
-from onnxq.pytorch.tensor_quant.quant_errors import QuantTypeError, QuantValueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

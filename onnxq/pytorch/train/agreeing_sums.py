@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from torch import nn
 
-    from onnxq.observers import Observer
     from onnxq.qdq.sum_scales import Sum
 
 _KEY = "onnxq_sums"
@@ -41,12 +40,7 @@ _OF_CONVERT = 5  # likewise with convert, which calls `convert_in_place`
 
 
 def keep_sums(prepared: nn.Module, sums: Iterable[Sum]) -> None:
-    """Notes which tensors a prepared module adds, beside those that it is known to add.
-
-    Args:
-        prepared: the root; a copy has the note too.
-        sums: their tensors are paths of FakeQuantizes in it.
-    """
+    """Notes which tensors a prepared module adds, beside those that it is known to add."""
     _notes(prepared)[_KEY] = tuple(dict.fromkeys((*sums_in(prepared), *sums)))
 
 
@@ -120,21 +114,14 @@ def _is_asked_for(fake: FakeQuantize) -> bool:
     mantissa, _ = np.frexp(float(fake.qparams().scale))
     observer = fake.observer
     given = isinstance(observer, AmaxObserver) and observer.fixed is not None
-    return bool(mantissa == _OF_A_POWER) and (given or not _is_own(observer))
-
-
-def _is_own(observer: Observer) -> bool:
-    return type(observer).__module__.startswith("onnxq.")
+    is_users = fake.own is not None or not type(observer).__module__.startswith("onnxq.")
+    return bool(mantissa == _OF_A_POWER) and (given or is_users)
 
 
 def warn_of_sums(module: nn.Module, model: ir.Model) -> None:
     """Names sums in an exported model that `convert` did not know of.
 
     Of FakeQuantizes and quantized modules that were put together by hand, for instance.
-
-    Args:
-        module: converted.
-        model: exported from it, in QDQ format.
     """
     known: set[float] = set()
     for root in module.modules():

@@ -16,12 +16,17 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, OnnxqError, UnsupportedError, listed
-from onnxq.pytorch.modules.hooks import move_hooks, move_pre_hooks, remove_hooks
-from onnxq.pytorch.modules.places import places
+from onnxq.pytorch.modules.places import move_hooks, move_pre_hooks, places, remove_hooks
 from onnxq.pytorch.modules.stubs import DeQuantStub
+from onnxq.pytorch.nn import qat
+from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
+from onnxq.pytorch.nn.intrinsic import qat as fused
+from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.nn.qat import QatModule
-from onnxq.pytorch.nn.quantized import DeQuantize
+from onnxq.pytorch.nn.qat.linear import LinearInBlocks as TrainedInBlocks
+from onnxq.pytorch.nn.quantized import DeQuantize, dynamic
+from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
@@ -29,20 +34,46 @@ from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
 from onnxq.pytorch.train.annotations import ANNOTATIONS
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.pytorch.train.never_ran import leave_float
 from onnxq.pytorch.train.parametrizations import materialize_weights, remove_parametrizations
 from onnxq.pytorch.train.same_scale import keep_rounding
 from onnxq.pytorch.train.sources import is_watching
 from onnxq.qconfig import QConfig, QConfigDynamic
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+# --- Module types and what takes their place, computed from the `float_type` of each mapped module.
+#
+# float_type ------------> trained type -------------------------> quantized type
+# intrinsic.ConvBnReLU2d   intrinsic.qat.ConvBnReLU2d               intrinsic.quantized.ConvReLU2d
 
-    Types = Mapping[type[nn.Module], type[nn.Module]]
-    from collections.abc import Iterator
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import ModuleType
 
     from torch import Tensor
+
+    Types = Mapping[type[nn.Module], type[nn.Module]]
+
+
+def _by_float_type(*modules: ModuleType) -> dict[type[nn.Module], Any]:
+    """{float type: what stands for it} of the public classes of these modules."""
+    kinds = [getattr(module, name) for module in modules for name in module.__all__]
+    return {kind.float_type: kind for kind in kinds if hasattr(kind, "float_type")}
+
+
+_QUANTIZED = _by_float_type(nnq, nniq)
+
+QAT_MAPPING: Types = _by_float_type(qat, fused)
+"""Trained types, which prepare_qat puts in the place of float modules with a qconfig."""
+
+STATIC_MAPPING: Types = {
+    **_QUANTIZED,
+    **{kind: _QUANTIZED[kind.deployed_type()] for kind in _by_float_type(qat, fused).values()},
+}
+"""Quantized types for modules whose activations have been observed or trained."""
+
+DYNAMIC_MAPPING: Types = {**_by_float_type(dynamic), TrainedInBlocks: LinearInBlocks}
+"""Quantized types for modules whose qconfig is a QConfigDynamic: nothing needs to be observed."""
+
 
 # --- Parameters that training has driven out of float32's numbers, asked for before integers are
 # made.
@@ -59,14 +90,13 @@ def check_parameters(module: nn.Module) -> None:
 
     An infinite buffer, or one that is not trained, may be a mask; running statistics may not.
     """
-    found = [f"'{name}' ({_share(~is_number)})" for name, is_number in _wrong(module)]
+    found = [f"'{name}' ({int((~x).sum())} of {x.numel()} elements)" for name, x in _wrong(module)]
     if found:
         others = f", and {len(found) - 1} more" if len(found) > 1 else ""
         raise ModelError(
             f"{type(module).__name__}: {found[0]}{others} holds NaN or infinite values, of which "
             "integers cannot be made. Training has diverged: go back to a checkpoint from before, "
-            "and "
-            "lower the learning rate or clip gradients."
+            "and lower the learning rate or clip gradients."
         )
 
 
@@ -80,10 +110,6 @@ def _wrong(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         is_number = ~x.detach().isnan() if may_be_infinite else x.detach().isfinite()
         if not bool(is_number.all()):
             yield name, is_number
-
-
-def _share(wrong: Tensor) -> str:
-    return f"{int(wrong.sum())} of {wrong.numel()} elements"
 
 
 # Modules with parameters that compute in float between two quantizers, as they were trained.
@@ -112,7 +138,9 @@ class ModuleMappings:
         """The quantized type with from_float for a module; None: it stays."""
         is_dynamic = isinstance(getattr(module, "qconfig", None), QConfigDynamic)
         mapping = self.dynamic if is_dynamic and self.dynamic else self.static
-        return mapping.get(type_before_parametrizations(module))
+        kind = type_before_parametrizations(module)
+        # of a user's own there may be subclasses
+        return mapping.get(FakeQuantize if isinstance(module, FakeQuantize) else kind)
 
 
 DEFAULT_MAPPINGS = ModuleMappings(STATIC_MAPPING, DYNAMIC_MAPPING)
@@ -142,12 +170,7 @@ def check_prepared(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPING
 
 
 def convert_in_place(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPINGS) -> nn.Module:
-    """The module with quantized modules in place of those that were observed or trained.
-
-    Args:
-        module: of `prepare` or `prepare_qat`, after it has seen data; passed by `check_prepared`.
-        mappings: quantized types by module type.
-    """
+    """The module with quantized modules in place of those that were observed or trained."""
     check_not_sharded(module, "convert")
     check_observed_values(module)
     check_parameters(module)
@@ -217,10 +240,7 @@ def _is_prepared(mod: nn.Module) -> bool:
 
 
 def _converted(
-    module: nn.Module,
-    mappings: ModuleMappings,
-    path: str,
-    done: dict[nn.Module, nn.Module],
+    module: nn.Module, mappings: ModuleMappings, path: str, done: dict[nn.Module, nn.Module]
 ) -> nn.Module:
     """The module, or what takes its place; one that stands in two places is converted once."""
     if module in done:

@@ -15,8 +15,7 @@ from torch import nn
 
 from onnxq.errors import CalibrationError
 from onnxq.pytorch.modules.float_functional import FloatFunctional, NeverCalled
-from onnxq.pytorch.modules.hooks import move_hooks, move_pre_hooks, remove_hooks
-from onnxq.pytorch.modules.places import exchanged
+from onnxq.pytorch.modules.places import exchanged, move_hooks, move_pre_hooks, remove_hooks
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
@@ -34,10 +33,6 @@ def leave_float(module: nn.Module, custom: Collection[type[nn.Module]]) -> None:
     A FloatFunctional that is not called is not named in it: blocks have one for a residual
     connection that not all of them make. It refuses to be called, exported or not. Where no data
     was seen at all, everything stays as it is.
-
-    Args:
-        module: prepared; changed in place.
-        custom: types that the user converts.
     """
     fakes = [part for part in module.modules() if isinstance(part, FakeQuantize)]
     if not any(fake.has_observed for fake in fakes):

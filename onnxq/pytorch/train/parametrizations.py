@@ -35,9 +35,6 @@ def remove_parametrizations(module: nn.Module) -> None:
 
     A quantized layer stores its weight. A float layer stores it too where the parameters behind it
     are gone, because another layer shared and quantized them.
-
-    Args:
-        module: converted, after `materialize_weights`; changed in place.
     """
     changed: set[fx.GraphModule] = set()
     for root, node, wrapper in list(_calls(module)):
@@ -82,10 +79,6 @@ def computed_parameters(
     """Computes the weight and bias of one call, in eval mode, without gradients.
 
     A weight that is a parameter or a view of one shares its storage.
-
-    Args:
-        root: the graph; train and eval modes stay.
-        node: calls a ParametrizedLayer.
     """
     needed = _needed(_parameter_nodes(node))
     modes = {part: part.training for part in root.modules()}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from onnxq.pytorch.numerics.fake_quantize import (
 Loss = Callable[[nn.Module, Any], Tensor]
 """Scalar that a batch gives with the model; the batch is whatever the data give."""
 
+_LOOKS = 10  # at the batches held apart, evenly over the steps
 _SHARE = 10
 """Learning rates per step of a scale, in its own size: with weights of about 0.1, both move alike.
 Adam's steps are as long as the rate, however small the parameter: small scales would go to 0."""
@@ -105,22 +107,34 @@ def parameter_groups(model: nn.Module, learning_rate: float) -> list[dict[str, A
 
 
 def finetune(
-    model: nn.Module, batches: Iterable[Any], loss: Loss, recipe: Recipe | None = None
+    model: nn.Module,
+    batches: Iterable[Any],
+    loss: Loss,
+    recipe: Recipe | None = None,
+    held_apart: Iterable[Any] | None = None,
 ) -> list[float]:
     """Trains a prepared model by the recipe; it is ready for convert then, in eval mode.
+
+    With batches held apart the model ends in the state whose mean loss on them was the lowest, the
+    one that it came in included: what is deployed is never worse than the post-training result.
 
     Args:
         model: of prepare_qat, whose float weights were trained; changed in place.
         batches: a DataLoader, or a list; gone through as often as the steps ask for.
         loss: of the model and a batch; `distilling(float_model)` needs no labels.
         recipe: None: the default.
+        held_apart: batches that are not trained on; None: the model ends in its last state.
     Returns:
         The loss of each step.
+    Warns:
+        UserWarning: no step was better than the state that the model came in.
     """
     chosen = recipe or Recipe()
     if not any(isinstance(part, FakeQuantize) for part in model.modules()):
         raise ModelError("finetune: nothing in the model rounds; give what prepare_qat returned.")
     optimizer = torch.optim.Adam(parameter_groups(model, chosen.learning_rate))
+    best = None if held_apart is None else _Best(model, loss, list(held_apart))
+    looks = {round(chosen.steps * (i + 1) / _LOOKS) for i in range(_LOOKS)}
     model.train()
     losses: list[Tensor] = []
     for step, batch in enumerate(itertools.islice(_again(batches), chosen.steps)):
@@ -132,9 +146,64 @@ def finetune(
         found.backward()  # type: ignore[no-untyped-call]  # torch's own
         optimizer.step()
         losses.append(found.detach())  # a number would wait for the device
+        if best is not None and step + 1 in looks:
+            best.look(step + 1)
+    if best is not None:
+        best.restore()
     model.apply(disable_observer).eval()
     check_observed_values(model)
     return torch.stack(losses).tolist()
+
+
+class _Best:
+    """The state of a model with the lowest mean loss on batches that are not trained on."""
+
+    def __init__(self, model: nn.Module, loss: Loss, batches: list[Any]) -> None:
+        self._model, self._loss, self._batches = model, loss, batches
+        self._lowest, self._step = math.inf, 0
+        self._state: dict[str, Tensor] = {}
+        self.look(0)
+
+    def look(self, step: int) -> None:
+        """Keeps the state if it is the best so far."""
+        found = mean_loss(self._model, self._loss, self._batches)
+        if found < self._lowest:
+            self._lowest, self._step = found, step
+            self._state = {name: x.clone() for name, x in self._model.state_dict().items()}
+
+    def restore(self) -> None:
+        """Puts the model into the best state."""
+        self._model.load_state_dict(self._state)
+        if not self._step:
+            warnings.warn(
+                "finetune: no step was better than the start on the batches held apart (mean loss "
+                f"{self._lowest:.4g}): the model is the post-training result that it came as. "
+                "Train it longer, or at another rate.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def mean_loss(model: nn.Module, loss: Loss, batches: Iterable[Any]) -> float:
+    """Mean loss of a prepared model in eval mode; its observers rest.
+
+    Args:
+        model: its modes and observers are as before afterwards.
+        loss: of the model and a batch.
+        batches: one or more.
+    """
+    fakes = [part for part in model.modules() if isinstance(part, FakeQuantize)]
+    watching = [fake.observer_enabled for fake in fakes]
+    modes = {part: part.training for part in model.modules()}
+    try:
+        model.apply(disable_observer).eval()
+        with torch.no_grad():
+            return float(torch.stack([loss(model, batch) for batch in batches]).mean())
+    finally:
+        for fake, is_watching in zip(fakes, watching, strict=True):
+            fake.enable_observer(is_watching)
+        for part, training in modes.items():
+            part.training = training
 
 
 def _again(batches: Iterable[Any]) -> Iterable[Any]:

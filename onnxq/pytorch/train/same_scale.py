@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnxq.pytorch.modules.hooks import has_pre_hook
+from onnxq.pytorch.modules.places import has_pre_hook
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakIdKeyDictionary
 
 from onnxq.errors import ModelError, UnsupportedError
-from onnxq.pytorch.modules.hooks import has_pre_hook
+from onnxq.pytorch.modules.places import has_pre_hook
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FusedModule
-from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks
+from onnxq.pytorch.nn.qat.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import bind_input
-from onnxq.pytorch.numerics.compiling import never_compiled
+from onnxq.pytorch.numerics.exact_buffers import never_compiled
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.train.agreeing_sums import keep_sums, owner
 from onnxq.pytorch.train.same_scale import SAME_SCALE_AS_INPUT, Between, averaged, round_input

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.arguments.cache import without_cache
+from onnxq.pytorch.arguments.flat import without_cache
 
 
 class Decoder(nn.Module):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.pytorch.arguments.axes import Axes
+from onnxq.pytorch.arguments.batch_axes import length_axes
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.arguments.length_axes import length_axes
 
 pytestmark = pytest.mark.oracle
 

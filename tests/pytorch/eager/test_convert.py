@@ -24,7 +24,7 @@ from onnxq.pytorch.nn import quantized as nnq
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.nn.quantized import dynamic as nnqd
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, disable_observer
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, STATIC_MAPPING
+from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING, STATIC_MAPPING
 from onnxq.qconfig import (
     QConfigMapping,
     default_dynamic_qconfig,

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from onnxq.pytorch.eager.layer_types import COMPUTING, IN_FLOAT_BETWEEN_INTEGERS, UNFOLDED
-from onnxq.pytorch.train.mappings import QAT_MAPPING, STATIC_MAPPING
+from onnxq.pytorch.eager.add_observer import COMPUTING, IN_FLOAT_BETWEEN_INTEGERS, UNFOLDED
+from onnxq.pytorch.train.conversion import QAT_MAPPING, STATIC_MAPPING
 
 
 def test_what_is_observed_has_a_deployed_form_or_computes_in_float_between_integers() -> None:

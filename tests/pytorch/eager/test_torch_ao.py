@@ -26,7 +26,7 @@ from onnxq.pytorch import (
     prepare_qat,
 )
 from onnxq.pytorch.eager.convert import convert
-from onnxq.pytorch.eager.torch_ao import own_module
+from onnxq.pytorch.eager.prepare import own_module
 from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic, float16_dynamic_qconfig

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.pytorch import export, prepare_qat
-from onnxq.pytorch.exporting.even_bounds import EvenBounds
+from onnxq.pytorch.exporting.trace import EvenBounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

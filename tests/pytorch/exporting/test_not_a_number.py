@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from onnxq.errors import ModelError
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.exporting.exporter import export
-from onnxq.pytorch.exporting.not_a_number import run_in_numbers
+from onnxq.pytorch.exporting.exporter import export, run_in_numbers
 from onnxq.pytorch.nn.quantized import Requantize
 
 X = torch.linspace(-1, 1, 12).reshape(4, 3)

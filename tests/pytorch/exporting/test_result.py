@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.exporting.result import check_request, own_weights, tidy
+from onnxq.pytorch.exporting.optimized import check_request, own_weights, tidy
 
 pytestmark = pytest.mark.oracle
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch import prepare_qat
-from onnxq.pytorch.exporting.users_line import users_line
+from onnxq.pytorch.exporting.quiet import users_line
 
 
 class Branching(nn.Module):

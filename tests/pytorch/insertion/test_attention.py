@@ -14,8 +14,8 @@ from onnxq.graph.canonical import canonicalize_module
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
 from onnxq.pytorch.deployed import Feeding, compare
+from onnxq.pytorch.insertion.annotate import parameters_apart
 from onnxq.pytorch.programs.onnx_form import onnx_form
-from onnxq.pytorch.programs.parameters_apart import parameters_apart
 from onnxq.pytorch.programs.program import Open, program_of
 from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.qconfig import Choice, QConfigMapping, get_default_qat_qconfig

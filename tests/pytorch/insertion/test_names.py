@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import fx, nn
 
-from onnxq.pytorch.insertion.names import Names, is_tensor
+from onnxq.pytorch.insertion.view import Names, is_tensor
 from tests.pytorch.insertion.viewed import small
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from onnxq.graph.canonical import canonicalize_module
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.pytorch.insertion.names import Names
-from onnxq.pytorch.insertion.view import View
+from onnxq.pytorch.insertion.view import Names, View
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph

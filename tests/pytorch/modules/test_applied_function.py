@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onnxq.pytorch.modules.applied_function import AppliedFunction, Place
+from onnxq.pytorch.programs.own_gradients import AppliedFunction, Place
 
 pytestmark = pytest.mark.oracle
 

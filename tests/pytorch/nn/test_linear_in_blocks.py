@@ -20,8 +20,8 @@ from onnxq.observers import (
     StepSizeObserver,
 )
 from onnxq.pytorch import convert, disable_observer, export, prepare, prepare_qat
-from onnxq.pytorch.nn.qat.linear_in_blocks import LinearInBlocks as Trained
-from onnxq.pytorch.nn.quantized.dynamic.linear_in_blocks import LinearInBlocks, block_integers
+from onnxq.pytorch.nn.qat.linear import LinearInBlocks as Trained
+from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks, block_integers
 from onnxq.pytorch.train.recipe import Recipe, finetune
 from onnxq.qconfig import (
     FakeQuantSpec,

@@ -9,7 +9,7 @@ import torch
 from onnxq import catalog
 from onnxq.operator import IntegerCall
 from onnxq.operator.site import MICROSOFT
-from onnxq.pytorch.numerics.block_ops import matmul_n_bits, real_weight
+from onnxq.pytorch.numerics.dynamic_ops import matmul_n_bits, real_weight
 from onnxq.qparams.group_spec import GroupSpec, Scheme
 from onnxq.qparams.groups import GroupIntegers
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onnxq.pytorch.numerics.compiling import held
+from onnxq.pytorch.numerics.exact_buffers import held
 
 pytestmark = pytest.mark.oracle
 

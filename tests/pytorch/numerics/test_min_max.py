@@ -18,8 +18,7 @@ from onnxq.observers import (
     NarrowRangeObserver,
     PerChannelMinMaxObserver,
 )
-from onnxq.pytorch.numerics.min_max import UNSEEN, MinMaxRule, min_max_of, rule_of
-from onnxq.pytorch.numerics.min_max_state import observer_state
+from onnxq.pytorch.numerics.min_max import UNSEEN, MinMaxRule, min_max_of, observer_state, rule_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from onnxq.pytorch.numerics.min_max_state import save_min_max, take_min_max
+from onnxq.pytorch.numerics.min_max import save_min_max, take_min_max
 
 LOW, HIGH = torch.tensor([-1.0, -2.0]), torch.tensor([3.0, 0.5])
 MIN_MAX = torch.stack([-LOW, HIGH])

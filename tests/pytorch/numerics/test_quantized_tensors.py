@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.pytorch.numerics.quantized_tensors import from_torch, to_torch
+from onnxq.pytorch.numerics.integer_types import from_torch, to_torch
 from onnxq.qparams import PerChannel
 from onnxq.qtensor import quantize_per_tensor
 

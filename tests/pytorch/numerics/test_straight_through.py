@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.numerics import rounding_ops, straight_through
+from onnxq.pytorch.numerics import fake_quantize as eager
+from onnxq.pytorch.numerics import rounding_ops
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 Form = Any
 FORMS: list[tuple[Form, Form]] = [
-    (straight_through.fake_quantize, rounding_ops.fake_quantize),
-    (straight_through.learned_fake_quantize, rounding_ops.learned_fake_quantize),
+    (eager.fake_quantize, rounding_ops.fake_quantize),
+    (eager.learned_fake_quantize, rounding_ops.learned_fake_quantize),
 ]
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.programs.gradient_notes import gradient_notes
 from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.train_mode import gradient_notes
 from onnxq.pytorch.programs.training_graph import training_graph
 from tests.pytorch.programs.nets import Mixed, images
 

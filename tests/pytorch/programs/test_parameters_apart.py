@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch.insertion.annotate import annotate_program
-from onnxq.pytorch.programs.parameters_apart import parameters_apart
+from onnxq.pytorch.insertion.annotate import annotate_program, parameters_apart
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.qconfig import QConfigMapping, get_default_qat_qconfig

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.errors import ShapeError
+from onnxq.pytorch.programs.call_form import ShapeGuard, guard_of
 from onnxq.pytorch.programs.program import program_of
-from onnxq.pytorch.programs.shape_guard import ShapeGuard, guard_of
 
 pytestmark = pytest.mark.oracle
 

@@ -24,6 +24,6 @@ def test_its_makers_make_it() -> None:
     made = FakeQuantize.with_args(observer=default_weight_observer, quant_min=-7)(quant_max=7)
     assert (made.quant_min, made.quant_max) == (-7, 7)
     assert made.activation_post_process.quant_min == -7
-    for name in fake_quantize.__all__:
+    for name in vars(fake_quantize)["__all__"]:
         if name.startswith("default_"):
             assert isinstance(getattr(fake_quantize, name)(), FakeQuantize)

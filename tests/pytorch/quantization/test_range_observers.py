@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from onnxq.errors import CalibrationError, ShapeError
-from onnxq.pytorch.quantization.range_observers import MinMaxObserver, PerChannelMinMaxObserver
+from onnxq.pytorch.quantization.uniform_observer import MinMaxObserver, PerChannelMinMaxObserver
 
 
 def test_the_range_is_in_min_val_and_max_val() -> None:

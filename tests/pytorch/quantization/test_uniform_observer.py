@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from onnxq.pytorch.quantization import observer
-from onnxq.pytorch.quantization.range_observers import MinMaxObserver
-from onnxq.pytorch.quantization.uniform_observer import Observer, ObserverBase
+from onnxq.pytorch.quantization.uniform_observer import MinMaxObserver, Observer, ObserverBase
 
 
 def test_the_base_class_has_both_documented_names() -> None:

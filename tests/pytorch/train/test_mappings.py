@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onnxq.pytorch.train.mappings import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
+from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
 
 if TYPE_CHECKING:
     from torch import nn

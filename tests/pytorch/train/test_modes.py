@@ -79,3 +79,38 @@ def test_a_part_in_eval_mode_is_no_frozen_norm() -> None:
     modes = modes_of(model)
     assert not modes.frozen
     assert {"0", "0.1"} <= modes.in_eval
+
+
+def deep(of_weights: float) -> nn.Sequential:
+    """Layers whose values shrink by that factor each, but for batch norm."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for _ in range(4):
+        conv = nn.Conv2d(3, 3, 3, padding=1, bias=False)
+        with torch.no_grad():
+            conv.weight.mul_(of_weights)
+        layers += [conv, nn.BatchNorm2d(3), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(75, 2)).eval()
+
+
+def gradient(model: nn.Module) -> float:
+    loss: Any = model(X).square().mean()
+    loss.backward()
+    found = [float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None]
+    return max(found)
+
+
+def test_ranges_cover_train_mode_where_statistics_are_those_of_other_data() -> None:
+    model = deep(0.02)
+    prepared = prepare_qat(model, inputs=X)
+    notes: Any = prepared.meta[ANNOTATIONS]  # type: ignore[index]  # of a graph
+    assert "times as large with the statistics of a batch" in notes.notes[-1]
+    assert gradient(prepared) < 2 * gradient(copy.deepcopy(model).train())  # clipped: 1e9 times
+
+
+def test_ranges_of_a_model_whose_statistics_fit_are_those_of_eval_mode() -> None:
+    model = deep(1.0).train()
+    for _ in range(50):
+        model(X)
+    notes: Any = prepare_qat(model.eval(), inputs=X).meta[ANNOTATIONS]  # type: ignore[index]
+    assert not any("statistics of a batch" in note for note in notes.notes)

@@ -13,8 +13,15 @@ from torch.nn.functional import cross_entropy, gelu, relu
 from onnxq.errors import CalibrationError, ModelError, QConfigError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.pytorch import FakeQuantize, LearnableFakeQuantize, convert, prepare_qat
+from onnxq.pytorch.eager.best_start import best_start
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm
-from onnxq.pytorch.train.recipe import Recipe, distilling, finetune, parameter_groups
+from onnxq.pytorch.train.recipe import (
+    Recipe,
+    distilling,
+    finetune,
+    mean_loss,
+    parameter_groups,
+)
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigMapping, get_default_qat_qconfig
 
 if TYPE_CHECKING:
@@ -132,6 +139,41 @@ def test_phases_begin_one_after_the_other() -> None:
         found.append((sorted(on), norm.freeze_bn))
     both, weights = ([False, True], False), ([True], False)
     assert found == [both, both, weights, weights, ([], True)]
+
+
+def test_training_that_ruins_a_model_hands_its_start_back() -> None:
+    torch.manual_seed(0)
+    model, apart = Cnn().eval(), images()
+    prepared: Any = prepare_qat(model, inputs=images(), qconfig=FOUR_BITS)
+    loss = distilling(model)
+    start, before = mean_loss(prepared, loss, [apart]), copy.deepcopy(prepared.state_dict())
+    with pytest.warns(UserWarning, match="no step was better .* the post-training result"):
+        finetune(prepared, [images()], loss, Recipe(steps=10, learning_rate=10.0), [apart])
+    assert mean_loss(prepared, loss, [apart]) == start
+    after = prepared.state_dict()
+    changed = [name for name, x in before.items() if not torch.equal(x, after[name])]
+    assert all(name.endswith("observer_enabled") for name in changed)
+
+
+def test_training_ends_in_the_best_state_on_batches_held_apart() -> None:
+    torch.manual_seed(0)
+    batches = [images() for _ in range(3)]
+    model = trained(Cnn(), batches)
+    loss, apart = distilling(model), [images()]
+    starts = [
+        prepare_qat(model, inputs=batches[0], qconfig=FOUR_BITS.set_improve(names))
+        for names in ((), ("bias", "round"))
+    ]
+    before = [mean_loss(one, loss, apart) for one in starts]
+    prepared = best_start(model, batches[0], apart, FOUR_BITS)
+    start = mean_loss(prepared, loss, apart)
+    assert start <= min(before)
+    watching = [f.observer_enabled for f in prepared.modules() if isinstance(f, FakeQuantize)]
+    assert any(watching)  # which mean_loss has put back
+    finetune(prepared, batches, loss, Recipe(30, 1e-3, freeze_activations=0, freeze=0), apart)
+    assert mean_loss(prepared, loss, apart) < start
+    with pytest.raises(CalibrationError, match="hold some rows back"):
+        best_start(model, batches[0], [], FOUR_BITS)
 
 
 def test_the_rate_rises_and_falls_to_nothing() -> None:

@@ -16,36 +16,28 @@ from onnxq.errors import ModelError
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn.refused import INTRINSIC
-from onnxq.pytorch.nn.triplets import triplet
+from onnxq.pytorch.nn.triplets import names_of, triplet
 
-__all__ = [
-    "BATCH_NORMS",
-    "FUSED",
-    "BNReLU2d",
-    "BNReLU3d",
-    "ConvBn1d",
-    "ConvBn2d",
-    "ConvBn3d",
-    "ConvBnReLU1d",
-    "ConvBnReLU2d",
-    "ConvBnReLU3d",
-    "ConvReLU1d",
-    "ConvReLU2d",
-    "ConvReLU3d",
-    "ConvTransposeBn1d",
-    "ConvTransposeBn2d",
-    "ConvTransposeBn3d",
-    "ConvTransposeBnReLU1d",
-    "ConvTransposeBnReLU2d",
-    "ConvTransposeBnReLU3d",
-    "ConvTransposeReLU1d",
-    "ConvTransposeReLU2d",
-    "ConvTransposeReLU3d",
-    "FusedModule",
-    "LinearBn1d",
-    "LinearReLU",
-    "without_batch_norm",
-]
+__all__ = sorted(
+    [
+        "BATCH_NORMS",
+        "FUSED",
+        "BNReLU2d",
+        "BNReLU3d",
+        "FusedModule",
+        "LinearBn1d",
+        "LinearReLU",
+        "without_batch_norm",
+        *names_of(
+            "ConvBn",
+            "ConvBnReLU",
+            "ConvReLU",
+            "ConvTransposeBn",
+            "ConvTransposeBnReLU",
+            "ConvTransposeReLU",
+        ),
+    ]
+)
 
 if TYPE_CHECKING:
     from onnxq.pytorch.nn.triplets import Triplet

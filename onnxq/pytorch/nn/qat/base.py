@@ -71,8 +71,6 @@ class QatModule(MappedModule):
     def set_qconfig(self, qconfig: object) -> None:
         """Keeps the qconfig and makes the weight's FakeQuantize of it; part of the constructors.
 
-        Args:
-            qconfig: onnxq's, or one of torch.ao or onnxq.pytorch.quantization.
         Raises:
             QConfigError: there is none, or its weight has an observer that does not round.
         """
@@ -116,6 +114,10 @@ class QatModule(MappedModule):
         fake, source = self.weight_fake_quant, self.input_fake_quant
         if bias is None or source is None or not fake.fake_quant_enabled:
             return fake(weight), bias
+        if fake.has_own_forward:
+            made = fake(weight)
+            scale = bias_scale(source.scale, fake.calculate_qparams()[0], bias.numel())
+            return made, round_bias(bias, scale.detach())
         fake.watch(weight)
         scale = scale_for_int32_bias(fake.scale, bias.detach(), source.scale.detach())
         rounded = round_bias(bias, bias_scale(source.scale, scale, bias.numel()).detach())
@@ -157,11 +159,7 @@ class QatModule(MappedModule):
         return made.train(mod.training)
 
     def take(self, parts: Any) -> None:
-        """Makes the float layer's parameters its own: not copies.
-
-        Args:
-            parts: the layer, and what is fused with it.
-        """
+        """Makes the float layer's parameters its own: not copies."""
         self.weight, self.bias = parts[0].weight, parts[0].bias
         self.weight_fake_quant.to(self.weight.device)
 

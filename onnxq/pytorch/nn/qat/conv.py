@@ -13,7 +13,7 @@ from onnxq.pytorch.modules.transposed import (
     per_weight,
 )
 from onnxq.pytorch.nn.qat.base import QatModule
-from onnxq.pytorch.nn.triplets import triplet
+from onnxq.pytorch.nn.triplets import names_of, triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,6 +136,8 @@ class QatConvTranspose(TransposedConvolution):
         self.set_qconfig(qconfig)
 
 
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",

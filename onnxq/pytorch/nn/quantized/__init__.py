@@ -6,74 +6,38 @@ the integers. Arguments and names are those of torch.nn.quantized.
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.float_functional import FloatFunctional
+from onnxq.pytorch.modules.float_functional import FloatFunctional as FloatFunctional
 from onnxq.pytorch.modules.refused_names import refusing
-from onnxq.pytorch.nn.quantized import functional
-from onnxq.pytorch.nn.quantized.activation import (
-    ELU,
-    Hardswish,
-    LeakyReLU,
-    MaxPool2d,
-    ReLU,
-    ReLU6,
-    Sigmoid,
-    Softmax,
-)
-from onnxq.pytorch.nn.quantized.conv import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from onnxq.pytorch.nn.quantized.embedding import Embedding, EmbeddingBag
-from onnxq.pytorch.nn.quantized.linear import Linear
-from onnxq.pytorch.nn.quantized.normalization import (
-    BatchNorm2d,
-    BatchNorm3d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-)
-from onnxq.pytorch.nn.quantized.q_functional import QFunctional
-from onnxq.pytorch.nn.quantized.requantize import DeQuantize, Quantize, Requantize
+from onnxq.pytorch.nn.quantized import activation, conv, normalization
+from onnxq.pytorch.nn.quantized import functional as functional
+from onnxq.pytorch.nn.quantized.activation import *  # noqa: F403  # its `__all__`
+from onnxq.pytorch.nn.quantized.conv import *  # noqa: F403  # its `__all__`
+from onnxq.pytorch.nn.quantized.embedding import Embedding as Embedding
+from onnxq.pytorch.nn.quantized.embedding import EmbeddingBag as EmbeddingBag
+from onnxq.pytorch.nn.quantized.linear import Linear as Linear
+from onnxq.pytorch.nn.quantized.normalization import *  # noqa: F403  # its `__all__`
+from onnxq.pytorch.nn.quantized.output_qparams import QFunctional as QFunctional
+from onnxq.pytorch.nn.quantized.requantize import DeQuantize as DeQuantize
+from onnxq.pytorch.nn.quantized.requantize import Quantize as Quantize
+from onnxq.pytorch.nn.quantized.requantize import Requantize as Requantize
 from onnxq.pytorch.nn.refused import QUANTIZED
 
-__all__ = [
-    "ELU",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "DeQuantize",
-    "Embedding",
-    "EmbeddingBag",
-    "FloatFunctional",
-    "GroupNorm",
-    "Hardswish",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "MaxPool2d",
-    "QFunctional",
-    "Quantize",
-    "ReLU",
-    "ReLU6",
-    "Requantize",
-    "Sigmoid",
-    "Softmax",
-    "functional",
-]
+__all__ = sorted(
+    [
+        *activation.__all__,
+        *conv.__all__,  # type: ignore[attr-defined]  # computed
+        *normalization.__all__,
+        "DeQuantize",
+        "Embedding",
+        "EmbeddingBag",
+        "FloatFunctional",
+        "Linear",
+        "QFunctional",
+        "Quantize",
+        "Requantize",
+        "functional",
+    ]
+)
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, QUANTIZED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import nn
@@ -10,12 +10,13 @@ from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
-from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
 
 if TYPE_CHECKING:
     from onnxq.dtypes import QDType
 
+__all__ = ["ELU", "Hardswish", "LeakyReLU", "MaxPool2d", "ReLU", "ReLU6", "Sigmoid", "Softmax"]
 UINT8 = torch.uint8
 
 
@@ -42,15 +43,7 @@ class MaxPool2d(nn.MaxPool2d):
     def from_float(cls, mod: nn.Module) -> Self:
         """The module with the windows of a float one. Raises UnsupportedError for another type."""
         check_type(mod, cls.float_type, cls.__name__)
-        assert isinstance(mod, nn.MaxPool2d)
-        return cls(
-            mod.kernel_size,
-            mod.stride,
-            mod.padding,
-            mod.dilation,
-            mod.return_indices,
-            mod.ceil_mode,
-        )
+        return cls(**arguments_in(mod, cls))
 
 
 class ReLU6(nn.ReLU6):
@@ -83,11 +76,11 @@ class ReLU6(nn.ReLU6):
 class _Activation(QuantizedOutput):
     """A function that ONNX Runtime has no integer kernel for, and the qparams of its result."""
 
+    argument: ClassVar[str] = ""
+    """Name of what the function is called with beside x."""
+
     def __init__(
-        self,
-        scale: float,
-        zero_point: int,
-        dtype: torch.dtype | QDType | str = UINT8,
+        self, scale: float, zero_point: int, dtype: torch.dtype | QDType | str = UINT8
     ) -> None:
         super().__init__()
         self.output = Requantize(scale, zero_point, dtype)
@@ -97,13 +90,14 @@ class _Activation(QuantizedOutput):
         """The module with the arguments of a float one and the observed qparams."""
         check_type(mod, cls.float_type, cls.__name__)
         output = Requantize.from_float(mod)
-        made = cls._like(mod, output)
+        qparams = {"scale": float(output.scale), "zero_point": int(output.zero_point)}
+        made = cls(**arguments_in(mod, cls) | qparams, dtype=output.zero_point.dtype)
         made.output = output
         return made
 
-    @classmethod
-    def _like(cls, mod: nn.Module, output: Requantize) -> Self:  # noqa: ARG003  # for subclasses
-        return cls(float(output.scale), int(output.zero_point), output.zero_point.dtype)
+    def extra_repr(self) -> str:
+        """The argument beside the qparams."""
+        return f"{self.argument}={getattr(self, self.argument)}" if self.argument else ""
 
 
 class Hardswish(_Activation):
@@ -130,6 +124,7 @@ class ELU(_Activation):
     """x above 0, alpha * (exp(x) - 1) below, fake-quantized."""
 
     float_type = nn.ELU
+    argument = "alpha"
 
     def __init__(
         self,
@@ -145,20 +140,12 @@ class ELU(_Activation):
         """The function in float32."""
         return F.elu(x, self.alpha)
 
-    @classmethod
-    def _like(cls, mod: nn.Module, output: Requantize) -> Self:
-        assert isinstance(mod, nn.ELU)
-        return cls(float(output.scale), int(output.zero_point), mod.alpha, output.zero_point.dtype)
-
-    def extra_repr(self) -> str:
-        """The argument beside the qparams."""
-        return f"alpha={self.alpha}"
-
 
 class LeakyReLU(_Activation):
     """x above 0, negative_slope * x below, fake-quantized."""
 
     float_type = nn.LeakyReLU
+    argument = "negative_slope"
 
     def __init__(
         self,
@@ -175,21 +162,12 @@ class LeakyReLU(_Activation):
         """The function in float32."""
         return F.leaky_relu(x, self.negative_slope)
 
-    @classmethod
-    def _like(cls, mod: nn.Module, output: Requantize) -> Self:
-        assert isinstance(mod, nn.LeakyReLU)
-        dtype = output.zero_point.dtype
-        return cls(float(output.scale), int(output.zero_point), mod.negative_slope, dtype=dtype)
-
-    def extra_repr(self) -> str:
-        """The argument beside the qparams."""
-        return f"negative_slope={self.negative_slope}"
-
 
 class Softmax(_Activation):
     """exp(x) / sum(exp(x)) along an axis, fake-quantized."""
 
     float_type = nn.Softmax
+    argument = "dim"
 
     def __init__(
         self,
@@ -204,13 +182,3 @@ class Softmax(_Activation):
     def computed(self, x: torch.Tensor) -> torch.Tensor:
         """The function in float32."""
         return F.softmax(x, self.dim)
-
-    @classmethod
-    def _like(cls, mod: nn.Module, output: Requantize) -> Self:
-        assert isinstance(mod, nn.Softmax)
-        dtype = output.zero_point.dtype
-        return cls(mod.dim, float(output.scale), int(output.zero_point), dtype)
-
-    def extra_repr(self) -> str:
-        """The argument beside the qparams."""
-        return f"dim={self.dim}"

@@ -2,23 +2,214 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
-from onnxq.pytorch.nn.quantized.convolution import (
-    Convolution,
-    ConvolutionBase,
-    TransposedConvolution,
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  # as everywhere
+
+from onnxq.errors import QConfigError, nearest
+from onnxq.pytorch.modules.transposed import (
+    CONV_TRANSPOSE,
+    CONVS,
+    TRANSPOSED,
+    arguments_of,
+    channel_axis,
+    output_padding,
 )
-from onnxq.pytorch.nn.quantized.prepared import check_layer, core_of, float_weights
-from onnxq.pytorch.nn.quantized.weighted import Weighted
-from onnxq.pytorch.nn.triplets import triplet
+from onnxq.pytorch.nn.quantized.weighted import Weighted, check_layer, core_of, float_weights
+from onnxq.pytorch.nn.triplets import names_of, triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
-    from torch import nn
+# --- Convolutions of stored weights, transposed ones too: arguments and sums, without the storage.
+
+Sizes = int | tuple[int, ...]
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+_CONVOLVE: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_USUAL = {"padding": 0, "output_padding": 0, "dilation": 1}  # a repr shows what differs
+
+
+class ConvolutionBase(nn.Module):
+    """A convolution or a transposed one, of `dims` spatial axes; a subclass stores the weights."""
+
+    dims: ClassVar[int]
+
+    padding_mode: str = "zeros"
+    in_channels: int
+    out_channels: int
+    groups: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
+        """Weights of 0, as they are before numbers are given; the subclass says it."""
+        raise NotImplementedError
+
+    def real_weight(self) -> torch.Tensor:
+        """The weight in float32; the subclass says it."""
+        raise NotImplementedError
+
+    def bias(self) -> torch.Tensor | None:
+        """The bias in float32; the subclass says it."""
+        raise NotImplementedError
+
+    def sizes_repr(self) -> str:
+        """Channels, kernel and stride: the start of a repr."""
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}"
+        )
+
+    def options_repr(self, has_bias: object) -> str:
+        """The arguments that are not defaults: the end of a repr, as torch's."""
+        text = ""
+        for name, usual in _USUAL.items():
+            sizes = getattr(self, name, None)
+            if sizes not in (None, (usual,) * self.dims):
+                text += f", {name}={sizes}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if not has_bias:
+            text += ", bias=False"
+        return text if self.padding_mode == "zeros" else f"{text}, mode={self.padding_mode}"
+
+
+class Convolution(ConvolutionBase):
+    """y[n, o, p] = b[o] + sum_{c, k} x[n, c, p * stride + k * dilation - pad] w[o, c, k].
+
+    The arguments are those of torch.nn's module.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes | str = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,  # noqa: ARG002  # of torch's signature; integers are int8
+    ) -> None:
+        super().__init__()
+        if padding_mode not in PADDING_MODES:
+            raise QConfigError(
+                f"{type(self).__name__}: padding_mode '{padding_mode}' is not known; known: "
+                f"{', '.join(PADDING_MODES)}.{nearest(padding_mode, PADDING_MODES)}"
+            )
+        _check_groups(type(self).__name__, in_channels, out_channels, groups)
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = _sizes(kernel_size, self.dims)
+        self.stride = _sizes(stride, self.dims)
+        self.padding = padding if isinstance(padding, str) else _sizes(padding, self.dims)
+        self.dilation = _sizes(dilation, self.dims)
+        self.padding_mode = padding_mode
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.make_buffers(shape, out_channels if bias else None)
+        self.to(device)
+
+    def convolved(self, x: torch.Tensor) -> torch.Tensor:
+        """The sums in float32."""
+        mode = self.padding_mode
+        padded = x if mode == "zeros" else F.pad(x, self._sides(), mode)
+        y: torch.Tensor = _CONVOLVE[self.dims](
+            padded,
+            self.real_weight(),
+            self.bias(),
+            self.stride,
+            self.padding if mode == "zeros" else 0,
+            self.dilation,
+            self.groups,
+        )
+        return y
+
+    def _sides(self) -> list[int]:
+        """Padding as F.pad wants it: last axis first, both sides."""
+        if self.padding == "valid":
+            return [0] * (2 * self.dims)
+        sides: list[int] = []
+        for axis in reversed(range(self.dims)):
+            if isinstance(self.padding, str):  # "same"
+                total = self.dilation[axis] * (self.kernel_size[axis] - 1)
+                sides += [total // 2, total - total // 2]
+            else:
+                sides += [self.padding[axis]] * 2
+        return sides
+
+
+class TransposedConvolution(ConvolutionBase):
+    """y[n, o, i * stride + k * dilation - pad] += x[n, c, i] w[c, o, k], + b[o].
+
+    The arguments are those of torch.nn's module.
+
+    Attributes:
+        channel_axis: of the weight, along which scales lie.
+    """
+
+    channel_axis: int
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        padding_mode: str = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,  # noqa: ARG002  # of torch's signature; integers are int8
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if padding_mode != "zeros":
+            raise QConfigError(f"{name}: padding_mode '{padding_mode}'; there is 'zeros' alone.")
+        _check_groups(name, in_channels, out_channels, groups)
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = _sizes(kernel_size, self.dims)
+        self.stride = _sizes(stride, self.dims)
+        self.padding = _sizes(padding, self.dims)
+        self.output_padding = _sizes(output_padding, self.dims)
+        self.dilation = _sizes(dilation, self.dims)
+        shape = (in_channels, out_channels // groups, *self.kernel_size)
+        self.channel_axis = channel_axis(shape, groups)
+        self.make_buffers(shape, out_channels if bias else None)
+        self.to(device)
+
+    def convolved(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
+        """The sums in float32."""
+        y: torch.Tensor = CONV_TRANSPOSE[self.dims - 1](
+            x,
+            self.real_weight(),
+            self.bias(),
+            self.stride,
+            self.padding,
+            output_padding(self, x, output_size),
+            self.groups,
+            self.dilation,
+        )
+        return y
+
+
+def _sizes(value: Any, dims: int) -> tuple[int, ...]:
+    return (value,) * dims if isinstance(value, int) else tuple(value)
+
+
+def _check_groups(name: str, in_channels: int, out_channels: int, groups: int) -> None:
+    if in_channels % groups or out_channels % groups:
+        raise QConfigError(
+            f"{name}: {in_channels} to {out_channels} channels in {groups} groups; wanted "
+            "multiples of the number of groups."
+        )
 
 
 class _ConvNd(Weighted, ConvolutionBase):
@@ -70,6 +261,8 @@ class _ConvTranspose(TransposedConvolution, _ConvNd):
         return self.activated(self.convolved(x, output_size))
 
 
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import nn
@@ -11,9 +11,9 @@ from torch.nn import functional as F  # noqa: N812  # as everywhere
 from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
-from onnxq.pytorch.nn.quantized.optional_output import OptionalOutput
-from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
+from onnxq.pytorch.nn.quantized.output_qparams import OptionalOutput
 from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_layer, float_weights
 from onnxq.pytorch.numerics.integer_types import qdtype_of, torch_dtype
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qtensor import QTensor
@@ -121,9 +121,7 @@ class Embedding(_Embedding):
             UnsupportedError: another type of module.
         """
         check_layer(mod, cls.float_type, cls.__name__)
-        given: Any = mod
-        made = cls(given.num_embeddings, given.embedding_dim, given.padding_idx, given.max_norm)
-        return made.take(mod)
+        return cls(**arguments_in(mod, cls)).take(mod)
 
 
 class EmbeddingBag(_Embedding):
@@ -191,15 +189,7 @@ class EmbeddingBag(_Embedding):
             UnsupportedError: another type of module.
         """
         check_layer(mod, cls.float_type, cls.__name__)
-        bag: Any = mod
-        made = cls(
-            bag.num_embeddings,
-            bag.embedding_dim,
-            bag.max_norm,
-            mode=bag.mode,
-            include_last_offset=bag.include_last_offset,
-        )
-        return made.take(mod)
+        return cls(**arguments_in(mod, cls)).take(mod)
 
 
 def _refuse_max_norm(max_norm: float | None) -> None:

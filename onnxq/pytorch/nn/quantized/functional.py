@@ -18,8 +18,7 @@ import torch
 
 from onnxq import functional
 from onnxq.errors import ShapeError, kind_of
-from onnxq.pytorch.numerics.integer_types import qdtype_of
-from onnxq.pytorch.numerics.quantized_tensors import from_torch, to_torch
+from onnxq.pytorch.numerics.integer_types import from_torch, qdtype_of, to_torch
 from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:
@@ -87,28 +86,4 @@ upsample = _on_tensors(functional.upsample)
 upsample_bilinear = _on_tensors(functional.upsample_bilinear)
 upsample_nearest = _on_tensors(functional.upsample_nearest)
 
-__all__ = [
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "celu",
-    "clamp",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "elu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "interpolate",
-    "leaky_relu",
-    "linear",
-    "max_pool1d",
-    "max_pool2d",
-    "relu",
-    "threshold",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
-]
+__all__ = sorted([name for name, one in vars().items() if getattr(one, "__wrapped__", None)])

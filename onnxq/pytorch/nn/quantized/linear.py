@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
-from onnxq.pytorch.nn.quantized.prepared import check_layer, float_weights
-from onnxq.pytorch.nn.quantized.weighted import Weighted
+from onnxq.pytorch.nn.quantized.weighted import Weighted, check_layer, float_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable

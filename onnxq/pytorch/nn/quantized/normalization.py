@@ -11,11 +11,22 @@ import torch
 from torch import nn
 
 from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
-from onnxq.pytorch.nn.quantized.prepared import check_type
 from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
+from onnxq.pytorch.nn.triplets import triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+__all__ = [
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LayerNorm",
+]
 
 
 class Normalization(QuantizedOutput):
@@ -38,16 +49,13 @@ class Normalization(QuantizedOutput):
         """The module with the parameters of a float one and the observed qparams."""
         check_type(mod, cls.float_type, cls.__name__)
         norm: Any = mod[0] if isinstance(mod, nn.Sequential) else mod
-        made = cls._like(norm)
+        made = cls(**arguments_in(norm, cls))
         made.load_state_dict(norm.state_dict(), strict=False)  # all but the qparams
+        if norm.bias is None:
+            made.bias = None  # type: ignore[assignment]  # as torch does
         made.output = Requantize.from_float(mod)
         tensors = [*norm.parameters(), *norm.buffers()]
         return made.to(tensors[0].device) if tensors else made
-
-    @classmethod
-    def _like(cls, norm: Any) -> Self:
-        """A module with the arguments of a float one."""
-        raise NotImplementedError
 
 
 class _BatchNorm(Normalization):
@@ -64,10 +72,6 @@ class _BatchNorm(Normalization):
         super().__init__(num_features, eps, momentum, device=device, dtype=dtype)
         self.output = Requantize().to(device)
         self.requires_grad_(False).eval()
-
-    @classmethod
-    def _like(cls, norm: Any) -> Self:
-        return cls(norm.num_features, norm.eps, norm.momentum)
 
 
 class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
@@ -104,14 +108,6 @@ class LayerNorm(Normalization, nn.LayerNorm):
         self.hold(weight, bias)
         self.output = Requantize(scale, zero_point).to(device)
 
-    @classmethod
-    def _like(cls, norm: Any) -> Self:
-        shape, affine = norm.normalized_shape, norm.elementwise_affine
-        made = cls(shape, norm.weight, norm.bias, 1.0, 0, norm.eps, affine)
-        if norm.bias is None:
-            made.bias = None  # type: ignore[assignment]  # a parameter or none
-        return made
-
 
 class GroupNorm(Normalization, nn.GroupNorm):
     """torch.nn.GroupNorm; weight and bias are given, or None for 1 and 0."""
@@ -137,11 +133,6 @@ class GroupNorm(Normalization, nn.GroupNorm):
         self.hold(weight, bias)
         self.output = Requantize(scale, zero_point).to(device)
 
-    @classmethod
-    def _like(cls, norm: Any) -> Self:
-        sizes = (norm.num_groups, norm.num_channels)
-        return cls(*sizes, norm.weight, norm.bias, 1.0, 0, norm.eps, norm.affine)
-
 
 class _InstanceNorm(Normalization):
     """The arguments are torch.nn.quantized's; weight and bias None stand for 1 and 0."""
@@ -161,37 +152,19 @@ class _InstanceNorm(Normalization):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
-            num_features,
-            eps,
-            momentum,
-            affine,
-            track_running_stats,
-            device=device,
-            dtype=dtype,
+            num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype
         )
         self.hold(weight, bias)
         self.output = Requantize(scale, zero_point).to(device)
         self.eval()
 
-    @classmethod
-    def _like(cls, norm: Any) -> Self:
-        options = (norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
-        return cls(norm.num_features, norm.weight, norm.bias, 1.0, 0, *options)
 
-
-class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
-    """torch.nn.InstanceNorm1d; x (batch, channels, length)."""
-
-    float_type = nn.InstanceNorm1d
-
-
-class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d):
-    """torch.nn.InstanceNorm2d; x (batch, channels, height, width)."""
-
-    float_type = nn.InstanceNorm2d
-
-
-class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
-    """torch.nn.InstanceNorm3d; x (batch, channels, depth, height, width)."""
-
-    float_type = nn.InstanceNorm3d
+INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+InstanceNorm1d, InstanceNorm2d, InstanceNorm3d = triplet(
+    __name__,
+    "InstanceNorm",
+    "torch.nn.InstanceNorm{n}d; x (batch, channels, *spatial).",
+    _InstanceNorm,
+    INSTANCE_NORMS,
+    float_type=lambda n: INSTANCE_NORMS[n - 1],
+)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from onnxq.errors import QConfigError
+from onnxq.errors import QConfigError, UnsupportedError, kind_of
+from onnxq.pytorch.modules.float_functional import Arithmetic, FloatFunctional
 from onnxq.pytorch.nn.mapped_module import MappedModule
+from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
+from onnxq.pytorch.nn.quantized.requantize import Requantize
+from onnxq.pytorch.nn.quantized.stored import WeightBuffers
 
 if TYPE_CHECKING:
-    import torch
+    from collections.abc import Mapping
 
-    from onnxq.pytorch.nn.quantized.requantize import Requantize
+    import torch
+    from torch import nn
 
 
 class OutputQParams:
@@ -71,3 +76,77 @@ class QuantizedOutput(OutputQParams, MappedModule):
     def __repr__(self) -> str:
         shown = filter(None, (self.extra_repr(), self.output.extra_repr()))
         return f"Quantized{type(self).__name__}({', '.join(shown)})"
+
+
+# --- OptionalOutput: modules whose result is at quantized levels, or stays in float32.
+
+
+class OptionalOutput(WeightBuffers):
+    """A module with a weight in integers, and qparams for its result or none.
+
+    Attributes:
+        output: qparams of the result; None leaves it in float32.
+    """
+
+    output: Requantize | None
+
+    def requantized(self, y: torch.Tensor) -> torch.Tensor:
+        """Fake-quantizes the result; returns it as it is where it stays in float."""
+        return y if self.output is None else self.output(y)
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Has output qparams exactly where the state_dict has them."""
+        if not any(key.startswith(f"{prefix}output.") for key in state_dict):
+            self.output = None
+        elif self.output is None:
+            self.output = Requantize().to(self.weight_integers.device)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self.title}({self.extra_repr()})"
+
+
+# --- Operations of two tensors as modules: what FloatFunctional becomes.
+
+
+class QFunctional(OutputQParams, Arithmetic):
+    """y = requantize(f(a, b)): fake-quantized float32 in and out.
+
+    In the exported model QLinearAdd, QLinearMul, QLinearConcat, QLinearMatMul. One instance serves
+    one place of a model: it has one scale and zero point.
+
+    Attributes:
+        activation_post_process: qparams of the result.
+    """
+
+    float_type = FloatFunctional
+    activation_post_process: Requantize
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activation_post_process = Requantize()
+
+    def output_requantize(self) -> Requantize:
+        """The qparams of the result."""
+        return self.activation_post_process
+
+    @classmethod
+    def from_float(cls, mod: nn.Module) -> Self:
+        """The module with the qparams that a FloatFunctional has found.
+
+        Raises:
+            UnsupportedError: another type of module.
+            CalibrationError: no data was seen.
+        """
+        fake = output_fake_quantize(mod)
+        if not hasattr(mod, "add_relu") or fake is None:
+            raise UnsupportedError(
+                f"{cls.__name__}.from_float: got {kind_of(mod)}; wanted a FloatFunctional "
+                "that prepare or prepare_qat has given a FakeQuantize."
+            )
+        check_observed(fake, type(mod).__name__)
+        made = cls()
+        made.activation_post_process = Requantize.from_float(fake)
+        return made

@@ -13,10 +13,14 @@ from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
 from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
-from onnxq.pytorch.numerics.boundary import leave_integers
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.integer_types import qdtype_of
-from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear, quantize_linear
+from onnxq.pytorch.numerics.rounding_ops import (
+    NO_AXIS,
+    dequantize_linear,
+    leave_integers,
+    quantize_linear,
+)
 from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:

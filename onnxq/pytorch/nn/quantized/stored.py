@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from onnxq.dtypes import BYTE_BITS, INT4, UINT4
 from onnxq.errors import ShapeError
 from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
-from onnxq.pytorch.numerics.integer_types import qdtype_of, torch_dtype
+from onnxq.pytorch.numerics.integer_types import from_torch, qdtype_of, torch_dtype
+from onnxq.pytorch.numerics.rounding_ops import dequantize_4bits, dequantize_linear
 from onnxq.qparams import PerChannel, PerTensor, QParams
+from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,3 +65,86 @@ def qparams_of(scale: torch.Tensor, zero_point: torch.Tensor, axis: int = 0) -> 
         qdtype_of(zero_point.dtype),
         PerChannel(axis) if scale.ndim else PerTensor(),
     )
+
+
+# --- A weight as modules store it: integers, scales and zero points, set from quantized tensors.
+
+
+class WeightBuffers(Stored):
+    """Holds real weights (weight_integers - weight_zero_point) * weight_scale.
+
+    Attributes:
+        weight_integers: integers of the weight's shape, which stays.
+        weight_scale: float32, () or one per channel along `channel_axis`.
+        weight_zero_point: of the type of the integers, shape of weight_scale.
+        weight_bits: int64 (): 4, where ONNX stores them in fewer bits than torch has; else None.
+    """
+
+    channel_axis: int = 0
+    fixed_shapes: tuple[str, ...] = ("weight_integers",)
+
+    weight_integers: torch.Tensor
+    weight_scale: torch.Tensor
+    weight_zero_point: torch.Tensor
+    weight_bits: torch.Tensor | None
+    _is_narrow = False  # of weight_bits: a number, so that tracing has no branch
+
+    def register_weight(self, shape: tuple[int, ...], dtype: torch.dtype = torch.int8) -> None:
+        """Makes the buffers: weights of 0 at scale 1."""
+        self.register_buffer("weight_integers", torch.zeros(shape, dtype=dtype))
+        self.register_buffer("weight_scale", torch.ones(()))
+        self.register_buffer("weight_zero_point", torch.zeros((), dtype=dtype))
+        self.register_buffer("weight_bits", None)
+
+    @property
+    def title(self) -> str:
+        """The class in messages and reprs, as torch's: QuantizedConv2d."""
+        return f"Quantized{type(self).__name__}"
+
+    def weight(self) -> QTensor:
+        """The weight as a quantized tensor of onnxq: integers and qparams, in NumPy."""
+        qparams = qparams_of(self.weight_scale, self.weight_zero_point, self.channel_axis)
+        if self._is_narrow:
+            dtype = INT4 if qparams.dtype.signed else UINT4
+            qparams = dataclasses.replace(qparams, dtype=dtype)
+        return QTensor(self.weight_integers.cpu().numpy(), qparams)
+
+    def real_weight(self) -> torch.Tensor:
+        """float32 (integers - zero_point) * scale, as DequantizeLinear gives it."""
+        dequantize = dequantize_4bits if self._is_narrow else dequantize_linear
+        y: torch.Tensor = dequantize(
+            self.weight_integers, self.weight_scale, self.weight_zero_point, self.channel_axis
+        )
+        return y
+
+    def fitting(self, w: QTensor | torch.Tensor) -> QTensor:
+        """A weight of the right shape, as onnxq's."""
+        weight = w if isinstance(w, QTensor) else from_torch(w)
+        if weight.shape != tuple(self.weight_integers.shape):
+            raise ShapeError(
+                f"{self.title}: weight of shape {weight.shape}; "
+                f"wanted {tuple(self.weight_integers.shape)}."
+            )
+        return weight
+
+    def store_weight(self, weight: QTensor) -> None:
+        """Makes its integers and qparams the buffers, on their device."""
+        device = self.weight_integers.device
+        scale, zero_point = (x.to(device) for x in tensors_of(weight.qparams))
+        integers = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
+        self.weight_integers, self.weight_scale, self.weight_zero_point = (
+            integers,
+            scale,
+            zero_point,
+        )
+        bits = weight.dtype.bits
+        self.weight_bits = torch.tensor(bits, device=device) if bits < BYTE_BITS else None
+        self._is_narrow = self.weight_bits is not None
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        found = state_dict.get(f"{prefix}weight_bits")
+        self.weight_bits = None if found is None else torch.empty_like(found)
+        self._is_narrow = found is not None
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

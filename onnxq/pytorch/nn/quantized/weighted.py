@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
+from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.affine import quantize
-from onnxq.errors import ModelError, ShapeError
+from onnxq.errors import ModelError, QConfigError, ShapeError, UnsupportedError
+from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.observed import (
@@ -17,19 +21,16 @@ from onnxq.pytorch.nn.quantized.observed import (
     input_fake_quantize,
     output_fake_quantize,
 )
-from onnxq.pytorch.nn.quantized.optional_output import OptionalOutput
-from onnxq.pytorch.nn.quantized.output_qparams import OutputQParams
+from onnxq.pytorch.nn.quantized.output_qparams import OptionalOutput, OutputQParams
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import qparams_of, tensors_of
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear, quantize_linear
+from onnxq.qconfig import QConfig
 from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from torch import nn
-
-    from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
 
 class FloatWeights(NamedTuple):
@@ -61,12 +62,7 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     output: Requantize | None
 
     def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
-        """Weights of 0 at scale 1, as they are before numbers are given.
-
-        Args:
-            shape: of the weight.
-            bias: its length; None: there is none.
-        """
+        """Weights of 0 at scale 1, as they are before numbers are given."""
         self.register_weight(shape)
         self.register_buffer("input_scale", torch.ones(()))
         none = bias is None
@@ -179,9 +175,6 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     def take(self, mod: nn.Module, source: FloatWeights) -> Self:
         """Fills the module with what a prepared one has learned.
 
-        Args:
-            mod: its fake quantizes say the qparams of input and output.
-            source: its weights.
         Raises:
             CalibrationError: no data was seen.
         """
@@ -214,3 +207,97 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
             qparams_of(scale, zero_point, self.channel_axis), dtype=qparams.dtype
         )
         return QTensor(integers.cpu().numpy().astype(qparams.dtype.storage), qparams_for_int32_bias)
+
+
+# --- The float weights of a prepared module, and the FakeQuantize that gives their integers.
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """A module of nn.qat or nn.intrinsic.qat."""
+
+    weight_fake_quant: FakeQuantize
+
+    @classmethod
+    def deployed_type(cls) -> type[nn.Module]:
+        """Float module that computes what is deployed: batch norm folded into the layer."""
+
+    def folded(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(weight, bias) in float32, batch norm folded with its running statistics."""
+
+
+def float_weights(mod: nn.Module, wanted_by: str) -> FloatWeights:
+    """Weights of a QAT module, or of a float module that was observed."""
+    if isinstance(mod, Trained):
+        folded = mod.folded()
+        fake = mod.weight_fake_quant
+        if not fake.has_observed:
+            fake = having_seen(fake, folded[0])
+        return FloatWeights(*folded, fake)
+    core = core_of(mod)
+    qconfig = getattr(mod, "qconfig", None) or getattr(core, "qconfig", None)
+    if not isinstance(qconfig, QConfig):
+        raise QConfigError(
+            f"{wanted_by}.from_float: the {type(mod).__name__} has no qconfig. Call prepare or "
+            "prepare_qat with one for it, or set its qconfig before."
+        )
+    weight, bias = core.weight, getattr(core, "bias", None)  # embeddings have none
+    assert isinstance(weight, torch.Tensor)
+    assert bias is None or isinstance(bias, torch.Tensor)
+    part = along_channels(qconfig.weight, core)
+    return FloatWeights(weight, bias, having_seen(fake_quantize_module(part), weight))
+
+
+def having_seen(fake: FakeQuantize, weight: torch.Tensor) -> FakeQuantize:
+    """The module after it has seen the weight."""
+    fake.to(weight.device)
+    watching = fake.observer_enabled
+    fake.enable_observer()
+    fake(weight.detach().to(torch.float32))
+    return fake.enable_observer(watching)
+
+
+def arguments_in(mod: nn.Module, kind: type[nn.Module]) -> dict[str, Any]:
+    """Arguments of a constructor that the float module has as attributes; scale 1, zero point 0."""
+    given: dict[str, Any] = {"scale": 1.0, "zero_point": 0}
+    names = list(inspect.signature(kind).parameters)
+    return {
+        name: getattr(mod, name, given.get(name))
+        for name in names
+        if hasattr(mod, name) or name in given
+    }
+
+
+def check_type(mod: object, float_type: type[nn.Module], wanted_by: str) -> None:
+    """Passes a module of exactly that type: a subclass may compute something else."""
+    got = _type_of(mod)
+    if got is not float_type:
+        raise UnsupportedError(
+            f"{wanted_by}.from_float: got a {_name(got)}; wanted a {_name(float_type)}, prepared."
+        )
+
+
+def check_layer(mod: object, float_type: type[nn.Module], wanted_by: str) -> None:
+    """Passes a module of exactly that type, or a trained one that is deployed as it."""
+    got = _type_of(mod)
+    kind = got
+    if isinstance(mod, Trained) and "float_type" in vars(got):
+        kind = mod.deployed_type()
+    if kind is not float_type:
+        raise UnsupportedError(
+            f"{wanted_by}.from_float: got a {_name(got)}; wanted a {_name(float_type)}, prepared, "
+            "or a module that was trained in its place."
+        )
+
+
+def _type_of(mod: object) -> type:
+    return type_before_parametrizations(mod) if isinstance(mod, nn.Module) else type(mod)
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def core_of(mod: nn.Module) -> nn.Module:
+    """The part that holds weight and bias: the first of a fused float module, else itself."""
+    return mod[0] if isinstance(mod, nn.Sequential) else mod

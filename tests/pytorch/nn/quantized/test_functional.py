@@ -10,7 +10,7 @@ import torch
 from onnxq import functional as on_arrays
 from onnxq.errors import ShapeError
 from onnxq.pytorch.nn.quantized import functional as F  # noqa: N812  # as torch's documents
-from onnxq.pytorch.numerics.quantized_tensors import from_torch
+from onnxq.pytorch.numerics.integer_types import from_torch
 from onnxq.qparams import per_tensor
 from onnxq.qtensor import quint8
 

@@ -1,61 +1,169 @@
 """Fused layers for quantization-aware training."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.modules.refused_names import refusing
-from onnxq.pytorch.nn.intrinsic.qat.batch_norm import (
-    WithBatchNorm,
-    freeze_bn_stats,
-    update_bn_stats,
+from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
+from onnxq.pytorch.nn import intrinsic
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm as WithBatchNorm
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import freeze_bn_stats as freeze_bn_stats
+from onnxq.pytorch.nn.intrinsic.qat.batch_norm import update_bn_stats as update_bn_stats
+from onnxq.pytorch.nn.qat.conv import (
+    Convolution,
+    QatConv,
+    QatConvTranspose,
+    Sizes,
+    TransposedConvolution,
 )
-from onnxq.pytorch.nn.intrinsic.qat.conv_fused import (
-    ConvBn1d,
-    ConvBn2d,
-    ConvBn3d,
-    ConvBnReLU1d,
-    ConvBnReLU2d,
-    ConvBnReLU3d,
-    ConvReLU1d,
-    ConvReLU2d,
-    ConvReLU3d,
-    ConvTransposeBn1d,
-    ConvTransposeBn2d,
-    ConvTransposeBn3d,
-    ConvTransposeBnReLU1d,
-    ConvTransposeBnReLU2d,
-    ConvTransposeBnReLU3d,
-    ConvTransposeReLU1d,
-    ConvTransposeReLU2d,
-    ConvTransposeReLU3d,
-)
-from onnxq.pytorch.nn.intrinsic.qat.linear_fused import LinearBn1d, LinearReLU
+from onnxq.pytorch.nn.qat.linear import Linear
 from onnxq.pytorch.nn.refused import INTRINSIC_QAT
+from onnxq.pytorch.nn.triplets import names_of, triplet
 
-__all__ = [
-    "ConvBn1d",
-    "ConvBn2d",
-    "ConvBn3d",
-    "ConvBnReLU1d",
-    "ConvBnReLU2d",
-    "ConvBnReLU3d",
-    "ConvReLU1d",
-    "ConvReLU2d",
-    "ConvReLU3d",
-    "ConvTransposeBn1d",
-    "ConvTransposeBn2d",
-    "ConvTransposeBn3d",
-    "ConvTransposeBnReLU1d",
-    "ConvTransposeBnReLU2d",
-    "ConvTransposeBnReLU3d",
-    "ConvTransposeReLU1d",
-    "ConvTransposeReLU2d",
-    "ConvTransposeReLU3d",
-    "LinearBn1d",
-    "LinearReLU",
-    "WithBatchNorm",
-    "freeze_bn_stats",
-    "update_bn_stats",
-]
+if TYPE_CHECKING:
+    from onnxq.pytorch.nn.triplets import Triplet
+    from onnxq.qconfig import QConfig
+__all__ = sorted(
+    [
+        "LinearBn1d",
+        "LinearReLU",
+        "WithBatchNorm",
+        "freeze_bn_stats",
+        "update_bn_stats",
+        *names_of(
+            "ConvBn",
+            "ConvBnReLU",
+            "ConvReLU",
+            "ConvTransposeBn",
+            "ConvTransposeBnReLU",
+            "ConvTransposeReLU",
+        ),
+    ]
+)
+
+# --- Convolutions with the batch norm or ReLU behind them, in training; transposed ones too.
+
+
+class QatConvBn(WithBatchNorm, Convolution):
+    """Convolutions with batch norm; the arguments are the convolution's, then batch norm's.
+
+    freeze_bn: starts with frozen statistics.
+
+    Raises:
+        QConfigError: no qconfig, or one that does not round weights.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: str | Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool | None = None,
+        padding_mode: str = "zeros",
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        freeze_bn: bool = False,
+        qconfig: QConfig | None = None,
+    ) -> None:
+        sizes = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
+        super().__init__(*sizes, bool(bias), padding_mode)
+        self.set_qconfig(qconfig)
+        self.make_batch_norm(out_channels, eps, momentum, freeze_bn)
+
+
+class QatConvTransposeBn(WithBatchNorm, TransposedConvolution):
+    """Transposed convolutions with batch norm; the layer's arguments, then batch norm's.
+
+    freeze_bn: starts with frozen statistics.
+
+    Raises:
+        QConfigError: no qconfig, or one that does not round weights.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool | None = None,
+        dilation: Sizes = 1,
+        padding_mode: str = "zeros",
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        freeze_bn: bool = False,
+        qconfig: QConfig | None = None,
+    ) -> None:
+        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, groups)
+        super().__init__(*sizes, bool(bias), dilation, padding_mode)
+        self.set_qconfig(qconfig)
+        self.make_batch_norm(out_channels, eps, momentum, freeze_bn)
+
+
+def _trained(name: str, doc: str, *bases: type | tuple[type, ...]) -> Triplet:
+    """Makes {name}1d, {name}2d and {name}3d, each for the float module of that name."""
+    return triplet(
+        __name__, name, doc, *bases, float_type=lambda n: getattr(intrinsic, f"{name}{n}d")
+    )
+
+
+ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", "Conv{n}d and ReLU.", QatConv, CONVS)
+ConvBn1d, ConvBn2d, ConvBn3d = _trained("ConvBn", "Conv{n}d and BatchNorm{n}d.", QatConvBn, CONVS)
+ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = _trained(
+    "ConvBnReLU", "Conv{n}d, BatchNorm{n}d and ReLU.", QatConvBn, CONVS
+)
+ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = _trained(
+    "ConvTransposeReLU", "ConvTranspose{n}d and ReLU.", QatConvTranspose, TRANSPOSED
+)
+ConvTransposeBn1d, ConvTransposeBn2d, ConvTransposeBn3d = _trained(
+    "ConvTransposeBn", "ConvTranspose{n}d and BatchNorm{n}d.", QatConvTransposeBn, TRANSPOSED
+)
+ConvTransposeBnReLU1d, ConvTransposeBnReLU2d, ConvTransposeBnReLU3d = _trained(
+    "ConvTransposeBnReLU",
+    "ConvTranspose{n}d, BatchNorm{n}d and ReLU.",
+    QatConvTransposeBn,
+    TRANSPOSED,
+)
+
+# --- Linear with the ReLU or batch norm behind it, in training.
+
+
+class LinearReLU(Linear):
+    """Linear and ReLU."""
+
+    float_type = intrinsic.LinearReLU
+
+
+class LinearBn1d(WithBatchNorm, Linear):
+    """Linear and BatchNorm1d; freeze_bn: starts with frozen statistics.
+
+    Raises:
+        QConfigError: no qconfig, or one that does not round weights.
+    """
+
+    float_type = intrinsic.LinearBn1d
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        freeze_bn: bool = False,
+        qconfig: QConfig | None = None,
+    ) -> None:
+        Linear.__init__(self, in_features, out_features, bias, qconfig)
+        self.make_batch_norm(out_features, eps, momentum, freeze_bn)
+
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, INTRINSIC_QAT)

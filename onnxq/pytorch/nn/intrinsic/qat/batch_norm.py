@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from onnxq.errors import ModelError
 from onnxq.pytorch.modules.folding import bias_behind, gamma_of, std_of
 from onnxq.pytorch.nn.qat.base import QatModule, along
-from onnxq.pytorch.numerics.compiling import held
+from onnxq.pytorch.numerics.exact_buffers import held
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

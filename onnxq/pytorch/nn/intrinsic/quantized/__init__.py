@@ -1,31 +1,66 @@
 """Layers with the ReLU behind them, on int8 weights: one kernel each where they are deployed."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.modules.refused_names import refusing
-from onnxq.pytorch.nn.intrinsic.quantized.bn_relu import BNReLU2d, BNReLU3d
-from onnxq.pytorch.nn.intrinsic.quantized.conv_relu import (
-    ConvReLU1d,
-    ConvReLU2d,
-    ConvReLU3d,
-    ConvTransposeReLU1d,
-    ConvTransposeReLU2d,
-    ConvTransposeReLU3d,
+from onnxq.pytorch.nn import intrinsic
+from onnxq.pytorch.nn.quantized.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
 )
-from onnxq.pytorch.nn.intrinsic.quantized.linear_relu import LinearReLU
+from onnxq.pytorch.nn.quantized.linear import Linear
+from onnxq.pytorch.nn.quantized.normalization import BatchNorm2d, BatchNorm3d
 from onnxq.pytorch.nn.refused import INTRINSIC_QUANTIZED
+from onnxq.pytorch.nn.triplets import names_of, triplet
 
-__all__ = [
-    "BNReLU2d",
-    "BNReLU3d",
-    "ConvReLU1d",
-    "ConvReLU2d",
-    "ConvReLU3d",
-    "ConvTransposeReLU1d",
-    "ConvTransposeReLU2d",
-    "ConvTransposeReLU3d",
-    "LinearReLU",
-]
+__all__ = sorted(["BNReLU2d", "BNReLU3d", "LinearReLU", *names_of("ConvReLU", "ConvTransposeReLU")])
+
+# --- Convolution and ReLU, transposed too.
+
+ConvReLU1d, ConvReLU2d, ConvReLU3d = triplet(
+    __name__,
+    "ConvReLU",
+    "max(conv{n}d(x), 0), fake-quantized.",
+    (Conv1d, Conv2d, Conv3d),
+    float_type=lambda n: getattr(intrinsic, f"ConvReLU{n}d"),
+)
+ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = triplet(
+    __name__,
+    "ConvTransposeReLU",
+    "max(conv_transpose{n}d(x), 0), fake-quantized.",
+    (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d),
+    float_type=lambda n: getattr(intrinsic, f"ConvTransposeReLU{n}d"),
+)
+
+# --- Linear layer and ReLU.
+
+
+class LinearReLU(Linear):
+    """max(linear(x), 0), fake-quantized."""
+
+    float_type = intrinsic.LinearReLU
+
+
+# --- Batch norm and ReLU.
+
+
+class BNReLU2d(BatchNorm2d):
+    """max(batch norm(x), 0), fake-quantized."""
+
+    float_type = intrinsic.BNReLU2d
+
+
+class BNReLU3d(BatchNorm3d):
+    """max(batch norm(x), 0), fake-quantized."""
+
+    float_type = intrinsic.BNReLU3d
+
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, INTRINSIC_QUANTIZED)

@@ -4,30 +4,16 @@ Linear, LSTM and the cells quantize their activations when they run; GRU, RNN an
 compute in float, where ONNX Runtime has no integer kernel or a slower one.
 """
 
-from onnxq.pytorch.nn.quantized.dynamic.cells import GRUCell, LSTMCell, RNNCell
-from onnxq.pytorch.nn.quantized.dynamic.conv import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from onnxq.pytorch.nn.quantized.dynamic.linear import Linear
-from onnxq.pytorch.nn.quantized.dynamic.recurrent import GRU, LSTM, RNN
+from onnxq.pytorch.nn.quantized.dynamic import conv
+from onnxq.pytorch.nn.quantized.dynamic.cells import GRUCell as GRUCell
+from onnxq.pytorch.nn.quantized.dynamic.cells import LSTMCell as LSTMCell
+from onnxq.pytorch.nn.quantized.dynamic.cells import RNNCell as RNNCell
+from onnxq.pytorch.nn.quantized.dynamic.conv import *  # noqa: F403  # its `__all__`
+from onnxq.pytorch.nn.quantized.dynamic.linear import Linear as Linear
+from onnxq.pytorch.nn.quantized.dynamic.recurrent import GRU as GRU
+from onnxq.pytorch.nn.quantized.dynamic.recurrent import LSTM as LSTM
+from onnxq.pytorch.nn.quantized.dynamic.recurrent import RNN as RNN
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "RNN",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "GRUCell",
-    "LSTMCell",
-    "Linear",
-    "RNNCell",
-]
+__all__ = sorted(
+    ["GRU", "LSTM", "RNN", *vars(conv)["__all__"], "GRUCell", "LSTMCell", "Linear", "RNNCell"]
+)

@@ -9,8 +9,8 @@ from torch import nn
 
 from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.quantized.dynamic.linear import Linear
-from onnxq.pytorch.nn.quantized.dynamic.weight_integers import quantized, weight_part
-from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
+from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}
@@ -28,11 +28,7 @@ class _Cell(nn.Module):
     float_type: ClassVar[type[nn.Module]]
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        dtype: torch.dtype = torch.qint8,
+        self, input_size: int, hidden_size: int, bias: bool = True, dtype: torch.dtype = torch.qint8
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size = input_size, hidden_size
@@ -53,16 +49,12 @@ class _Cell(nn.Module):
         """
         check_type(mod, cls.float_type, cls.__name__)
         cell: Any = mod
-        made = cls._like(cell)
+        made = cls(**arguments_in(mod, cls))
         made.to(cell.weight_ih.device)
         part = weight_part(mod, cls.__name__)
         made.ih.set_weight_bias(quantized(cell.weight_ih, part), cell.bias_ih)
         made.hh.set_weight_bias(quantized(cell.weight_hh, part), cell.bias_hh)
         return made
-
-    @classmethod
-    def _like(cls, cell: Any) -> Self:
-        return cls(cell.input_size, cell.hidden_size, cell.bias)
 
 
 class LSTMCell(_Cell):
@@ -127,7 +119,3 @@ class RNNCell(_Cell):
         """The next h; without hx, from 0."""
         total: torch.Tensor = self.ih(x) + self.hh(self.state(x, hx))
         return NONLINEARITIES[self.nonlinearity](total)
-
-    @classmethod
-    def _like(cls, cell: Any) -> Self:
-        return cls(cell.input_size, cell.hidden_size, cell.bias, cell.nonlinearity)

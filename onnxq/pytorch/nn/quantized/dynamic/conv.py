@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
-from onnxq.pytorch.nn.quantized.convolution import (
-    Convolution,
-    ConvolutionBase,
-    TransposedConvolution,
-)
+from onnxq.pytorch.nn.quantized.conv import Convolution, ConvolutionBase, TransposedConvolution
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
-from onnxq.pytorch.nn.quantized.prepared import check_type
-from onnxq.pytorch.nn.triplets import triplet
+from onnxq.pytorch.nn.quantized.weighted import check_type
+from onnxq.pytorch.nn.triplets import names_of, triplet
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 if TYPE_CHECKING:
@@ -65,6 +61,8 @@ class _ConvTranspose(TransposedConvolution, _Dynamic):
         return self.convolved(x, output_size)
 
 
+if not TYPE_CHECKING:  # which reads no list that is computed
+    __all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",

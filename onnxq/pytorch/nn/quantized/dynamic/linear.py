@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
+from onnxq.errors import UnsupportedError
+from onnxq.pytorch.nn.qat.linear import LinearInBlocks as Trained
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
-from onnxq.pytorch.nn.quantized.prepared import check_type
-from onnxq.pytorch.numerics.dynamic_ops import dynamic_quantize_linear, matmul_integer
+from onnxq.pytorch.nn.quantized.stored import Stored
+from onnxq.pytorch.nn.quantized.weighted import check_type, having_seen
+from onnxq.pytorch.numerics.dynamic_ops import (
+    dynamic_quantize_linear,
+    matmul_integer,
+    matmul_n_bits,
+    real_weight,
+)
 from onnxq.pytorch.numerics.half_inputs import takes_halves
+from onnxq.qparams.group_spec import GroupSpec, Scheme
+from onnxq.qparams.groups import GroupIntegers
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Linear(DynamicWeights):
@@ -78,3 +92,107 @@ class Linear(DynamicWeights):
         sizes = f"in_features={self.in_features}, out_features={self.out_features}"
         text = f"{sizes}, dtype={self.dtype_repr()}"
         return text if self.bias_values is not None else f"{text}, bias=False"
+
+
+# --- The linear layer whose weight is stored in blocks: com.microsoft MatMulNBits.
+
+
+class LinearInBlocks(Stored):
+    """y = x @ w.T + bias, w = (integers - zero_points) * scales; a scale for each block of inputs.
+
+    In the exported model it is one MatMulNBits with accuracy_level 0: activations stay float32.
+
+    Args:
+        in_features: length of the last axis of x.
+        out_features: of the result.
+        bits: of an integer: 2, 4 or 8.
+        block_size: how many inputs share a scale.
+    Attributes:
+        integers: uint8 (out_features, blocks, block_size * bits / 8), the first integer in the low
+            bits.
+        scales: float32 (out_features * blocks,).
+        zero_points: uint8, packed as the integers of each output, flat; or float32, one for each
+            scale; None: 2^(bits - 1).
+        bias_values: float32 (out_features,), or None.
+    """
+
+    integers: Tensor
+    scales: Tensor
+    zero_points: Tensor | None
+    bias_values: Tensor | None
+
+    def __init__(self, in_features: int, out_features: int, bits: int, block_size: int) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.bits, self.block_size = bits, block_size
+        blocks = -(-in_features // block_size)
+        shape = (out_features, blocks, block_size * bits // 8)
+        self.register_buffer("integers", torch.zeros(shape, dtype=torch.uint8))
+        self.register_buffer("scales", torch.ones(out_features * blocks))
+        self.register_buffer("zero_points", None)
+        self.register_buffer("bias_values", None)
+
+    @takes_halves
+    def forward(self, x: Tensor) -> Tensor:
+        """float32 (..., in_features) -> (..., out_features)."""
+        sizes = (self.in_features, self.bits, self.block_size)
+        weight = (self.integers, self.scales, self.zero_points)
+        y: Tensor = matmul_n_bits(x, *weight, self.bias_values, *sizes)
+        return y
+
+    def bias(self) -> Tensor | None:
+        """The bias, float32."""
+        return self.bias_values
+
+    def real_weight(self) -> Tensor:
+        """float32 (out_features, in_features)."""
+        return real_weight(
+            self.integers, self.scales, self.zero_points, self.in_features, self.bits
+        )
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module of a trained one, with the integers that its weight has now."""
+        if not isinstance(mod, Trained):
+            raise UnsupportedError(
+                f"{cls.__name__}.from_float: got {type(mod).__name__}; wanted what prepare_qat "
+                "makes of an nn.Linear whose qconfig has a block size."
+            )
+        found = block_integers(mod)
+        spec = found.spec
+        made = cls(mod.in_features, mod.out_features, spec.bits, spec.group_size)
+        bias = None if mod.bias is None else mod.bias.detach().clone()
+        return made.take(found, bias).to(mod.weight.device)
+
+    def take(self, found: GroupIntegers, bias: Tensor | None) -> Self:
+        """Stores a weight in groups, and a float bias."""
+        for name, array in found.packed().arrays.items():
+            setattr(self, name, torch.from_numpy(array.copy()))
+        self.bias_values = bias
+        return self
+
+    def extra_repr(self) -> str:
+        """Sizes, bits and blocks."""
+        sizes = f"in_features={self.in_features}, out_features={self.out_features}"
+        return f"{sizes}, bits={self.bits}, block_size={self.block_size}"
+
+
+def block_integers(trained: Trained) -> GroupIntegers:
+    """The integers that a trained layer's weight has now."""
+    fake = trained.weight_fake_quant
+    if not fake.has_observed:
+        fake = having_seen(fake, trained.rows())
+    bits, qparams = fake.dtype.bits, fake.qparams()
+    offset = 1 << (bits - 1) if fake.dtype.signed else 0
+    with torch.no_grad():
+        integers = fake.integers(trained.rows()).cpu().numpy().astype(np.int16) + offset
+    outputs, inputs = trained.out_features, trained.in_features
+    points = (qparams.zero_point.astype(np.int16) + offset).astype(np.uint8)
+    is_symmetric = bool((points == 1 << (bits - 1)).all())
+    scheme = Scheme.SYMMETRIC if is_symmetric else Scheme.AFFINE
+    return GroupIntegers(
+        GroupSpec(bits, trained.block_size, scheme),
+        integers.astype(np.uint8).reshape(outputs, -1)[:, :inputs],
+        qparams.scale.reshape(outputs, -1),
+        points.reshape(outputs, -1),
+    )

@@ -1,7 +1,4 @@
-"""LSTM in integers; GRU and RNN in float on int8 weights, as ONNX Runtime has no integer kernel.
-
-(Just over 300 lines: the three share all but one call.)
-"""
+"""LSTM in integers; GRU and RNN in float on int8 weights, as ONNX Runtime has no integer kernel."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ import torch
 from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, kind_of
-from onnxq.pytorch.nn.quantized.dynamic.weight_integers import quantized, weight_part
-from onnxq.pytorch.nn.quantized.prepared import check_type
+from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
 from onnxq.pytorch.nn.quantized.stored import Stored, tensors_of
+from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
 from onnxq.pytorch.numerics.dynamic_ops import (
     ONNX_GATES,
     dynamic_quantize_lstm,
@@ -90,24 +87,12 @@ class _Recurrent(Stored):
                 f"{cls.__name__}.from_float: proj_size {source.proj_size}; ONNX has no projections "
                 "in its recurrences. Use a module without, and a Linear behind it."
             )
-        made = cls._like(source)
+        made = cls(**arguments_in(mod, cls))
         made.to(source.weight_ih_l0.device)
         part = weight_part(mod, cls.__name__)
         for layer in range(source.num_layers):
             made.take(layer, source, part)
         return made
-
-    @classmethod
-    def _like(cls, source: Any) -> Self:
-        return cls(
-            source.input_size,
-            source.hidden_size,
-            source.num_layers,
-            source.bias,
-            source.batch_first,
-            source.dropout,
-            source.bidirectional,
-        )
 
     def take(self, layer: int, source: Any, part: Any) -> None:
         """Quantizes one layer of a float module."""
@@ -321,16 +306,3 @@ class RNN(GRU):
         )
         self.nonlinearity = nonlinearity
         self.kind = f"RNN_{nonlinearity.upper()}"  # type: ignore[misc]  # of this instance
-
-    @classmethod
-    def _like(cls, source: Any) -> Self:
-        return cls(
-            source.input_size,
-            source.hidden_size,
-            source.num_layers,
-            source.nonlinearity,
-            source.bias,
-            source.batch_first,
-            source.dropout,
-            source.bidirectional,
-        )

@@ -6,14 +6,52 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from onnxq.errors import QConfigError, UnsupportedError, kind_of
 from onnxq.pytorch.modules.transposed import along_channels
-from onnxq.pytorch.nn.quantized.dynamic.weight_integers import is_float16, quantized, weight_part
-from onnxq.pytorch.nn.quantized.weight_buffers import WeightBuffers
+from onnxq.pytorch.nn.quantized.stored import WeightBuffers
+from onnxq.pytorch.numerics.fake_quantize import fake_quantize_module
+from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
+from onnxq.qtensor import QTensor
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from onnxq.qtensor import QTensor
+    from onnxq.qconfig import Part
+
+# --- Weights of float modules as integers, for dynamic quantization.
+
+
+def is_float16(mod: nn.Module) -> bool:
+    """Whether the module's QConfigDynamic stores its weights as float16."""
+    qconfig = getattr(mod, "qconfig", None)
+    return isinstance(qconfig, QConfigDynamic) and qconfig.weight_observer.name == "NoopObserver"
+
+
+def weight_part(mod: nn.Module, wanted_by: str) -> Part:
+    """How the module's weights are quantized: by its QConfigDynamic, else onnxq's default."""
+    qconfig = getattr(mod, "qconfig", None) or onnxq_default_dynamic_qconfig
+    if not isinstance(qconfig, QConfigDynamic):
+        raise QConfigError(
+            f"{wanted_by}.from_float: the {type(mod).__name__} has {kind_of(qconfig)}; "
+            "wanted a QConfigDynamic, such as onnxq.qconfig.default_dynamic_qconfig."
+        )
+    if is_float16(mod):
+        raise UnsupportedError(
+            f"{wanted_by}.from_float: the qconfig stores weights as float16; this module holds "
+            "int8. Use onnxq.pytorch.quantize_dynamic(model, dtype=torch.float16), which writes "
+            "them to the ONNX model."
+        )
+    return qconfig.weight
+
+
+def quantized(weight: torch.Tensor, part: Part) -> QTensor:
+    """The integers of a float weight, channels along axis 0 where there are several scales."""
+    fake = fake_quantize_module(part).to(weight.device)
+    weight = weight.detach().to(torch.float32)
+    fake.enable_observer()
+    fake(weight)
+    integers = fake.integers(weight)
+    return QTensor(integers.cpu().numpy(), fake.qparams())
 
 
 class DynamicWeights(WeightBuffers):
@@ -27,12 +65,7 @@ class DynamicWeights(WeightBuffers):
     bias_values: torch.Tensor | None
 
     def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
-        """Weights of 0 at scale 1, as they are before numbers are given.
-
-        Args:
-            shape: of the weight.
-            bias: its length; None: there is none.
-        """
+        """Weights of 0 at scale 1, as they are before numbers are given."""
         self.register_weight(shape)
         self.register_buffer("bias_values", None if bias is None else torch.zeros(bias))
 

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import transformer
 
 import onnxq
 from onnxq.errors import VerificationError
 from onnxq.ort import runtime
 from onnxq.pytorch import export
-from onnxq.pytorch.modules.transformers import without_shortcuts
+from onnxq.pytorch.exporting.trace import tracing
 
 SIZES: dict[str, Any] = {"d_model": 32, "nhead": 4, "dim_feedforward": 64, "batch_first": True}
 
@@ -94,13 +95,12 @@ def test_padding_that_torch_zeroes_is_an_error_with_a_remedy() -> None:
     export(Padded(nested=False).eval(), given)
 
 
-def test_the_copy_has_the_same_tensors() -> None:
-    module = Translator()
-    made = without_shortcuts(module)
-    assert made is not module
-    assert [id(x) for x in made.parameters()] == [id(x) for x in module.parameters()]
-    plain = nn.Linear(2, 2)
-    assert without_shortcuts(plain) is plain
+def test_torch_has_its_shortcuts_again_once_a_module_was_traced() -> None:
+    before = transformer._detect_is_causal_mask
+    with tracing(encoder()):
+        assert not torch.backends.mha.get_fastpath_enabled()
+    assert torch.backends.mha.get_fastpath_enabled()
+    assert transformer._detect_is_causal_mask is before
 
 
 def test_layers_without_shortcuts_compute_what_torch_trains() -> None:
@@ -110,7 +110,6 @@ def test_layers_without_shortcuts_compute_what_torch_trains() -> None:
     causal = nn.Transformer.generate_square_subsequent_mask(6)
     padded = torch.arange(6).expand(8, 6) >= torch.arange(3, 11)[:, None]
     wanted = model(x, y, tgt_mask=causal, src_key_padding_mask=torch.where(padded, -torch.inf, 0.0))
-    plain = without_shortcuts(model)
-    got = plain(x, y, tgt_mask=causal, src_key_padding_mask=padded)
+    with tracing(model.eval()), torch.no_grad():
+        got = model(x, y, tgt_mask=causal, src_key_padding_mask=padded)
     assert torch.allclose(got, wanted, atol=1e-5)
-    assert plain.state_dict().keys() == model.state_dict().keys()
