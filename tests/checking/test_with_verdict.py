@@ -83,8 +83,8 @@ def test_wrong_samples_to_check_on_are_told_before_the_calibration() -> None:
     def never() -> object:
         raise AssertionError("calibrated")
 
-    with pytest.raises(CalibrationError, match="the model wants"):
-        onnxq.quantize(network(), never, check={"x": images(1)[:, :1]})
+    with pytest.raises(CalibrationError, match="no input 'z'"):
+        onnxq.quantize(network(), never, check={"z": images(1), "w": images(1)})
 
 
 def test_of_a_run_function_and_of_convert_batches_are_kept_too() -> None:
