@@ -96,6 +96,8 @@ UINT2 = _integer("uint2", np.uint8, 25)
 INT2 = _integer("int2", np.int8, 25)
 FLOAT16 = QDType("float16", 16, True, np.dtype(np.float16), "FLOAT16", 1)
 
+_NARROW = frozenset(dtype.onnx for dtype in (UINT4, INT4, UINT2, INT2))
+
 # PyTorch's documented names
 quint8, qint8, qint32 = UINT8, INT8, INT32
 
@@ -115,6 +117,13 @@ _table = {t.name: t for t in (UINT8, INT8, UINT16, INT16, UINT4, INT4, UINT2, IN
 def all_qdtypes() -> tuple[QDType, ...]:
     """Every known type, registered ones last."""
     return tuple(_table.values())
+
+
+def in_bytes(dtype: QDType) -> QDType:
+    """The 8-bit type that holds integers of a narrower ONNX type; any other type itself."""
+    if dtype.onnx not in _NARROW:
+        return dtype
+    return INT8 if dtype.signed else UINT8
 
 
 def find(name: str | QDType) -> QDType:

@@ -250,4 +250,5 @@ def as_samples(model: str | Path | onnx.ModelProto | ir.Model, rows: Tokens) -> 
         CalibrationError: tokens or positions that the model does not know.
     """
     decoder = Decoder.of(io.load(model))
-    return decoder.feeds(rows, decoder.empty(len(rows)))
+    decoder.check(rows)
+    return decoder.feeds(rows, decoder.empty(*rows.shape))

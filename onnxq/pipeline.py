@@ -21,20 +21,21 @@ from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.expected_sizes import expected_sizes
 from onnxq.dynamic.requests import check_something, notes_on_dtype
 from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
-from onnxq.errors import CalibrationError
+from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.jobs import child
 from onnxq.ort.types_by_run import types_by_run
+from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
 from onnxq.repair.dynamic import make_and_repair
 from onnxq.repair.search import carry_out_and_repair
 from onnxq.samples import Samples, open_samples
-from onnxq.static.arguments import check_prepared, check_progress
+from onnxq.static.arguments import check_prepared, check_progress, mapping_from
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
-from onnxq.static.prepare import prepare
-from onnxq.weights.carry_out import check_samples
+from onnxq.static.prepare import backend_of, prepare
+from onnxq.weights.carry_out import check_samples, with_algorithms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -97,6 +98,8 @@ def quantize(
     quantized_output: Sequence[str] = (),
     costs: Costs | None = None,
     exclude: Collection[str] = (),
+    weight_bits: int | None = None,
+    size: float | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> QuantizedModel:
@@ -127,13 +130,19 @@ def quantize(
         costs: times of nodes, which decide where integers pay, as Costs.load reads them from what
             `onnxq costs` wrote; None: the target's own table, where it has one.
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
+        weight_bits: 2, 4 or 8, of weights of 1024 elements and more, which the file packs and the
+            session reads as int8; None: those of the qconfig. Below 8, the algorithms "round" and
+            "bias" run unless the qconfig names others.
+        size: of the file, over that of the float model: 0.2. Each weight gets 8, 4 or 2 bits, by
+            what that costs at the outputs on a few samples. None: `weight_bits`.
         executor: whose workers run the calibration, each on parts of the samples; the result is the
             same. None: this process.
         progress: called with (batches done, batches in all or None) as calibration goes on.
     Raises:
-        CalibrationError: no samples, or unusable ones; statistics where improvements or a check
-            need samples; or an executor where no samples are calibrated on.
-        QConfigError: an option or improvement is not known, or the bound is no number.
+        CalibrationError: no samples, or unusable ones; statistics where improvements, a size or a
+            check need samples; or an executor where no samples are calibrated on.
+        QConfigError: an option or improvement is not known, the bound is no number, weight_bits
+            and size are both given, or the size cannot be reached.
         ModelError: ONNX Runtime does not run the float model.
         VerificationError: an output is below the check's bound; the error has the verdict.
         WorkerError: workers died, more often than it was tried.
@@ -157,11 +166,13 @@ def quantize(
             "hold_apart checks on some of the samples: give these, not statistics or a function "
             "that runs them."
         )
+    if size is not None and weight_bits is not None:
+        raise QConfigError("give weight_bits or size, one of the two.")
     aim = as_objective(objective)
     child.begin()  # gets ready while the model is looked at
     prepared = prepare(
         model,
-        qconfig,
+        _with_bits(qconfig, target, weight_bits),
         target,
         given.feedback,
         quantized_input=quantized_input,
@@ -169,6 +180,7 @@ def quantize(
         costs=costs,
         exclude=exclude,
     )
+    prepared = with_algorithms(prepared, given if can_share else None, size)
     if can_share:
         given, checked = samples_apart(checked, given, prepared)
 
@@ -181,11 +193,22 @@ def quantize(
         probed = excerpt.watching(open_samples(given, prepared.inputs))
         return calibrate(prepared, probed, executor=executor, progress=progress), excerpt
 
-    job = StaticJob(prepared, format, checked, given if can_share else None, aim, work)
+    job = StaticJob(prepared, format, checked, given if can_share else None, aim, work, size)
     made, _ = carry_out_and_repair(checked.repair, model, job, observe)
     _note(made.model, made.plan)
     _warn(made.model)
     return made.model
+
+
+def _with_bits(
+    qconfig: QConfigMapping | str | Path | None, target: str | Target | None, bits: int | None
+) -> QConfigMapping | str | Path | None:
+    """The qconfig with weights of so many bits; None: as it is."""
+    if bits is None:
+        return qconfig
+    backend = backend_of(target)
+    mapping = mapping_from(qconfig, backend) or default_qconfig_mapping(backend)
+    return mapping.set_weight_bits(bits)
 
 
 def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:
@@ -211,6 +234,7 @@ def quantize_dynamic(
     objective: Objective | str = Objective.SPEED,
     check: object = Check.CALIBRATION,
     exclude: Collection[str] = (),
+    weight_bits: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> QuantizedModel:
     """The model with its weights quantized ahead of time, activations when it runs: no data needed.
@@ -229,6 +253,7 @@ def quantize_dynamic(
         check: samples to try the result on, as of `quantize`; or an onnxq.Check, whose bound needs
             some.
         exclude: names or globs of nodes that stay in float, whatever the spec says.
+        weight_bits: 2, 4 or 8, as of `quantize`.
         shapes: {input name: sizes} that are to be expected where the model leaves some open, which
             decides where integers pay. None: those of the first sample to check on; without
             samples, batch 1, length 64 (docs/guides/dynamic.md).
@@ -250,6 +275,7 @@ def quantize_dynamic(
         objective=objective,
         check=checked,
         exclude=exclude,
+        weight_bits=weight_bits,
         shapes=shapes,
     )
     validation = dynamic_validation(source, checked, work, shapes)
@@ -268,10 +294,13 @@ def plan_dynamic(
     objective: Objective | str = Objective.SPEED,
     check: object = Check.CALIBRATION,
     exclude: Collection[str] = (),
+    weight_bits: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical float model, what `quantize_dynamic` would do with it); arguments as there."""
     aim, mapping = as_objective(objective), excluding(mapping_of(qconfig_spec, dtype), exclude)
+    if weight_bits is not None:
+        mapping = mapping.set_weight_bits(weight_bits)
     beside = [] if dtype is None else notes_on_dtype(mapping, as_dtype(dtype))
     chosen = targets.resolve(target)
     child.begin()  # gets ready while the model is looked at

@@ -89,19 +89,18 @@ class Gather(Operator):
         rows = axis == 0 and table.ndim == MATRIX
         blocks = (Precision.WEIGHT_ONLY_GROUPWISE,) if rows and not short else ()
         precisions = (Precision.WEIGHT_ONLY, *blocks, Precision.WEIGHT_ONLY_FLOAT16)
-        return DynamicRule((weight,), precisions, min_bits=NIBBLE_BITS if rows else BYTE_BITS)
+        return DynamicRule((weight,), precisions, min_bits=NIBBLE_BITS)
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Gather on integers, on zero points where there are any, and on scales; Cast, Sub, Mul.
 
         Of 8-bit integers with a scale per row, com.microsoft GatherBlockQuantized took 1.5 to 2
-        times as long from 16 rows on (30,522 x 768, AVX512-VNNI). It is the only one for 4 bits,
-        which Gather does not take, and for blocks.
+        times as long from 16 rows on (30,522 x 768, AVX512-VNNI). It is the only one for blocks.
         """
         table = site.inputs[0]
         assert table is not None
         (qparams,) = site.plan.qparams
-        if qparams is not None and _needs_blocks(qparams):
+        if qparams is not None and isinstance(qparams.granularity, PerBlock):
             return [_in_blocks(site, table, qparams, site.inputs[1])]
         rows = _picked(site, "rows", table, site.inputs[1])
         to_float = {"to": int(ir.DataType.FLOAT)}
@@ -139,19 +138,15 @@ def _picked(site: NodeSite, label: str, data: ir.Value, indices: ir.Value | None
     return site.step("Gather", [data, indices], f"{site.node.name}_{label}", data.type, attributes)
 
 
-def _needs_blocks(qparams: QParams) -> bool:
-    return qparams.dtype.bits < BYTE_BITS or isinstance(qparams.granularity, PerBlock)
-
-
 def _in_blocks(
     site: NodeSite, table: ir.Value, qparams: QParams, indices: ir.Value | None
 ) -> ir.Value:
-    """GatherBlockQuantized on a matrix of rows; a scale per row is one block as long as the row."""
+    """GatherBlockQuantized on a matrix of rows."""
     assert table.const_value is not None, "integers are constants"
+    assert isinstance(qparams.granularity, PerBlock), "asked before"
     integers = np.asarray(table.const_value.numpy())
     bits, axis = qparams.dtype.bits, site.node.attributes.get_int("axis", 0)
-    size = max(1 << (integers.shape[-1] - 1).bit_length(), MIN_BLOCK) if integers.ndim else 0
-    size = getattr(qparams.granularity, "size", size)
+    size = qparams.granularity.size
     odd = size < MIN_BLOCK or size & (size - 1)
     if bits < NIBBLE_BITS or integers.ndim != MATRIX or axis % MATRIX or odd:
         raise UnsupportedError(

@@ -26,6 +26,7 @@ from onnxq.graph.portable import PortableModel
 from onnxq.graph.weights import hold_as_arrays
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
+from onnxq.qdq.narrow import unpacked
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import over_batches, without_state
@@ -74,7 +75,8 @@ def cross_check(
         QConfigError: a feedback that the model does not have, or fewer than 1 thread.
     """
     check_progress(progress)
-    target = _loaded(model)
+    loaded = load(model)
+    target = _loaded(loaded)
     given = Samples.of(samples)
     state = given.feedback
     check_feedback(target, state)
@@ -85,14 +87,14 @@ def cross_check(
     with _Comparing(target, state, threads) as run:
         away = run.open
         if chosen is not None:
-            away = partial(_opened, PortableModel.of(model, target), threads)
+            away = partial(_opened, PortableModel.of(model, loaded), threads)
         for found in over_batches(chosen, run.open, away, batches, progress):
             run.nodes.add(found.nodes)
             run.whole.counts.add(found.whole)
             count += 1
     nodes, whole = run.nodes, run.whole
     return CrossFindings(
-        model_hash(target),
+        model_hash(loaded),
         count,
         nodes.findings(),
         nodes.unchecked(),
@@ -106,11 +108,11 @@ def cross_check(
     )
 
 
-def _loaded(model: ModelSource) -> ir.Model:
-    """The model with its weights as arrays: two sessions and the reference read them."""
-    target = load(model)
+def _loaded(model: ir.Model) -> ir.Model:
+    """A copy with its weights as arrays: two sessions and the reference read them."""
+    target = unpacked(model)
     if target is model:
-        target = target.clone()  # the caller's weights stay as they are
+        target = model.clone()  # the caller's weights stay as they are
     hold_as_arrays(target)
     return target
 

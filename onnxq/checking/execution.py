@@ -21,6 +21,7 @@ from onnxq.graph.io import load
 from onnxq.ort import facts, runtime
 from onnxq.ort.node_kinds import original_name
 from onnxq.ort.runtime import NodeKind
+from onnxq.qdq.narrow import unpacked
 from onnxq.qdq.read import (
     DEQUANTIZE,
     dequantizer,
@@ -46,7 +47,7 @@ def execution(model: ir.Model | Path) -> Execution:
 
 def execution_in(model: ir.Model, optimized: ir.Model) -> Execution:
     """Counts the nodes in an optimized graph that is there already; see `execution`."""
-    uses = runtime.integer_nodes(optimized)
+    model, uses = unpacked(model), runtime.integer_nodes(optimized)
     in_float = {original_name(use.name) for use in uses if use.kind is NodeKind.FLOAT}
     kept = {original_name(use.name) for use in uses if use.op_type == DEQUANTIZE}
     return Execution(

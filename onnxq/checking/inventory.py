@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
 from onnxq.ort import facts
+from onnxq.qdq.narrow import packed_source, unpacked
 from onnxq.qdq.read import (
     DEQUANTIZE,
     STORED,
@@ -98,8 +99,9 @@ class Inventory:
 
 def inventory(model: ir.Model) -> Inventory:
     """Inventory of a model, bodies and functions included. No kernel runs."""
-    nodes = [node for node, _ in scoped_nodes(model)]
-    weights = tuple(weight for node in nodes for weight in _weights_of(node))
+    packed = {n.outputs[0].name: packed_source(n) for n, _ in scoped_nodes(model)}
+    nodes = [node for node, _ in scoped_nodes(unpacked(model))]
+    weights = tuple(_as_packed(w, packed.get(w.name)) for n in nodes for w in _weights_of(n))
     on_integers = Counter(node.op_type for node in nodes if catalog.is_on_integers(node))
     at_run_time = [node for node in nodes if is_quantize(node) and not _rounds_weight(node)]
     activations = Counter(_qparams_of(node) for node in at_run_time)
@@ -151,6 +153,14 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()
         graph_qparams = _blocks_of(node, block) if block else _qparams_behind(node, slot, value)
         yield _weight(value, node, dtype, graph_qparams)
+
+
+def _as_packed(weight: StoredWeight, source: ir.Value | None) -> StoredWeight:
+    """The weight as the file holds it, which the session unpacks to bytes."""
+    tensor = None if source is None else source.const_value
+    if tensor is None:
+        return weight
+    return replace(weight, dtype=tensor.dtype.name.lower(), size_bytes=tensor.nbytes)
 
 
 def _rounds_weight(node: ir.Node) -> bool:

@@ -16,6 +16,7 @@ from onnxq.checking.prediction import MachinePrediction, OutputPrediction
 from onnxq.checking.rounding import replay
 from onnxq.core.threads import workers
 from onnxq.ort import node_kinds as kernels
+from onnxq.qdq.narrow import unpacked
 from onnxq.qdq.read import integer_type, is_quantize
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.samples import input_specs
@@ -141,6 +142,7 @@ def machine_forms(
     target: ir.Model, kinds: Iterable[SaturationMode]
 ) -> dict[SaturationMode, MachineForm]:
     """Forms of the model per saturation mode, and exact: x86 makes int8 values uint8, ARM not."""
+    target = unpacked(target)
     usual = MachineForm(target, reference.integer_form(target))
     forms = dict.fromkeys((SaturationMode.EXACT, *kinds), usual)
     arm = [kind for kind in forms if kind.fixed_point]

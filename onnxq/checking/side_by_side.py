@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from onnxq.affine import dequantize, quantize
 from onnxq.checking.comparison import Agreement, Comparison
+from onnxq.checking.divergence import RANK, Divergence
+from onnxq.language.decoder import LOGITS
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.verdict import OutputPart
@@ -203,7 +205,8 @@ class Sums:
 
     Attributes:
         parts: of an output of floats, sums over its slices.
-        top1: agreement of rows.
+        top1: agreement of rows; of logits, of tokens.
+        divergence: of logits of a language model.
         differing: batches in which the shapes differed, so that nothing could be compared.
         integers: of an output of integers or booleans, elements of the longer side.
         equal: those among them that are equal; where shapes differ, none of a batch are.
@@ -212,6 +215,7 @@ class Sums:
     compared: Comparison = field(default_factory=Comparison)
     parts: PartSums = field(default_factory=PartSums)
     top1: Agreement = field(default_factory=Agreement)
+    divergence: Divergence = field(default_factory=Divergence)
     differing: int = 0
     integers: int = 0
     equal: int = 0
@@ -221,6 +225,7 @@ class Sums:
         self.compared.add(other.compared)
         self.parts.add(other.parts)
         self.top1.add(other.top1)
+        self.divergence.add(other.divergence)
         self.differing += other.differing
         self.integers += other.integers
         self.equal += other.equal
@@ -286,6 +291,10 @@ class Pair:
             sums.parts.update(x, y)
             if x.ndim == 2 and x.shape[1] > 1:
                 sums.top1.update(x, y)
+            if self.name == LOGITS and x.ndim == RANK and x.shape[-1] > 1:
+                classes = x.shape[-1]
+                sums.top1.update(x.reshape(-1, classes), y.reshape(-1, classes))
+                sums.divergence.update(x, y)
         return sums
 
     def channel_scale_of(self, x: Array) -> Singles:

@@ -24,6 +24,7 @@ from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.ort import facts
 from onnxq.ort.expose import observable
 from onnxq.ort.types_by_run import types_by_run
+from onnxq.qdq.narrow import unpacked
 from onnxq.samples import input_specs
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
     loaded = load(quantized)
     given = load(model)
     _check_order(given, loaded)
-    target = _with_own_names(loaded)
+    target = _with_own_names(unpacked(loaded))
     source = _float_side(given, target)
     # its hash is asked for once: it reads every weight
     float_hash = model_hash(source)

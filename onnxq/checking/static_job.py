@@ -10,6 +10,7 @@ from onnxq.checking.check import Check
 from onnxq.checking.with_verdict import make_static, static_validation
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.errors import CalibrationError
 from onnxq.qdq.qoperator import check_format
 from onnxq.samples import open_samples
 from onnxq.samples.ignored import check_ignored
@@ -17,6 +18,7 @@ from onnxq.static.observed_range import plan_as_targeted
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples, improve_model, improve_weights
 from onnxq.weights.improvement import Improved
+from onnxq.weights.size_bits import with_size
 
 if TYPE_CHECKING:
     from onnxq.checking.runnable import Made
@@ -42,6 +44,7 @@ class StaticJob:
             none are left.
         objective: of the weights of nodes that are quantized dynamically or stay float.
         work: CPU time since the work began.
+        size: of the file, over that of the float model; None: weights have the qconfig's bits.
     """
 
     prepared: Prepared
@@ -50,6 +53,7 @@ class StaticJob:
     samples: Samples | None = None
     objective: Objective = Objective.SPEED
     work: Stopwatch = field(default_factory=Stopwatch)
+    size: float | None = None
 
 
 def samples_apart(check: Check, samples: Samples, prepared: Prepared) -> tuple[Samples, Check]:
@@ -78,6 +82,11 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
     check_format(job.file_format)
     names = job.prepared.qconfig.improve
     check_samples(names, job.samples)
+    if job.size is not None and job.samples is None:
+        raise CalibrationError(
+            "size: the bits of weights are chosen by samples, which statistics do not hold: give "
+            "SAMPLES in place of statistics (or of a run function), or weight_bits."
+        )
     check_ignored(job.samples, job.check.unseen)
     prepared, excerpt = job.prepared, job.prepared.new_excerpt()
     unseen = None
@@ -87,6 +96,10 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
         batches = open_samples(job.samples, prepared.inputs)
         prepared = improve_model(prepared, batches, job.objective)
     statistics, seen = observe(prepared, excerpt)
+    if job.size is not None:
+        prepared = with_size(
+            prepared, statistics, open_samples(job.samples, prepared.inputs), job.size
+        )
 
     def decide(prepared: Prepared) -> Plan:
         return plan_as_targeted(prepared, statistics, job.samples, job.objective)

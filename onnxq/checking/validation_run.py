@@ -17,6 +17,7 @@ from onnxq.checking.collapse import find_collapse
 from onnxq.checking.execution import execution_in
 from onnxq.checking.side_by_side import Pair
 from onnxq.checking.validation import REFUSALS, RefusalError
+from onnxq.core.brief import size_text
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
 from onnxq.graph.folded import saved_by_writing_as_given
@@ -24,6 +25,7 @@ from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.ort import runtime
 from onnxq.ort.turns import Schedule, repeats_of, round_seconds, taken, taking_turns
+from onnxq.qdq.narrow import packed_bytes
 from onnxq.quantized.verdict import InputSource, OutputVerdict, Verdict
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
@@ -84,9 +86,20 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
         quantized_bytes=saved_bytes(model),
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),
-        notes=(*notes, *run.notes()),
+        notes=(*notes, *run.notes(), *_note_on_packed(model)),
     )
     return verdict, runs, run.timed_on
+
+
+def _note_on_packed(model: QuantizedModel) -> list[str]:
+    """One note on weights that are larger in a session than in the file; none where none is."""
+    stored, in_session = packed_bytes(model)
+    if not stored:
+        return []
+    return [
+        f"{size_text(stored)} of weights are packed in the file; a session unpacks them when it is "
+        f"opened, and holds {size_text(in_session)}"
+    ]
 
 
 def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
@@ -156,7 +169,16 @@ class ComparedOutput:
             return OutputVerdict(name, float("nan"))
         if not sums.compared.elements:
             return None
-        return OutputVerdict(name, sums.compared.sqnr_db, None, sums.top1.share, sums.worst_part)
+        kl = sums.divergence
+        return OutputVerdict(
+            name,
+            sums.compared.sqnr_db,
+            None,
+            sums.top1.share,
+            sums.worst_part,
+            kl.bits,
+            kl.error,
+        )
 
 
 class _Run:
@@ -198,7 +220,14 @@ class _Run:
             self.samples += rows_of(batch)
             if isinstance(beside, runtime.Session):
                 given = states[1].feeds(batch)
-                x, float_s = self._timed(beside, given, given)
+                try:
+                    x, float_s = self._timed(beside, given, given)
+                except RefusalError:
+                    if validation.has_samples:
+                        raise
+                    beside.close()  # of made-up inputs the times alone are wanted
+                    beside = None
+                    continue
                 states[1].keep(x)
                 self.ratios.append(float_s / quantized_s)
                 self._last_s = (quantized_s, float_s)
@@ -292,8 +321,8 @@ class _Run:
         return [output.problem for output in self._outputs if output.problem]
 
 
-def _float_session(validation: Validation) -> runtime.Session | str:
-    """A session of the float model, or why there is none."""
+def _float_session(validation: Validation) -> runtime.Session | str | None:
+    """A session of the float model, or why there is none; None: only its times would be wanted."""
     needed = int(SESSION_SIZES * weight_bytes(validation.source))
     available = available_bytes()
     if available is not None and needed > available:
@@ -301,4 +330,9 @@ def _float_session(validation: Validation) -> runtime.Session | str:
             f"not compared with float: that needs about {needed / 1e9:.1f} GB of memory beside "
             f"the quantized model, and {available / 1e9:.1f} GB are free"
         )
-    return runtime.open_session(validation.source, threads=1)
+    try:
+        return runtime.open_session(validation.source, threads=1)
+    except REFUSALS:
+        if validation.has_samples:
+            raise
+        return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.options import PATH, output_option
+from onnxq.cli.options import PATH, external_option, output_option
 from onnxq.cli.samples_options import stateless_samples_options
 from onnxq.cli.steps import claim_beside, load_model
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH)
 @output_option
+@external_option
 @stateless_samples_options
-def quantize_cache(model: Path, samples: Path, output: Path, reading: Samples) -> None:
+def quantize_cache(
+    model: Path, samples: Path, output: Path, inline_bytes: int | None, reading: Samples
+) -> None:
     """Keep keys and values of MODEL's cache in int8, with scales from SAMPLES.
 
     MODEL is a decoder whose attention is GroupQueryAttention, as the builder of onnxruntime-genai
@@ -38,7 +41,7 @@ def quantize_cache(model: Path, samples: Path, output: Path, reading: Samples) -
     texts = replace(reading, source=samples)
     made = quantized_cache.quantize_cache(source, texts)
     verdict = cache_verdict.cache_verdict(source, made, texts)
-    save(made, output)
+    save(made, output, inline_bytes=inline_bytes)
     say_written(f"wrote {output}: its cache is int8")
     say_written(str(verdict))
 
@@ -59,12 +62,22 @@ def quantize_cache(model: Path, samples: Path, output: Path, reading: Samples) -
 @click.option(
     "--end-token",
     type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The token that ends a text.",
+    multiple=True,
+    help="A token that ends a text. Without: as genai_config.json beside MODEL has it, or the "
+    "configuration of transformers beside it or in --tokenizer; else 0.",
 )
+@click.option(
+    "--begin-token", type=click.IntRange(min=0), help="The token before a text; found likewise."
+)
+@click.option("--pad-token", type=click.IntRange(min=0), help="Fills shorter rows; found likewise.")
 def genai_folder(
-    model: Path, output: Path, tokenizer: Path | None, context: int | None, end_token: int
+    model: Path,
+    output: Path,
+    tokenizer: Path | None,
+    context: int | None,
+    end_token: tuple[int, ...],
+    begin_token: int | None,
+    pad_token: int | None,
 ) -> None:
     """Make a folder that onnxruntime-genai loads, of a decoder with its cache.
 
@@ -73,6 +86,6 @@ def genai_folder(
     """
     from onnxq.language import genai_folder as folders
 
-    tokens = folders.Tokens(end=end_token)
+    tokens = folders.Tokens(end_token or None, pad_token, begin_token)
     made = folders.genai_folder(model, output, tokenizer=tokenizer, context=context, tokens=tokens)
     say_written(f"wrote {output}: {', '.join(sorted(path.name for path in made.iterdir()))}")

@@ -11,10 +11,12 @@ from onnxq.cli.end_options import Ends, ends_options
 from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
+    Bound,
     annotations_option,
     choice_option,
     costs_option,
     dtype_option,
+    external_option,
     improve_option,
     json_option,
     made_output_option,
@@ -25,6 +27,7 @@ from onnxq.cli.options import (
     shape_option,
     target_option,
     threads_option,
+    weight_bits_option,
 )
 from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.samples_options import samples_options
@@ -95,7 +98,16 @@ REPAIR = click.option(
 @objective_option
 @costs_option
 @improve_option
+@weight_bits_option
+@click.option(
+    "--size",
+    type=Bound(min=0, max=1, min_open=True),
+    metavar="RATIO",
+    help="Of the file, over that of MODEL (0.2): 8, 4 or 2 bits for each weight, by what that "
+    "costs at the outputs; in place of --weight-bits.",
+)
 @annotations_option
+@external_option
 @verdict_options
 @workers_options
 @click.option(
@@ -130,6 +142,7 @@ def quantize(
     objective: str,
     costs: Path | None,
     annotations: str,
+    inline_bytes: int | None,
     check: Path | None,
     min_sqnr: float | None,
     no_verdict: bool,
@@ -140,18 +153,17 @@ def quantize(
     as_json: bool,
     ends: Ends,
     improve: tuple[str, ...],
+    weight_bits: int | None,
+    size: float | None,
     workers: Workers,
     hold_apart: int | None,
     repair: str,
 ) -> None:
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
-    if (samples is None) != bool(stats):
-        raise click.UsageError("give SAMPLES or --stats, one of the two.")
-    if hold_apart is not None and (stats or check is not None or no_verdict):
-        raise click.UsageError(
-            "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
-        )
+    _check_samples(samples, stats, alone=check is None and not no_verdict, hold_apart=hold_apart)
+    if size is not None and (weight_bits is not None or stats):
+        raise click.UsageError("--size wants SAMPLES, and stands in place of --weight-bits.")
     check_report(report, check or samples)
     output = made_output(output, model, "int8")
     outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
@@ -167,6 +179,7 @@ def quantize(
     from onnxq.repair.search import carry_out_and_repair
     from onnxq.report.progress import progress_bar
     from onnxq.survey.survey import BesideFiles
+    from onnxq.weights.carry_out import with_algorithms
 
     wanted = Repair.of(repair)
     aim = as_objective(objective)
@@ -181,7 +194,9 @@ def quantize(
         ends,
         costs,
         improve,
+        weight_bits,
     ).read_from(model)
+    prepared = with_algorithms(prepared, samples, size)
     all_samples = replace(reading, source=samples)
     to_see, to_check = all_samples, asked.as_check(reading, hold_apart)
     if not stats:
@@ -193,12 +208,12 @@ def quantize(
         seen = calibrate_model(prepared, to_see, excerpt=excerpt, threads=threads, workers=workers)
         return seen, excerpt
 
-    job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work)
+    job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work, size)
     made, statistics = carry_out_and_repair(wanted, source, job, observe, progress_bar)
     plan = made.plan
     summary = summarize_choices(prepared.model, plan.decisions, plan.choices, plan.dtypes)
     check_quantized(made.model.verdict, summary)
-    save(made.model, output, Annotations(annotations))
+    save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:
         plan.save(save_plan)
     if save_qconfig is not None:
@@ -213,6 +228,18 @@ def quantize(
         write_report((model, output, compared), report, BesideFiles(plan))
 
 
+def _check_samples(
+    samples: Path | None, stats: tuple[Path, ...], *, alone: bool, hold_apart: int | None
+) -> None:
+    """Refuses options on samples that exclude each other; alone: nothing else to check on."""
+    if (samples is None) != bool(stats):
+        raise click.UsageError("give SAMPLES or --stats, one of the two.")
+    if hold_apart is not None and (stats or not alone):
+        raise click.UsageError(
+            "--hold-apart checks on some of SAMPLES: without --stats, --check and --no-verdict."
+        )
+
+
 @click.command("quantize-dynamic", cls=GroupedCommand)
 @click.argument("model", type=PATH)
 @made_output_option
@@ -221,7 +248,9 @@ def quantize(
 @target_option
 @objective_option
 @dtype_option
+@weight_bits_option
 @annotations_option
+@external_option
 @shape_option
 @samples_options
 @verdict_options
@@ -237,7 +266,9 @@ def quantize_dynamic(
     target: str | None,
     objective: str,
     dtype: str | None,
+    weight_bits: int | None,
     annotations: str,
+    inline_bytes: int | None,
     given_shapes: dict[str, tuple[int, ...]],
     reading: Samples,
     check: Path | None,
@@ -265,7 +296,15 @@ def quantize_dynamic(
 
     to_check = replace(asked.as_check(reading), repair=Repair.of(repair))
     canonical, plan = plan_dynamic_model(
-        source, qconfig, overrides, target, objective, dtype, given_shapes, to_check
+        source,
+        qconfig,
+        overrides,
+        target,
+        objective,
+        dtype,
+        given_shapes,
+        to_check,
+        weight_bits,
     )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at
@@ -273,7 +312,7 @@ def quantize_dynamic(
     made = make_and_repair(canonical, plan, validation, to_check)
     summary = summarize(canonical, made.plan.decisions)
     check_quantized(made.model.verdict, summary)
-    save(made.model, output, Annotations(annotations))
+    save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:
         made.plan.save(save_plan)
     compared = replace(reading, source=check)

@@ -12,6 +12,7 @@ from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
     annotations_option,
+    external_option,
     json_option,
     made_output_option,
 )
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     help="Keep the integers that are found; the same command goes on from there.",
 )
 @annotations_option
+@external_option
 @stateless_samples_options
 @verdict_options
 @workers_options
@@ -124,6 +126,7 @@ def quantize_weights(
     size: float | None,
     journal: Path | None,
     annotations: str,
+    inline_bytes: int | None,
     reading: Samples,
     check: Path | None,
     min_sqnr: float | None,
@@ -182,7 +185,7 @@ def quantize_weights(
         # models of any size: integers lie beside the file that they end in, or in the journal
         place = journal or stack.enter_context(temporary(output))
         made = carry_out_weights(job, plan, place, executor)
-        save(made.model, output, Annotations(annotations))
+        save(made.model, output, Annotations(annotations), inline_bytes)
         compared = replace(reading, source=check or samples)
         written = Written(made, model, output, compared)
         report_weights(canonical, made.plan, mixed, written, as_json)

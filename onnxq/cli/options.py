@@ -177,12 +177,27 @@ improve_option = click.option(
     help="Improvements of weights, each judged on a quarter of SAMPLES: smooth, bias, round ...; "
     "default: those of the qconfig.",
 )
+weight_bits_option = click.option(
+    "--weight-bits",
+    type=int,
+    metavar="2|4|8",
+    help="Bits of weights of 1024 elements and more, packed in the file, int8 in the session; "
+    "default: 8, or those of the qconfig. Below 8, round and bias are the default of --improve.",
+)
 annotations_option = click.option(
     "--annotations",
     default="dropped",
     show_default=True,
     type=click.Choice(["dropped", "kept"]),
     help="Inferred types of tensors and notes of the exporter, without which the file is smaller.",
+)
+external_option = click.option(
+    "--external-data",
+    "inline_bytes",
+    flag_value=0,
+    type=int,
+    help="Write the weights to a file beside the model, which a session maps. Decoders of more "
+    "than 100 MB have one anyway.",
 )
 threads_option = click.option(
     "--threads",

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--metric",
-    metavar="sqnr|top1|bits|FILE.py:function",
+    metavar="sqnr|top1|kl|bits|FILE.py:function",
     help="function(run, samples) -> number, higher is better; run takes {input: array} and gives "
     "{output: array}, samples have labels. Default: sqnr.",
 )

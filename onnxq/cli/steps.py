@@ -112,6 +112,7 @@ def asked_mapping(
     target: str | None,
     choice: str | None = None,
     improve: tuple[str, ...] = (),
+    weight_bits: int | None = None,
 ) -> QConfigMapping | None:
     """The mapping that the options name for that target; None: they name none.
 
@@ -140,6 +141,8 @@ def asked_mapping(
         mapping = (mapping or default_qconfig_mapping(backend)).with_overrides(overrides)
     if improve:
         mapping = (mapping or default_qconfig_mapping(backend)).set_improve(improve)
+    if weight_bits is not None:
+        mapping = (mapping or default_qconfig_mapping(backend)).set_weight_bits(weight_bits)
     if mapping is not None:
         wanted(mapping.improve)
     if choice is not None:
@@ -169,13 +172,14 @@ def prepare_model(
     ends: Ends = NO_ENDS,
     costs: Path | None = None,
     improve: tuple[str, ...] = (),
+    weight_bits: int | None = None,
 ) -> Prepared:
     """A Prepared of the model, with the configuration, target and costs that were named."""
     from onnxq.static.prepare import prepare
     from onnxq.times import Costs
 
     machine = asked_target(target, reduce_range)
-    mapping = asked_mapping(qconfig, overrides, target, choice, improve)
+    mapping = asked_mapping(qconfig, overrides, target, choice, improve, weight_bits)
     return prepare(
         model,
         mapping,
@@ -240,6 +244,7 @@ def plan_dynamic_model(
     dtype: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     check: Check | None = None,
+    weight_bits: int | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical model, dynamic plan), with the configuration and target that were named."""
     from onnxq import targets
@@ -265,5 +270,6 @@ def plan_dynamic_model(
         target=target,
         objective=objective,
         check=check or Check.CALIBRATION,
+        weight_bits=weight_bits,
         shapes=shapes,
     )

@@ -62,8 +62,6 @@ def choose_precision(
     if wanted is not None:
         return _named(node, rule, wanted, dtype)
     assert dtype is not None
-    if dtype.bits < rule.min_bits:
-        return _too_narrow(rule, dtype)
     precisions = [p for p in rule.precisions if _suits(p, node, rule, dtype)]
     if not precisions:
         return Float(NoPrecisionTakes(node.op_type, _names(rule.precisions), str(dtype)))
@@ -125,13 +123,8 @@ def _named(
         return _lacks(node, rule, precision)
     if dtype is None or precision is Precision.WEIGHT_ONLY_FLOAT16:
         return precision
-    if dtype.bits < rule.min_bits:
-        return _too_narrow(rule, dtype)
-    if precision is Precision.DYNAMIC_INT8 and dtype.bits != BYTE_BITS:
-        raise QConfigError(
-            f"'{node_name(node)}': the qconfig names precision 'dynamic_int8' and {dtype} weights; "
-            "integer products exist for int8 and uint8. Name 'weight_only_groupwise', or none."
-        )
+    if precision is Precision.WEIGHT_ONLY_GROUPWISE and dtype.bits < rule.min_bits:
+        return Float(TooNarrow(rule.min_bits, str(dtype)))
     if not _suits(precision, node, rule, dtype):
         return Float(NoMatrix(precision.value))
     return precision
@@ -142,17 +135,13 @@ def _lacks(node: ir.Node, rule: DynamicRule, precision: Precision) -> Float:
     return Float(LacksPrecision(node.op_type, precision.value, missing, _names(rule.precisions)))
 
 
-def _too_narrow(rule: DynamicRule, dtype: QDType) -> Float:
-    return Float(TooNarrow(rule.min_bits, str(dtype)))
-
-
 def _suits(precision: Precision, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:
     """Whether integer weights of that type can have the precision."""
     if precision is Precision.WEIGHT_ONLY_GROUPWISE:
         values = [(node.inputs[weight.slot], weight) for weight in rule.weights]
-        return all(v is not None and can_be_in_blocks(v, weight) for v, weight in values)
-    if precision is Precision.DYNAMIC_INT8:
-        return dtype.bits == BYTE_BITS
+        return dtype.bits >= rule.min_bits and all(
+            v is not None and can_be_in_blocks(v, weight) for v, weight in values
+        )
     return precision is not Precision.WEIGHT_ONLY_FLOAT16
 
 

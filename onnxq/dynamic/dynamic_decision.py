@@ -77,7 +77,8 @@ class QuantizeDynamic:
     @property
     def node_plan(self) -> DynamicNodePlan:
         """Plan of the node that the operator's lowering gets."""
-        return DynamicNodePlan(self.precision, tuple(weight.qparams for weight in self.weights))
+        found = (weight.qparams for weight in self.weights)
+        return DynamicNodePlan(self.precision, tuple(q and q.in_bytes for q in found))
 
 
 DynamicDecision = QuantizeDynamic | Float

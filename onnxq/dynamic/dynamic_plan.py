@@ -58,7 +58,6 @@ from onnxq.graph.given_weights import is_given, notes_on_given, stored_bits
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
-from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicRule, DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.reason import Reason
+    from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
 
@@ -372,8 +372,7 @@ class _Planner:
         return entry.precision is None and all(self._observer(v, entry) == default for v in values)
 
     def _observer(self, value: ir.Value, entry: QConfigDynamic) -> ObserverSpec:
-        named = self.qconfig.for_tensor(value_name(value))
-        return named if isinstance(named, ObserverSpec) else entry.weight_observer
+        return self.qconfig.weight_observer(value_name(value), tensor_of(value).size, entry)
 
 
 def _quantized(decisions: Mapping[str, DynamicDecision]) -> dict[str, QuantizeDynamic]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.dtypes import BYTE_BITS, INT8
+from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.reasons import TooLargeForHalf, ZeroInHalf
 from onnxq.errors import ModelError, QConfigError
@@ -250,11 +250,9 @@ def unpermuted(qparams: QParams, perm: tuple[int, ...] | None) -> QParams:
 def can_turn(qparams: QParams | None) -> bool:
     """Whether a Transpose may stand between what is stored and what a lowering reads.
 
-    Narrower integers are packed, by the lowering of some operators in their own way.
+    Integers in blocks are packed, by the lowering of some operators in their own way.
     """
-    if qparams is None:
-        return True
-    return qparams.dtype.bits == BYTE_BITS and not isinstance(qparams.granularity, PerBlock)
+    return qparams is None or not isinstance(qparams.granularity, PerBlock)
 
 
 def can_be_in_blocks(value: ir.Value, weight: DynamicWeight) -> bool:

@@ -44,6 +44,7 @@ from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.ort.add_norm import write_sums
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.initializers import Initializers
+from onnxq.qdq.narrow import narrow_types, store_narrow
 from onnxq.qdq.read import is_dequantize
 from onnxq.qdq.write import min_opset
 from onnxq.qparams import PerBlock
@@ -88,6 +89,7 @@ def rewrite_dynamic(
     store_tied_integers_once(float_matrices(rewritten))
     upgrade_opset(rewritten, opset_needed(plan.quantized))
     compact(rewritten, names_in(model))
+    store_narrow(rewritten, narrow_types(_stored_qparams(plan.quantized)))
     rewritten.metadata_props.update(
         {
             "onnxq.target": plan.target,
@@ -103,8 +105,11 @@ def rewrite_dynamic(
 
 def opset_needed(decisions: Mapping[str, QuantizeDynamic]) -> int:
     """The ai.onnx opset that has the types and blocks of these decisions."""
-    stored = [w.qparams for d in decisions.values() for w in d.weights if w.qparams is not None]
-    return max(map(min_opset, stored), default=0)
+    return max(map(min_opset, _stored_qparams(decisions)), default=0)
+
+
+def _stored_qparams(decisions: Mapping[str, QuantizeDynamic]) -> list[QParams]:
+    return [w.qparams for d in decisions.values() for w in d.weights if w.qparams is not None]
 
 
 def write_dynamic(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:

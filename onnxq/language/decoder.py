@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.ort.cached_attention import can_share, head_size, positions, query_heads
+from onnxq.ort.cached_attention import (
+    can_share,
+    head_size,
+    positions,
+    query_heads,
+    sliding_windows,
+)
 from onnxq.samples.inputs import InputSpec, input_specs
 
 if TYPE_CHECKING:
@@ -43,6 +49,8 @@ class Decoder:
         heads: of queries; None: unknown.
         head: numbers per head, where the shapes of the cache do not say; None: unknown.
         shares: whether past and present may be one buffer.
+        windows: input of the cache -> tokens that it holds from the first on, where it slides: the
+            last ones stand at its end, and present is as long as past.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -52,6 +60,7 @@ class Decoder:
     heads: int | None
     head: int | None
     shares: bool
+    windows: dict[str, int]
 
     @classmethod
     def of(cls, model: ir.Model) -> Decoder:
@@ -80,6 +89,7 @@ class Decoder:
             query_heads(model),
             head_size(model),
             can_share(model, past),
+            sliding_windows(model),
         )
 
     @property
@@ -102,22 +112,37 @@ class Decoder:
             "(docs/tutorials/language-models.md)."
         )
 
-    def empty(self, rows: int) -> dict[str, Array]:
-        """The cache before the first token."""
+    def empty(self, rows: int, tokens: int = 0) -> dict[str, Array]:
+        """The cache before the first token.
+
+        Args:
+            rows: of texts.
+            tokens: that a cache which slides is to hold at least, so that its outputs show them.
+        """
+        lengths = {name: max(size, tokens) for name, size in self.windows.items()}
         return {
-            spec.name: np.zeros((rows, self.cache[0], 0, self.cache[1]), spec.dtype)
+            spec.name: np.zeros(
+                (rows, self.cache[0], lengths.get(spec.name, 0), self.cache[1]), spec.dtype
+            )
             for spec in self.inputs
             if spec.name in self.past
         }
 
-    def feeds(self, tokens: Array, past: Mapping[str, Array]) -> dict[str, Array]:
+    def feeds(
+        self, tokens: Array, past: Mapping[str, Array], before: int | None = None
+    ) -> dict[str, Array]:
         """Inputs of the model for tokens (N, new) behind a cache.
 
+        Args:
+            tokens: the new ones.
+            past: the cache.
+            before: tokens so far; None: as many as the cache is long, where it does not slide.
         Raises:
             CalibrationError: a token that the vocabulary lacks; more positions than there are.
         """
         self.check(tokens)
-        before = next(iter(past.values())).shape[2] if past else 0
+        if before is None:
+            before = next((x.shape[2] for n, x in past.items() if n not in self.windows), 0)
         rows, new = tokens.shape
         self.check_length(before + new)
         given = {

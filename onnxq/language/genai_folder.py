@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE
@@ -19,7 +21,7 @@ from onnxq.graph.untrusted.external_data import leaves_folder
 from onnxq.language.decoder import IDS, LOGITS, MASK, POSITIONS, Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import onnx
     import onnx_ir as ir
@@ -39,21 +41,29 @@ _TOKENIZER_FILES = (
     "chat_template.jinja",
 )
 """Files of a tokenizer that onnxruntime-genai reads where they are there."""
+SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 FAMILY = "llama"
 """Name under which onnxruntime-genai runs decoders of these inputs and outputs, of any family."""
 
 
+OWN_CONFIGS = ("generation_config.json", "config.json")
+"""Files in which transformers says a model's special tokens; the first that names one counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Numbers of the special tokens.
+    """Numbers of the special tokens; None: the model's own.
+
+    Those stand in genai_config.json beside the model, or in generation_config.json and config.json
+    beside it or beside the tokenizer.
 
     Attributes:
-        end: the token that ends a text.
-        pad: fills rows that are shorter; None: `end` does.
-        begin: is set before a text by tokenizers that do so; None: `end`.
+        end: the token that ends a text, or several; where nothing names one: 0.
+        pad: fills rows that are shorter; where nothing names one: the first of `end`.
+        begin: is set before a text by tokenizers that do so; likewise.
     """
 
-    end: int = 0
+    end: int | tuple[int, ...] | None = None
     pad: int | None = None
     begin: int | None = None
 
@@ -87,7 +97,9 @@ def genai_folder(
     """
     source = io.load(model)
     decoder = Decoder.of(source)
-    config = _config(decoder, _context(decoder, context), tokens)
+    beside = [Path(model).absolute().parent] if isinstance(model, str | Path) else []
+    own = _with_own(tokens, [*([] if tokenizer is None else [Path(tokenizer)]), *beside])
+    config = _config(decoder, _context(decoder, context), own)
     files = _tokenizer(decoder, tokenizer)
     target = Path(folder).absolute()
     with _made(target), contextlib.ExitStack() as stack:
@@ -191,9 +203,44 @@ def _tokenizer(decoder: Decoder, folder: str | Path | None) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in found.items()}
 
 
+def _with_own(tokens: Tokens, folders: Sequence[Path]) -> Tokens:
+    """The tokens, those that are not given as files of these folders name them."""
+    named: dict[str, object] = {}
+    for folder in folders:
+        for name in (CONFIG, *OWN_CONFIGS):
+            named = {**_named_tokens(folder / name), **named}
+    end = tokens.end if tokens.end is not None else named.get("eos_token_id", 0)
+    ends = tuple(end) if isinstance(end, list | tuple) else end
+    pad = tokens.pad if tokens.pad is not None else named.get("pad_token_id")
+    begin = tokens.begin if tokens.begin is not None else named.get("bos_token_id")
+    try:
+        return msgspec.convert({"end": ends, "pad": pad, "begin": begin}, Tokens)
+    except msgspec.ValidationError as error:
+        raise ModelError(
+            f"the files beside the model or its tokenizer name special tokens that are none: "
+            f"{error}. Name them (--end-token ...)."
+        ) from error
+
+
+def _named_tokens(path: Path) -> dict[str, object]:
+    """The special tokens that a file of JSON names; none where it is no such file."""
+    if why_no_file(path):
+        return {}
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        found = values.get("model", values) if path.name == CONFIG else values
+        return {n: found[n] for n in SPECIAL if found.get(n) is not None}
+    except (*UNREADABLE, OSError, AttributeError) as error:
+        raise ModelError(
+            f"'{path}' does not say the special tokens: {error!r:.100}. Repair it, or take it away."
+        ) from error
+
+
 def _config(decoder: Decoder, context: int, tokens: Tokens) -> dict[str, object]:
     """genai_config.json of a decoder."""
-    for name, token in (("end", tokens.end), ("pad", tokens.pad), ("begin", tokens.begin)):
+    ends = tokens.end if isinstance(tokens.end, tuple) else (tokens.end or 0,)
+    pad, begin = (ends[0] if t is None else t for t in (tokens.pad, tokens.begin))
+    for name, token in (*(("end", end) for end in ends), ("pad", pad), ("begin", begin)):
         if token is not None and not 0 <= token < (decoder.vocabulary or token + 1):
             raise QConfigError(
                 f"token {name} is {token}; the vocabulary has {decoder.vocabulary} tokens."
@@ -212,9 +259,9 @@ def _config(decoder: Decoder, context: int, tokens: Tokens) -> dict[str, object]
             "type": FAMILY,
             "context_length": context,
             "vocab_size": decoder.vocabulary,
-            "bos_token_id": tokens.end if tokens.begin is None else tokens.begin,
-            "eos_token_id": tokens.end,
-            "pad_token_id": tokens.end if tokens.pad is None else tokens.pad,
+            "bos_token_id": begin,
+            "eos_token_id": list(ends) if len(ends) > 1 else ends[0],
+            "pad_token_id": pad,
             "decoder": {
                 "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
                 "filename": MODEL,

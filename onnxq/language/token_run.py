@@ -57,7 +57,7 @@ class TokenRun:
         self.decoder.check_length(tokens.shape[1])
         past = self.decoder.empty(len(tokens))
         for start in range(0, tokens.shape[1], step):
-            feeds = self.decoder.feeds(tokens[:, start : start + step], past)
+            feeds = self.decoder.feeds(tokens[:, start : start + step], past, start)
             outputs = self._session.run(feeds)
             past = self.decoder.kept(self._session.outputs, outputs)
             yield outputs[self._session.outputs.index(LOGITS)]

@@ -143,7 +143,7 @@ class DynamicRule:
         not_rows: axes of the activation, counted from behind, along which no rows of the matrix
             product lie: the one that is summed over, and the steps of a recurrence, which are
             products of their own.
-        min_bits: of the narrowest integers that `lower_dynamic` can write.
+        min_bits: of the narrowest integers in blocks that `lower_dynamic` can write.
         no_float_kernel: ONNX Runtime does not run the float node, so that nothing is slower.
         measured_as: op type under which a target has the speedups of such a node; empty: its own.
     """

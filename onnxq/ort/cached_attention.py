@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnxq.graph.edit import all_nodes
+from onnxq.operator.nodes import tensor_of
+from onnxq.ort.node_kinds import MATMUL_NBITS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     import onnx_ir as ir
 
+    from onnxq.core.arrays import Array
+
+CACHE_RANK = 4
+"""Rank of keys and values: (batch, heads, tokens, head)."""
 _DOMAIN = "com.microsoft"
 _ATTENTION = "GroupQueryAttention"
+_PRODUCTS = ("MatMul", "MatMulInteger")
+_PASSING = ("Add", "Cast", "Mul", "RotaryEmbedding", "SimplifiedLayerNormalization")
+"""Operators whose result is as wide as the widest of what they read."""
 _COSINES = {"RotaryEmbedding": 2, _ATTENTION: 7}
 """Operator -> the input that is the table of cosines, a row per position."""
 
@@ -44,13 +55,69 @@ def head_size(model: ir.Model) -> int | None:
     for node in all_nodes(model):
         if not is_cached_attention(node):
             continue
-        width = node.inputs[0].shape[-1] if node.inputs[0] and node.inputs[0].shape else None
+        width = _width(node.inputs[0])
         heads, kv_heads = (node.attributes.get_int(n, 0) for n in ("num_heads", "kv_num_heads"))
         if node.inputs[1] is None:
             heads += 2 * kv_heads
         if isinstance(width, int) and heads and width % heads == 0:
             return width // heads
     return None
+
+
+def sliding_windows(model: ir.Model) -> dict[str, int]:
+    """Input of a cache that slides -> tokens that it holds at least: ONNX Runtime wants so many."""
+    found: dict[str, int] = {}
+    for node in all_nodes(model):
+        if is_cached_attention(node) and node.attributes.get_int("sliding_window_cache", 0):
+            size: int = node.attributes.get_int("local_window_size", 0)
+            found |= {str(value.name): size for value in node.inputs[3:5] if value is not None}
+    return found
+
+
+def with_windows(model: ir.Model, batch: Mapping[str, Array]) -> dict[str, Array]:
+    """The batch, caches that slide as long as ONNX Runtime wants them."""
+    grown = dict(batch)
+    for name, size in sliding_windows(model).items():
+        x = batch.get(name)
+        if x is not None and x.ndim == CACHE_RANK and x.shape[2] < size:
+            grown[name] = np.ones((*x.shape[:2], size, x.shape[3]), x.dtype)
+    return grown
+
+
+def _width(value: ir.Value | None) -> int | None:
+    """Last size of a tensor; None: the graph does not say it.
+
+    Files say no inferred types (`annotations`), and onnx infers none of com.microsoft: it is read
+    off the linear layer that makes the tensor.
+    """
+    if value is None:
+        return None
+    last = value.shape[-1] if value.shape is not None and len(value.shape) else None
+    node = value.producer()
+    if isinstance(last, int) or node is None:
+        return last if isinstance(last, int) else None
+    if node.op_type == MATMUL_NBITS:
+        return node.attributes.get_int("N", 0) or None
+    if node.op_type == "Gemm":
+        axis = 0 if node.attributes.get_int("transB", 0) else 1
+        weight = _stored_shape(node.inputs[1])
+        return weight[axis] if axis < len(weight) else None
+    if node.op_type in _PRODUCTS:
+        weight = _stored_shape(node.inputs[1])
+        return weight[-1] if weight else None
+    if node.op_type in _PASSING:
+        return max(filter(None, map(_width, node.inputs)), default=None)
+    return None
+
+
+def _stored_shape(value: ir.Value | None) -> tuple[int, ...]:
+    """Shape of a constant, or of the integers behind a DequantizeLinear or Cast; empty: unknown."""
+    while value is not None and value.const_value is None:
+        node = value.producer()
+        if node is None or node.op_type not in ("DequantizeLinear", "Cast"):
+            return ()
+        value = node.inputs[0]
+    return () if value is None else tuple(tensor_of(value).shape.numpy())
 
 
 def can_share(model: ir.Model, past: Collection[str]) -> bool:

@@ -69,6 +69,7 @@ class Fact:
         on_integers: it is defined on integers, and computes in integers.
         on_data: it reads the numbers of its inputs itself; not sizes alone, nor through a body.
         converts: between which kinds of numbers.
+        unpacks: types of a constant from which a session makes 8-bit integers when it is opened.
         since: the first version that this holds for, the oldest supported one at least.
         until: the first version that it no longer holds for; None: it holds for the newest.
     """
@@ -90,6 +91,7 @@ class Fact:
     on_integers: bool = False
     on_data: bool = True
     converts: Conversion | None = None
+    unpacks: frozenset[ir.DataType] = frozenset()
     since: Version = OLDEST
     until: Version | None = None
 
@@ -154,6 +156,9 @@ def _since_1_32(fact: Fact) -> tuple[Fact, Fact]:
 
 _NONE, _ONCE = Rounding.NONE, Rounding.ONCE
 _INT8, _BOTH = frozenset({INT8}), frozenset({UINT8, INT8})
+_PACKED = frozenset(
+    {ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT2, ir.DataType.UINT2},
+)
 
 FACTS = (
     # fused with Q and DQ around
@@ -189,7 +194,7 @@ FACTS = (
     Fact("Transpose", fuses=True, moved_past=True, rounding=_NONE),
     Fact("Unsqueeze", fuses=True, moved_past=True, rounding=_NONE),
     # removed or swallowed
-    Fact("Cast", removed=True, rounding=_NONE, converts=Conversion.TYPES),
+    Fact("Cast", removed=True, rounding=_NONE, converts=Conversion.TYPES, unpacks=_PACKED),
     Fact("Dropout", removed=True, rounding=_NONE),
     Fact("Expand", fuses=True, removed=True, rounding=_NONE),
     Fact("Identity", removed=True, rounding=_NONE),

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import CalibrationError, LimitError, ModelError, UnsupportedError
+from onnxq.ort.cached_attention import with_windows
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Optimization, open_session
 from onnxq.samples import input_specs
@@ -59,7 +60,7 @@ def _on_ones(session: Session, model: ir.Model) -> Sequence[Array]:
     specs, first = input_specs(model), None
     for size in (1, *_suggested_sizes(model)):
         try:
-            return session.run(batch_of_ones(specs, size))
+            return session.run(with_windows(model, batch_of_ones(specs, size)))
         except (UnsupportedError, LimitError) as error:
             raise ModelError(f"types are not found by a run on inputs of ones: {error}") from error
         except CalibrationError as error:

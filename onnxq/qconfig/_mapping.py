@@ -14,6 +14,7 @@ tensors:
   /stem/*: {observer: PercentileObserver}
 choice: all_integers                   # of the precisions that no entry names; best without it
 improve: [smooth, bias, round]         # improvements of weights (docs/guides/improve.md)
+weight_bits: 4                         # of weights whose observers say 8 bits
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.core.brief import brief
+from onnxq.dtypes import BYTE_BITS
 from onnxq.errors import QConfigError, nearest
+from onnxq.observers import ObserverSpec
 from onnxq.page.card import card_of
 from onnxq.qconfig._defaults import NAMED, get_default_qconfig, onnxq_default_qconfig
 from onnxq.qconfig._plain_values import (
@@ -49,12 +52,11 @@ from onnxq.qconfig._values import (
     as_observer,
 )
 from onnxq.qconfig.file_form import EntryForm, TensorForm, check_form
+from onnxq.qconfig.weight_bits import as_weight_bits, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
-
-    from onnxq.observers import ObserverSpec
 
 
 # --- Patterns of a qconfig, names and globs, held against the names of a model
@@ -148,6 +150,7 @@ class QConfigMapping:
         tensors: tensor name or glob -> observer; None leaves the tensor in float.
         choice: precisions of the nodes for which no entry names one.
         improve: names of the improvements of weights that are carried out (onnxq.weights).
+        weight_bits: 2, 4 or 8, of the weights of nodes whose entry says 8 (see `weight_observer`).
     Raises:
         QConfigError: a value is no QConfig, observer or None, the choice is none, or `improve` is
             no sequence of different names.
@@ -159,6 +162,7 @@ class QConfigMapping:
     tensors: Mapping[str, ObserverSpec | None] = field(default_factory=dict, hash=False)
     choice: Choice = Choice.BEST
     improve: tuple[str, ...] = ()
+    weight_bits: int = 8
 
     __repr__ = brief
     _repr_html_ = card_of
@@ -176,6 +180,7 @@ class QConfigMapping:
         object.__setattr__(self, "tensors", Entries(tensors))
         object.__setattr__(self, "choice", as_choice(self.choice, "QConfigMapping"))
         object.__setattr__(self, "improve", as_names(self.improve, "QConfigMapping"))
+        as_weight_bits(self.weight_bits, "QConfigMapping")
 
     def set_global(self, entry: Entry | str) -> QConfigMapping:
         """A mapping with another global entry, or the one of a name, as in YAML: "default"."""
@@ -206,6 +211,14 @@ class QConfigMapping:
             QConfigError: it is no list of names, or one stands in it twice.
         """
         return replace(self, improve=as_names(names, "QConfigMapping"))
+
+    def set_weight_bits(self, bits: int) -> QConfigMapping:
+        """A mapping with weights of so many bits: 2, 4 or 8.
+
+        Raises:
+            QConfigError: it is another number.
+        """
+        return replace(self, weight_bits=bits)
 
     def without_precisions(self) -> QConfigMapping:
         """The mapping without the precisions that it names: what could be chosen in their place.
@@ -255,6 +268,23 @@ class QConfigMapping:
     def for_tensor(self, name: str) -> ObserverSpec | NotSet | None:
         """The observer that the user named for the tensor; None leaves it in float."""
         return _match(self.tensors, name)
+
+    def weight_observer(
+        self, tensor: str, elements: int, entry: QConfig | QConfigDynamic
+    ) -> ObserverSpec:
+        """Observer of a weight: the one named for the tensor, else the entry's at `weight_bits`.
+
+        Weights of fewer than 1024 elements stay at 8 bits.
+
+        Args:
+            tensor: name of the weight.
+            elements: of the weight.
+            entry: of a node that reads it.
+        """
+        named = self.for_tensor(tensor)
+        if isinstance(named, ObserverSpec):
+            return named
+        return narrowed(entry.weight_observer, self.weight_bits, elements)
 
     def check(
         self, op_types: Iterable[str], node_names: Iterable[str], tensor_names: Iterable[str]
@@ -308,6 +338,7 @@ class QConfigMapping:
         base = base_of(self.global_qconfig)
         choice = {} if self.choice is Choice.BEST else {"choice": self.choice.value}
         improve = {"improve": list(self.improve)} if self.improve else {}
+        bits = {} if self.weight_bits == BYTE_BITS else {"weight_bits": self.weight_bits}
         return dump_yaml(
             {
                 "global": plain_from(self.global_qconfig, onnxq_default_qconfig),
@@ -316,6 +347,7 @@ class QConfigMapping:
                 "tensors": {k: None if v is None else v.to_dict() for k, v in self.tensors.items()},
                 **choice,
                 **improve,
+                **bits,
             }
         )
 
@@ -340,7 +372,8 @@ class QConfigMapping:
         """
         where = str(source) if isinstance(source, Path) else "qconfig"
         data = parse_yaml(source)
-        check_keys(data, ["global", "op_types", "nodes", "tensors", "choice", "improve"], where)
+        known = ["global", "op_types", "nodes", "tensors", "choice", "improve", "weight_bits"]
+        check_keys(data, known, where)
         if "global" in data:
             check_form(data["global"], EntryForm, f"{where}: global")
         overall = entry_from(
@@ -362,6 +395,7 @@ class QConfigMapping:
             {k: tensor_from(v, f"{where}: tensors '{k}'") for k, v in tensors.items()},
             as_choice(data.get("choice", choice), where),
             as_names(data.get("improve", ()), where),
+            as_weight_bits(data.get("weight_bits", BYTE_BITS), where),
         )
 
     @staticmethod

@@ -33,6 +33,7 @@ from onnxq.qconfig._values import (
     Choice,
     ScaleRule,
 )
+from onnxq.qconfig.weight_bits import BY_BITS
 from onnxq.qparams import QScheme
 
 EXPONENT = re.compile(r"([+-]?\d+)(\.\d*)?[eE]([+-]?)(\d+)")
@@ -117,6 +118,7 @@ class QConfigFile(Struct, forbid_unknown_fields=True, rename={"overall": "global
     tensors: dict[str, TensorForm] | None = None
     choice: ChoiceForm | UnsetType = UNSET
     improve: list[str] | UnsetType = UNSET
+    weight_bits: Literal[tuple(BY_BITS)] | UnsetType = UNSET  # type: ignore[valid-type]  # computed
 
 
 def check_form(data: object, kind: Any, where: str) -> None:

@@ -33,13 +33,13 @@ def integer_tensor(
 
     Args:
         source: float tensor; large ones are read only when the result is written.
-        qparams: of the integers.
+        qparams: of the integers; those of fewer than 8 bits get a byte each, unless in blocks.
         integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: not clipped.
         channel_scale: one factor per row that the constant is multiplied by first; None: none.
         name: of the tensor.
         bias_preserving: how int8 integers are rounded; None: to the nearest.
     """
-    vector = _becomes_vector(source, qparams)
+    vector, stored_as = _becomes_vector(source, qparams), qparams.in_bytes.dtype
     shape = qparams.scale.shape if vector else tuple(source.shape.numpy())
 
     def make() -> ir.TensorProtocol:
@@ -48,11 +48,11 @@ def integer_tensor(
         if channel_scale is not None:
             x = x * np.array(channel_scale, np.float32).reshape(-1, *[1] * (x.ndim - 1))
         integers = rounded_integers(x, qparams, integer_limit, bias_preserving)
-        return ir.Tensor(stored_integers(integers, qparams.dtype), name=name)
+        return ir.Tensor(stored_integers(integers, stored_as), name=name)
 
     if source.nbytes < LAZY_BYTES:
         return make()
-    return ir.LazyTensor(make, ir.DataType[qparams.dtype.onnx], ir.Shape(shape), name=name)
+    return ir.LazyTensor(make, ir.DataType[stored_as.onnx], ir.Shape(shape), name=name)
 
 
 def rounded_integers(

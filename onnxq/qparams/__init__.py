@@ -143,6 +143,13 @@ class QParams:
     def __hash__(self) -> int:
         return hash((self.dtype, self.granularity, self.scale.tobytes(), self.zero_point.tobytes()))
 
+    @property
+    def in_bytes(self) -> QParams:
+        """Qparams of the same integers, one in a byte; those of blocks, which stay packed."""
+        if isinstance(self.granularity, PerBlock):
+            return self
+        return dataclasses.replace(self, dtype=dtypes.in_bytes(self.dtype))
+
     def to_dict(self) -> dict[str, object]:
         """JSON values; float32 to the bit, since each prints as the double that it is."""
         return {

@@ -63,16 +63,22 @@ class QuantizedModel(ir.Model):
             return None
         return self._verdict
 
-    def save(self, path: str | Path, annotations: Annotations = Annotations.DROPPED) -> None:
+    def save(
+        self,
+        path: str | Path,
+        annotations: Annotations = Annotations.DROPPED,
+        inline_bytes: int | None = None,
+    ) -> None:
         """Writes the model, as `onnxq.save`.
 
         Args:
             path: of the file.
             annotations: whether inferred types and exporters' notes are written, too.
+            inline_bytes: most weights in the file itself, as of `onnxq.save`.
         Raises:
             OutputError, ModelError: as there.
         """
-        save(self, path, annotations)
+        save(self, path, annotations, inline_bytes)
 
     def to_bytes(self) -> bytes:
         """The file that `save` writes, for onnxruntime.InferenceSession.

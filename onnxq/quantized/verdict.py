@@ -93,9 +93,12 @@ class OutputVerdict:
         name: of the graph output.
         sqnr_db: of floats; inf where nothing differs. None of integers and booleans.
         agreement: share of equal elements, of integers and booleans; None of floats.
-        top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
+        top1_agreement: share of rows with the same argmax, of logits of a language model of tokens;
+            None unless 2-D with 2 columns or more, or such logits.
         worst_part: slices of other power than the rest, such as scores beside boxes, where they
             are further from float than the whole; None: there are none.
+        kl_bits: of logits, mean divergence from the float model's next-token distribution.
+        kl_error: its standard error, in bits; None for one token.
     """
 
     name: str
@@ -103,6 +106,8 @@ class OutputVerdict:
     agreement: float | None = None
     top1_agreement: float | None = None
     worst_part: OutputPart | None = None
+    kl_bits: float | None = None
+    kl_error: float | None = None
 
     @property
     def known_db(self) -> float:
@@ -146,6 +151,9 @@ class OutputVerdict:
             said.append(str(self.worst_part))
         if self.agreement is not None:
             said.append(f"{self.agreement:.2%} of the elements are equal")
+        if self.kl_bits is not None:
+            error = "" if self.kl_error is None else f" +- {self.kl_error:.2g}"
+            said.append(f"KL {self.kl_bits:.2g}{error} bits per token")
         if self.top1_agreement is not None:
             said.append(f"same top-1 in {self.top1_agreement:.1%}")
         return f"output '{shown(self.name)}': {'; '.join(said)}"

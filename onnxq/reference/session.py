@@ -12,6 +12,7 @@ from onnxq.errors import UnsupportedError, listed
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.qdq.fuse import Int8Activations, fuse_as_loaded
+from onnxq.qdq.narrow import unpacked
 from onnxq.reference.blocks import write_groupwise_matmuls
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.evaluation import Evaluator
@@ -113,7 +114,7 @@ def integer_form(
         ModelError: the model has one of the problems of `graph.untrusted`, or a node inputs,
             outputs or attributes that its operator does not have.
     """
-    model = load(model)
+    model = unpacked(load(model))
     check_nodes(model)
     if model.functions:
         model = model.clone()

@@ -130,12 +130,16 @@ def _check_names(model: ir.Model, mapping: QConfigMapping) -> None:
 
 
 def prepared_again(
-    prepared: Prepared, model: ir.Model, outcomes: tuple[Outcome, ...] = ()
+    prepared: Prepared,
+    model: ir.Model,
+    outcomes: tuple[Outcome, ...] = (),
+    mapping: QConfigMapping | None = None,
 ) -> Prepared:
-    """The same request for another canonical model that computes the same."""
+    """The same request, or another mapping, for a canonical model that computes the same."""
     notes = prepared.notes[: prepared.model_notes]
+    name = prepared.model_hash if model is prepared.model else model_hash(model)
     return replace(
-        _decided(model, model_hash(model), _request_of(prepared, prepared.qconfig), notes),
+        _decided(model, name, _request_of(prepared, mapping or prepared.qconfig), notes),
         source_hash=prepared.source_hash or prepared.model_hash,
         improvements=(*prepared.improvements, *outcomes),
     )

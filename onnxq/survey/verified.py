@@ -10,6 +10,7 @@ from onnxq.checking.bench import size_bytes
 from onnxq.checking.sides import EVERYTHING, Sides, sides_of
 from onnxq.checking.validation import refusal
 from onnxq.checking.verify import findings_of, open_for
+from onnxq.graph.io import load
 from onnxq.graph.saving import saved_bytes
 from onnxq.page.render import write_page
 from onnxq.report.quantized_file import TARGET_KEY
@@ -126,4 +127,4 @@ def _size(given: ModelSource, sides: Sides) -> int:
     """Bytes of a file with its weights; of a model in memory, those of the file it would be."""
     if isinstance(given, str | Path):
         return size_bytes(Path(given))
-    return saved_bytes(sides.source if given is sides.model else sides.target)
+    return saved_bytes(sides.source if given is sides.model else load(given))

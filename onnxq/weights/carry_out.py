@@ -6,6 +6,7 @@ import dataclasses
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import (
     CalibrationError,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
 
 Made = TypeVar("Made", EqualModel, Improved)
+FEW_BITS = ("round", "bias")
+"""Algorithms of weights below 8 bits: ResNet-20 keeps 16 dB at 4 bits without them, 26 dB with."""
 OURS = __name__.partition(".")[0]
 
 
@@ -64,6 +67,23 @@ def check_samples(names: Sequence[str], samples: object | None) -> None:
             f"improve: {', '.join(names)} need the samples, which statistics do not hold: give "
             "SAMPLES in place of statistics (or of a run function), or leave `improve` out."
         )
+
+
+def with_algorithms(
+    prepared: Prepared, samples: object | None, size: float | None = None
+) -> Prepared:
+    """The Prepared with FEW_BITS, where its weights have few bits and it names no algorithm.
+
+    Args:
+        prepared: names bits and algorithms.
+        samples: that algorithms work on; None: there are none, and none is added.
+        size: that is to be reached by fewer bits; None: there is none.
+    """
+    asked = prepared.qconfig
+    has_few = asked.weight_bits < BYTE_BITS or size is not None
+    if not has_few or asked.improve or samples is None:
+        return prepared
+    return dataclasses.replace(prepared, qconfig=asked.set_improve(FEW_BITS))
 
 
 def improve_model(

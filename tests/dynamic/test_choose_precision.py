@@ -89,7 +89,7 @@ def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> N
     for one in (first, second):
         assert decide(one, RULE, None, INT8, gains, Objective.SPEED) is INT
         assert decide(one, RULE, B, INT8, gains, Objective.SPEED) is B  # as it is named
-        assert decide(one, RULE, None, INT4, UNMEASURED, Objective.SPEED) is B
+        assert decide(one, RULE, B, INT4, UNMEASURED, Objective.SPEED) is B
 
 
 def test_objective_size_takes_the_fastest_of_the_slow_ones() -> None:
@@ -105,8 +105,9 @@ def test_as_fast_as_float_is_fast_enough() -> None:
     assert choose(target=with_channel_scales(weight_only=1.0)) is S
 
 
-def test_narrow_integers_have_no_integer_products() -> None:
-    assert choose(dtype=INT4, target=with_channel_scales()) is B
+def test_narrow_integers_have_the_integer_products_of_bytes() -> None:
+    assert choose(dtype=INT4) is INT
+    assert choose(INT, INT4) is INT
 
 
 def test_float16_is_half() -> None:
@@ -132,7 +133,7 @@ def test_blocks_need_a_matrix() -> None:
     assert isinstance(choose(rule=no_channels), Float)
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [(INT, INT4), (B, None), (INT, None)])
+@pytest.mark.parametrize(("precision", "dtype"), [(B, None), (INT, None)])
 def test_forms_and_types_that_exclude_each_other_are_refused(
     precision: Precision, dtype: QDType | None
 ) -> None:
@@ -160,15 +161,13 @@ def test_wide_integers_are_refused() -> None:
         stored_type([MinMaxObserver.with_args(dtype="int16")])
 
 
-@pytest.mark.parametrize("named", [None, S, B])
-def test_integers_that_are_too_narrow_for_an_operator_leave_the_node_in_float(
-    named: Precision | None,
-) -> None:
+def test_integers_that_are_too_narrow_for_blocks_leave_the_node_in_float() -> None:
     rule = DynamicRule(RULE.weights, (S, B), min_bits=8)
-    verdict = choose(named, INT4, rule=rule)
+    verdict = choose(B, INT4, rule=rule)
     assert isinstance(verdict, Float)
     assert verdict.reason.words == "it takes integers of 8 bits or more, the qconfig asks for int4"
-    assert choose(S, rule=rule) is S
+    assert choose(S, INT4, rule=rule) is S
+    assert choose(None, INT4, rule=DynamicRule(RULE.weights, (B, S), min_bits=8)) is S
 
 
 def matrices(left: bool, shape: tuple[int | str, ...], **trans: int) -> ir.Node:

@@ -124,8 +124,9 @@ def test_a_tie_in_blocks_is_noted_where_it_breaks(dtype: str, quant_max: int, co
     assert len(plan.notes) == count - 1
 
 
-def test_two_bits_quantize_the_product_and_leave_the_table_in_float() -> None:
-    entry = QConfigDynamic(NarrowRangeObserver.with_args(dtype="int2", quant_max=1))
+def test_two_bits_in_blocks_quantize_the_product_and_leave_the_table_in_float() -> None:
+    spec = NarrowRangeObserver.with_args(dtype="int2", quant_max=1)
+    entry = QConfigDynamic(spec, Precision.WEIGHT_ONLY_GROUPWISE)
     _, plan = planned(tied(TABLE.T), entry)
     assert "takes integers of 4 bits or more" in str(plan.decisions["embedding"])
     assert list(plan.quantized) == ["output"]

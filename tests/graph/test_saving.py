@@ -134,6 +134,25 @@ def test_big_models_get_one_data_file_named_after_them(model: ir.Model, tmp_path
     ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})
 
 
+def test_large_decoders_and_models_on_request_get_a_data_file(
+    parse: Parse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(saving, "DECODER_BYTES", 0)
+    other, decoder = (
+        parse(
+            f"g (float[N,64] {x}) => (float[N,64] y) {{ y = MatMul({x}, w) }}",
+            {"w": np.ones((64, 64), np.float32)},
+        )
+        for x in ("x", "past")
+    )
+    decoder.graph.inputs[0].name = "past_key_values.0.key"
+    for each, inline_bytes, beside in ((other, None, 0), (decoder, None, 1), (other, 0, 1)):
+        path = tmp_path / f"{beside}{inline_bytes}" / "m.onnx"
+        path.parent.mkdir()
+        save(each, path, inline_bytes=inline_bytes)
+        assert len(list(path.parent.glob("*.data"))) == beside
+
+
 @pytest.mark.usefixtures("external")
 def test_tied_weights_are_stored_once(parse: Parse, tmp_path: Path) -> None:
     tensor = ir.tensor(W)

@@ -146,3 +146,38 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(OutputError, match="notes' is a file; wanted a folder"):
         genai_folder(tiny_decoder(), tmp_path / "notes")
+
+
+def config_of(folder: Path) -> dict[str, object]:
+    model: dict[str, object] = json.loads((folder / "genai_config.json").read_text("utf-8"))[
+        "model"
+    ]
+    return {name: model[f"{name}_token_id"] for name in ("bos", "eos", "pad")}
+
+
+def test_special_tokens_are_those_of_the_files_beside_model_and_tokenizer(tmp_path: Path) -> None:
+    onnxq.save(tiny_decoder(), tmp_path / "m.onnx")
+    assert config_of(genai_folder(tmp_path / "m.onnx", tmp_path / "a")) == {
+        "bos": 0, "eos": 0, "pad": 0,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text('{"bos_token_id": 4, "eos_token_id": 5}', "utf-8")
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [7, 8]}', "utf-8")
+    assert config_of(genai_folder(tmp_path / "m.onnx", tmp_path / "b")) == {
+        "bos": 4, "eos": [7, 8], "pad": 7,
+    }  # fmt: skip
+    own = '{"model": {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3}}'
+    (tmp_path / "genai_config.json").write_text(own, "utf-8")
+    assert config_of(genai_folder(tmp_path / "m.onnx", tmp_path / "c")) == {
+        "bos": 1, "eos": 2, "pad": 3,
+    }  # fmt: skip
+    named = genai_folder(tmp_path / "m.onnx", tmp_path / "d", tokens=Tokens(end=(9, 10)))
+    assert config_of(named) == {"bos": 1, "eos": [9, 10], "pad": 3}
+
+
+@pytest.mark.parametrize("text", ["no JSON", '{"model": {"eos_token_id": "end"}}', "[]"])
+def test_files_without_special_tokens_are_refused_by_name(text: str, tmp_path: Path) -> None:
+    onnxq.save(tiny_decoder(), tmp_path / "m.onnx")
+    (tmp_path / "genai_config.json").write_text(text, "utf-8")
+    with pytest.raises(ModelError, match="special tokens"):
+        genai_folder(tmp_path / "m.onnx", tmp_path / "made")
+    assert not (tmp_path / "made").exists()

@@ -381,6 +381,44 @@ def test_operators_lack_the_kernels_on_integers_that_the_facts_say(kind: type[np
     compare(lacking, claimed(lambda fact: dtype in fact.lacks))
 
 
+def test_a_session_unpacks_constants_of_the_types_that_the_facts_say() -> None:
+    found = {kind for kind in PACKED if "Cast" not in _optimized_types(_unpacking(kind))}
+    assert facts.named("Cast").unpacks == found
+
+
+PACKED = (ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT2, ir.DataType.UINT2)
+
+
+def _unpacking(kind: ir.DataType) -> onnx.ModelProto:
+    """x -> Q -> DQ -> Conv(DQ(Cast(constant of that type))) -> Q -> y."""
+    byte = ir.DataType.INT8 if kind.name.startswith("I") else ir.DataType.UINT8
+    weight = np.arange(72).reshape(2, 4, 3, 3) % 2
+    packed = ir.serde.serialize_tensor(ir.tensor(weight.astype(kind.numpy()), kind, name="w"))
+    constants = [
+        packed,
+        *(numpy_helper.from_array(np.asarray(v), n) for n, v in PARAMETERS.items()),
+    ]
+    nodes = [
+        helper.make_node("Cast", ["w"], ["w8"], "unpack", to=int(byte)),
+        helper.make_node(Q, ["x", "s", "z"], ["x_q"]),
+        helper.make_node(DQ, ["x_q", "s", "z"], ["x_r"]),
+        helper.make_node(DQ, ["w8", "s"], ["w_r"]),
+        helper.make_node("Conv", ["x_r", "w_r"], ["y_r"]),
+        helper.make_node(Q, ["y_r", "s", "z"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 4, 8, 8])
+    y = helper.make_tensor_value_info("y", onnx.TensorProto.UINT8, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=11)
+
+
+def _optimized_types(model: onnx.ModelProto) -> set[str]:
+    optimized = runtime.optimized_graph(ir.from_proto(model))
+    kinds = {node.op_type for node in optimized.graph}
+    assert "QLinearConv" in kinds
+    return kinds
+
+
 def test_one_fact_of_an_operator_holds_in_each_version() -> None:
     names = {fact.op_type for fact in FACTS}
     for minor in range(OLDEST[1], OLDEST[1] + 12):

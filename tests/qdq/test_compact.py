@@ -20,11 +20,6 @@ from tests.golden_models import BODIES, CONSTANTS, conv_model, data
 
 LONG = "/encoder/layer.0/attention/self/query"
 GEMM = "f = Flatten(x) y = Gemm(f, w288, b8)"
-BIASED = {
-    "conv": "y = Conv(x, w, b)",
-    "gemm": GEMM,
-}
-"""Ways to an int32 bias; that of MatMul and Add is rounded by ONNX Runtime itself."""
 RANDOM = np.random.default_rng(3)
 WEIGHTS = {
     **CONSTANTS,
@@ -69,10 +64,8 @@ def ran(model: ir.Model) -> tuple[list[str], list[np.ndarray]]:
     return [node.op_type for node in runtime.optimized_graph(model).graph], outputs
 
 
-@pytest.mark.parametrize("body", BIASED)
-def test_onnxruntime_makes_the_same_of_a_bias_without_zero_point(body: str) -> None:
-    shape = "float[N,8,H,W] y" if body == "conv" else "float[N,8] y"
-    model = quantized(BIASED[body], outputs=shape)
+def test_onnxruntime_makes_the_same_of_a_bias_without_zero_point() -> None:
+    model = quantized(GEMM, outputs="float[N,8] y")
     full = with_zero_points(model)
     assert len(full.graph.initializers) > len(model.graph.initializers), "it had a bias"
     (operators, outputs), (wanted_operators, wanted) = ran(model), ran(full)

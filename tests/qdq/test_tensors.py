@@ -12,7 +12,7 @@ from onnxq.qdq.tensors import (
     integer_tensor,
     transposed,
 )
-from onnxq.qparams import PerChannel, QParams, per_tensor
+from onnxq.qparams import PerBlock, PerChannel, QParams, per_tensor
 
 
 def test_integers_are_clipped_to_the_limit() -> None:
@@ -40,12 +40,18 @@ def test_large_weight_is_quantized_only_when_asked_for() -> None:
     assert len(asked) == 1
 
 
-def test_int4_integers_are_packed_two_to_a_byte() -> None:
-    w = ir.Tensor(np.arange(-8, 8).astype(np.float32))
-    integers = integer_tensor(w, per_tensor(1, 0, INT4), None, None, "w")
-    assert integers.dtype == ir.DataType.INT4
-    assert len(integers.tobytes()) == 8
-    assert integers.numpy().astype(int).tolist() == list(range(-8, 8))
+def test_int4_integers_have_a_byte_each_unless_they_are_in_blocks() -> None:
+    w = ir.Tensor(np.arange(-8, 8).astype(np.float32)[np.newaxis])
+    in_blocks = QParams(
+        np.ones((1, 1), np.float32), np.zeros((1, 1), np.int8), INT4, PerBlock(1, 16)
+    )
+    for qparams, kind, size in (
+        (per_tensor(1, 0, INT4), ir.DataType.INT8, 16),
+        (in_blocks, ir.DataType.INT4, 8),
+    ):
+        integers = integer_tensor(w, qparams, None, None, "w")
+        assert (integers.dtype, len(integers.tobytes())) == (kind, size)
+        assert integers.numpy().astype(int).tolist() == [list(range(-8, 8))]
 
 
 def test_bias_of_one_element_is_repeated_for_per_channel_scales() -> None:

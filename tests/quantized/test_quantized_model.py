@@ -120,7 +120,7 @@ def test_pickle_keeps_model_and_verdict(made: QuantizedModel) -> None:
 
 
 def test_repr_is_one_line(made: QuantizedModel) -> None:
-    assert repr(made) == "<QuantizedModel 'example', 24 nodes, format qdq>"
+    assert repr(made) == "<QuantizedModel 'example', 23 nodes, format qdq>"
 
 
 def test_print_says_the_verdict(made: QuantizedModel) -> None:

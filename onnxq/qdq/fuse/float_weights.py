@@ -77,7 +77,11 @@ def _matmul(node: ir.Node) -> _MatMul | None:
 def _quantize(matmul: _MatMul, scales: Scales, names: FreeNames) -> None:
     node, bias = matmul.node, matmul.bias
     x = _dequantized(node.inputs[0], scales)
-    if x is None or x.granularity != PerTensor() or not _goes_to_quantize(matmul):
+    if (
+        x is None
+        or x.granularity != PerTensor()
+        or not goes_to_quantize(matmul.biased, may_clamp=matmul.may_clamp)
+    ):
         return
     b = _floats(bias)
     if bias is not None and (b is None or b.ndim != 1):  # then it leaves the weight, too
@@ -85,7 +89,7 @@ def _quantize(matmul: _MatMul, scales: Scales, names: FreeNames) -> None:
     weight = _floats(node.inputs[1])
     if weight is None:
         w = _dequantized(node.inputs[1], scales)
-        if w is None or b is None or not _is_per_output(w, b, node):
+        if w is None or b is None or not is_per_output(w, b, node):
             return
     else:
         w = _qparams_of(weight)
@@ -118,7 +122,7 @@ def _dequantized(value: ir.Value | None, scales: Scales) -> QParams | None:
     return found if isinstance(found, QParams) else None
 
 
-def _is_per_output(w: QParams, b: Singles, node: ir.Node) -> bool:
+def is_per_output(w: QParams, b: Singles, node: ir.Node) -> bool:
     """Whether the weight has one scale, or one per entry of the bias, on the axis of outputs."""
     if not isinstance(w.granularity, PerChannel):
         return True
@@ -139,9 +143,8 @@ def _floats(value: ir.Value | None) -> Singles | None:
     return np.asarray(tensor.numpy(), np.float32)
 
 
-def _goes_to_quantize(matmul: _MatMul) -> bool:
+def goes_to_quantize(node: ir.Node, *, may_clamp: bool = True) -> bool:
     """Whether one node alone reads the result, a Q; or a Relu or Clip of which this is so."""
-    node = matmul.biased
     while len(node.outputs) == 1:
         readers = {use.node for use in node.outputs[0].uses()}
         if len(readers) != 1:
@@ -149,7 +152,7 @@ def _goes_to_quantize(matmul: _MatMul) -> bool:
         (node,) = readers
         if is_quantize(node):
             return True
-        if not (matmul.may_clamp and facts.of(node).swallowed):
+        if not (may_clamp and facts.of(node).swallowed):
             return False
     return False
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
-from onnxq.dtypes import INT8, UINT8
+from onnxq.dtypes import INT8, UINT8, in_bytes
 from onnxq.graph.walk import node_name, op_label, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
@@ -194,7 +194,7 @@ def by_integer_types(at: _Node) -> Reason | None:
     # int8 activations are stored as uint8 beside uint8 weights (see inserted.py)
     pairs = {(UINT8, UINT8), (UINT8, INT8), (INT8, INT8), (INT8, UINT8)}
     w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
-    if (x, w) in pairs:
+    if (x, in_bytes(w)) in pairs:
         return None
     return NoKernelForTypes(str(x), "" if rule.weight is None else str(w))
 

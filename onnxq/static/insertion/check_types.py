@@ -1,7 +1,7 @@
 """Which number types a model may have, so that ONNX Runtime loads it; asked before any data is run.
 
     activations   int8 and uint8 in integer kernels; int16 and uint16 between Q and DQ, in float
-    weights       the same, and int4 and uint4, which are unpacked and computed in float
+    weights       the same, and those of 4 and 2 bits, which kernels read as int8 and uint8
 
 One scale per activation tensor. Plain operators on integers (Clip, Pad, Max ...) have kernels for 8
 bits only.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.dtypes import INT4, INT8, INT16, UINT4, UINT8, UINT16
+from onnxq.dtypes import INT2, INT4, INT8, INT16, UINT2, UINT4, UINT8, UINT16, in_bytes
 from onnxq.errors import UnsupportedError
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import NoopObserver
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onnxq.static.insertion.decision import Decision
 
 ACTIVATIONS = (UINT8, INT8, UINT16, INT16)
-WEIGHTS = (*ACTIVATIONS, UINT4, INT4)
+WEIGHTS = (*ACTIVATIONS, UINT4, INT4, UINT2, INT2)
 IN_INTEGERS = (UINT8, INT8)
 
 
@@ -54,7 +54,7 @@ def check_types(
         _check_integers_form(node, decision, dtypes)
         if decision.rule.weight is None:
             continue
-        dtype = _weight_dtype(node, decision, qconfig)
+        dtype = in_bytes(_weight_dtype(node, decision, qconfig))
         if dtype not in IN_INTEGERS:
             in_float.setdefault(f"{dtype} weights", []).append(node_name(node))
     return [

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.core.saved import Key
 from onnxq.graph.walk import node_name, value_name
-from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Rule
-from onnxq.operator.nodes import input_at
+from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.targets.reduce_range import ReduceRange
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.observers import ObserverSpec
     from onnxq.qconfig import QConfigMapping
     from onnxq.targets import Target
 
@@ -47,11 +47,11 @@ def weight_of(node: ir.Node, rule: Rule) -> ir.Value:
 
 
 def weight_observer(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> ObserverSpec:
-    """The observer of the node's weight: the one named for the tensor, else the node's."""
-    named = qconfig.for_tensor(value_name(weight_of(node, rule)))
+    """The observer of the node's weight, as `QConfigMapping.weight_observer` has it."""
+    weight = weight_of(node, rule)
     entry = qconfig.for_node(node_name(node), node.op_type)
     assert entry is not None  # a node without an entry is float
-    return named if isinstance(named, ObserverSpec) else entry.weight_observer
+    return qconfig.weight_observer(value_name(weight), tensor_of(weight).size, entry)
 
 
 def weight_limit(rule: Rule, target: Target) -> int:

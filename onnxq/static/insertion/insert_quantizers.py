@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import Float, OpCategory, Precision, Rule
+from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.reasons import NotTried
 from onnxq.qdq.read import dequantizer, one_scale
 from onnxq.static.insertion.candidates import UNBOUNDED, Candidate, find_candidates
-from onnxq.static.insertion.decision import Decision, Quantize, weight_limit
+from onnxq.static.insertion.decision import Decision, Quantize, weight_limit, weight_observer
 from onnxq.static.insertion.unbounded import by_infinity
 from onnxq.static.reasons import (
     BetterBehind,
@@ -231,7 +231,7 @@ def _take(
         _share(candidate, read, insertion)
     names = tuple(value_name(v) for v in results)
     insertion.decisions[node_name(node)] = Quantize(
-        rule, _how(rule, has_output, chosen, target), None, names
+        rule, _how(candidate, has_output, qconfig, target), None, names
     )
     for folded, folded_rule in candidate.folded:
         part = PartOf(node.op_type, node_name(node))
@@ -322,8 +322,9 @@ BESIDE = (by_infinity, by_clip_bounds)
 """Deciders that look at a candidate beside others: node -> why it stays in float."""
 
 
-def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> Reason:
+def _how(candidate: Candidate, has_output: bool, qconfig: QConfigMapping, target: Target) -> Reason:
     """The integer form of a node."""
+    rule = candidate.rule
     if rule.category is OpCategory.CLAMP:
         return ClampOnIntegers()
     if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
@@ -332,7 +333,7 @@ def _how(rule: Rule, has_output: bool, chosen: QConfig, target: Target) -> Reaso
         return MovesIntegers()
     if rule.weight is None:
         return IntegerKernel("", None, has_output)
-    dtype = chosen.weight_observer().dtype
+    dtype = weight_observer(candidate.node, rule, qconfig)().dtype
     within = weight_limit(rule, target) if dtype == INT8 else None
     return IntegerKernel(str(dtype), within, has_output)
 

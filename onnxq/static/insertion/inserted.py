@@ -26,7 +26,7 @@ import dataclasses
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxq.dtypes import INT8, UINT8
+from onnxq.dtypes import INT8, UINT8, in_bytes
 from onnxq.errors import listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float, OpCategory
@@ -263,5 +263,5 @@ def _weight_types(
         if not isinstance(decision, Quantize) or decision.folded_into:
             continue
         if decision.rule.weight is not None:
-            found.add(weight_observer(node, decision.rule, qconfig)().dtype)
+            found.add(in_bytes(weight_observer(node, decision.rule, qconfig)().dtype))
     return found

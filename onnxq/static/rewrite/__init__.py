@@ -26,7 +26,9 @@ from onnxq.qconfig.quantized_input import QuantizedInput
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.float_matmul import keep_float_matmul
 from onnxq.qdq.fuse import Int8Activations
+from onnxq.qdq.fuse.float_biases import store_float_biases
 from onnxq.qdq.integer_io import cancel_round_trips, give_integers, take_integers
+from onnxq.qdq.narrow import narrow_types, store_narrow
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.write import min_opset
@@ -37,6 +39,7 @@ from onnxq.static.rewrite.qdq import write_qdq
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnxq.dtypes import QDType
     from onnxq.qparams import QParams
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -88,7 +91,10 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     write_max(model)
     write_sums(model)
     model = FORMATS[format](model, _int8_integers(plan))
+    if format == "qdq":
+        store_float_biases(model)
     compact(model, names_in(prepared.model))
+    store_narrow(model, _narrow_types(plan))
     model.metadata_props.update(
         {
             "onnxq.target": plan.target,
@@ -120,6 +126,12 @@ def _int8_integers(plan: Plan) -> Int8Activations:
     """The integer type of activations: a plan has them only where its target runs them."""
     signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
     return Int8Activations.KEPT if signed else Int8Activations.SHIFTED
+
+
+def _narrow_types(plan: Plan) -> set[QDType]:
+    dynamic = (w.qparams for d in plan.dynamic.values() for w in d.weights)
+    stored = (*(w.qparams for w in plan.weights.values()), *dynamic)
+    return narrow_types(qparams for qparams in stored if qparams is not None)
 
 
 def _opset_needed(plan: Plan) -> int:

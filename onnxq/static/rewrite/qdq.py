@@ -234,7 +234,7 @@ class _QdqWriter:
                 weight.channel_scale,
                 bias_preserving=weight.bias_preserving,
             )
-            yield rule.weight.slot, integers, stem, weight.qparams
+            yield rule.weight.slot, integers, stem, weight.qparams.in_bytes
         if rule.bias is not None and name in self.plan.biases:
             value, bias = input_at(node, rule.bias), self.plan.biases[name]
             integers, stem = self.new.integers(value, bias.qparams, None, bias.channel_scale)

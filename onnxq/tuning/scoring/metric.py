@@ -2,6 +2,7 @@
 
     sqnr       dB of the worst output against the float model's; the default
     top1       share of rows whose largest entry is where the float model has it
+    kl         minus the KL divergence of a language model's next-token distributions, in bits
     bits       minus the bits per token of a language model (see onnxq.metrics)
     FILE.py:f  f(run, samples) of a user's file, labels and all
 
@@ -57,6 +58,8 @@ class Kind(enum.Enum):
     """dB of the worst output."""
     TOP1 = "top1"
     """Share of rows with the largest entry in the same place; of integers, share that is equal."""
+    KL = "kl"
+    """Bits of KL divergence of a language model's next-token distributions, below 0."""
     OWN = "own"
     """A function of the user's, or one of onnxq.metrics."""
 
@@ -66,7 +69,7 @@ class Metric:
     """A number for a model on samples; higher is better.
 
     Attributes:
-        name: "sqnr", "top1", or the file and function.
+        name: "sqnr", "top1", "kl", or the file and function.
         function: of the user's; None: it is built in. It pickles, for other processes.
         fingerprint: of the function's file, or of the source of a function that was given as such;
             the empty string where nobody knows it: then the name alone tells one from another.
@@ -84,7 +87,7 @@ class Metric:
     @property
     def float_value(self) -> float | None:
         """Value of the float model, where it follows from the metric; None: it is measured."""
-        return {Kind.SQNR: math.inf, Kind.TOP1: 1.0}.get(self.kind)
+        return {Kind.SQNR: math.inf, Kind.TOP1: 1.0, Kind.KL: 0.0}.get(self.kind)
 
     def value(self, outputs: PairedOutputs | None, run: ModelRun, samples: TuningSamples) -> float:
         """The metric of the model that `run` runs."""
@@ -93,13 +96,16 @@ class Metric:
         if outputs is None:
             assert self.float_value is not None
             return self.float_value
+        if self.kind is Kind.KL:
+            return -outputs.kl_bits
         return outputs.worst_db if self.kind is Kind.SQNR else outputs.top1
 
 
 SQNR = Metric(Kind.SQNR, "sqnr")
 TOP1 = Metric(Kind.TOP1, "top1")
+KL = Metric(Kind.KL, "kl")
 BITS = Metric(Kind.OWN, "bits", minus_bits)
-BUILT_IN = {metric.name: metric for metric in (SQNR, TOP1, BITS)}
+BUILT_IN = {metric.name: metric for metric in (SQNR, TOP1, KL, BITS)}
 
 
 def as_metric(value: object) -> Metric:

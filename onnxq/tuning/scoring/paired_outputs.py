@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxq.checking.side_by_side import Pair
 from onnxq.errors import CalibrationError
+from onnxq.language.decoder import LOGITS
 from onnxq.quantized.verdict import OutputVerdict
 from onnxq.tuning.scoring.score import least_db
 
@@ -67,6 +68,20 @@ class PairedOutputs:
                 "counts equal integers, or FILE.py:function."
             )
         return least_db(found)
+
+    @property
+    def kl_bits(self) -> float:
+        """KL divergence of the logits, in bits per token; inf where shapes differ."""
+        found = [pair.sums.divergence.bits for pair in self._floats.values()]
+        bits = next((each for each in found if each is not None), None)
+        if LOGITS in self._differing:
+            return math.inf
+        if bits is None:
+            raise CalibrationError(
+                f"the model has no output '{LOGITS}' of shape (rows, tokens, vocabulary) whose "
+                "distributions kl could compare. Use the metric sqnr, or FILE.py:function."
+            )
+        return bits
 
     @property
     def likeness_db(self) -> float:

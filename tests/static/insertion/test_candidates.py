@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq import targets
-from onnxq.dtypes import INT4, INT8, UINT8, UINT16, QDType
+from onnxq.dtypes import INT8, INT16, UINT8, UINT16, QDType
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import Float
 from onnxq.ort import facts
@@ -189,7 +189,7 @@ NARROW = MinMaxObserver.with_args(dtype=INT8)
     ("activations", "weights", "reason"),
     [
         (UINT16, INT8, "uint16 activations with int8 weights"),
-        (UINT8, INT4, "uint8 activations with int4 weights"),
+        (UINT8, INT16, "uint8 activations with int16 weights"),
     ],
     ids=str,
 )

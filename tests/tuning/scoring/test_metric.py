@@ -162,7 +162,7 @@ def test_only_a_finite_number_is_a_metric(
     [
         (
             "tpo1",
-            r"metric 'tpo1' is not known; wanted sqnr, top1, bits, or FILE.py:function\. Did you",
+            r"metric 'tpo1' is not known; wanted sqnr, top1, kl, bits, or FILE.py:function\.",
         ),
         ("nowhere.py:f", "file 'nowhere.py'.*Check the path"),
         (3, "metric is an int"),
