@@ -339,7 +339,7 @@ class OwnFakeQuantize(FakeQuantize):
         self.spec = FakeQuantSpec(spec)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the module makes of x."""
+        """Runs the module on x."""
         check_floats(x)
         if not self.fake_quant_enabled and not self.observer_enabled:
             return x
@@ -349,7 +349,7 @@ class OwnFakeQuantize(FakeQuantize):
         return made if self.fake_quant_enabled else x
 
     def rounded(self, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        """What the module makes of x; at a scale that it has not found, plain rounding."""
+        """Runs the module on x; at a scale that it has not found, plain rounding."""
         return self(x) if scale is None else super().rounded(x, scale)
 
 

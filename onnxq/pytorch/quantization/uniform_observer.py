@@ -46,7 +46,7 @@ class WithArgs:
         return WithArgs(self.func, {**self.keywords, **more})
 
     def weight_part(self) -> Part:
-        """What onnxq.qconfig.QConfig holds for this maker."""
+        """Part of an onnxq.qconfig.QConfig for this maker."""
         return own_part(self, "QConfig")
 
     activation_part = weight_part

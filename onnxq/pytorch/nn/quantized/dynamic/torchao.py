@@ -149,7 +149,7 @@ def _weight_of(module: nn.Module, path: str) -> _Weight | None:
 
 
 def _int8(x: Any) -> _Weight:
-    """Of an Int8Tensor."""
+    """Reads an Int8Tensor."""
     scale = x.scale.detach().float()
     zero = torch.zeros_like(scale) if x.zero_point is None else x.zero_point
     static = x.act_quant_scale is not None
@@ -166,7 +166,7 @@ def _int8(x: Any) -> _Weight:
 
 
 def _intx(x: Any) -> _Weight:
-    """Of an IntxUnpackedToInt8Tensor."""
+    """Reads an IntxUnpackedToInt8Tensor."""
     bits = int(str(x.target_dtype).removeprefix("torch.int"))
     scale, zero = (part.detach().float().flatten(1) for part in (x.scale, x.zero_point))
     dynamic = x.activation_quantization is not None
@@ -176,7 +176,7 @@ def _intx(x: Any) -> _Weight:
 
 
 def _int4(x: Any) -> _Weight:
-    """Of an Int4Tensor: w = integers * scale + zero_point, two integers in a byte."""
+    """Reads an Int4Tensor: w = integers * scale + zero_point, two integers in a byte."""
     packed = x.qdata.to(torch.int8)
     low = (packed << 4) >> 4  # with its sign
     integers = torch.stack([low, packed >> 4], -1).flatten(-2)
@@ -188,7 +188,7 @@ _READERS = {"Int8Tensor": _int8, "IntxUnpackedToInt8Tensor": _intx, "Int4Tensor"
 
 
 def _trained(module: Any, path: str) -> _Weight | None:
-    """Of a layer in torchao's training, which it converts to the same integers."""
+    """Reads a layer in torchao's training, which it converts to the same integers."""
     quantizer = module.weight_fake_quantizer
     if quantizer is None:
         return None
