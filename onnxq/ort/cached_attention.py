@@ -25,6 +25,8 @@ _PRODUCTS = ("MatMul", "MatMulInteger")
 _FIRST = ("Cast", "RotaryEmbedding", "SimplifiedLayerNormalization")
 """Operators whose result is as wide as the first of what they read."""
 _WIDEST = ("Add", "Mul")
+_DEQUANTIZING = ("Cast", "DequantizeLinear", "Mul", "Sub", "Transpose")
+"""Operators between stored integers and a linear layer."""
 _COSINES = {"RotaryEmbedding": 2, _ATTENTION: 7}
 """Operator -> the input that is the table of cosines, a row per position."""
 
@@ -114,11 +116,11 @@ def _width(value: ir.Value | None) -> int | None:
 
 
 def _stored_shape(value: ir.Value | None) -> tuple[int, ...]:
-    """Shape of a constant, behind DequantizeLinear, Cast and Transpose too; empty: unknown."""
+    """Shape of a constant, also behind what dequantizes and turns it; empty: unknown."""
     if value is None or value.const_value is not None:
         return () if value is None else tuple(tensor_of(value).shape.numpy())
     node = value.producer()
-    if node is None or node.op_type not in ("DequantizeLinear", "Cast", "Transpose"):
+    if node is None or node.op_type not in _DEQUANTIZING:
         return ()
     shape = _stored_shape(node.inputs[0])
     if node.op_type != "Transpose":
