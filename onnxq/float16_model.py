@@ -142,7 +142,10 @@ def half(
     if as_ends is Ends.FLOAT16:
         result = QuantizedModel.of(as_float16(source, kept, keeps_io=False))
         _check_runs(result, batches[:1])
-    result.attach(replace(verdict, notes=(*verdict.notes, *_notes(source, kept))))
+    names = {node_name(node) for node in source.graph.all_nodes()}
+    notes = (*verdict.notes, *_notes(source, kept))
+    verdict = replace(verdict, stored_nodes=len(names - kept.keys()), notes=notes)
+    result.attach(verdict)
     if verdict.warning:
         warnings.warn(verdict.warning, UserWarning, stacklevel=2)
     return result

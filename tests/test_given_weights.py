@@ -11,7 +11,7 @@ import pytest
 
 import onnxq
 from onnxq.core.packing import unpacked_rows
-from onnxq.errors import ModelError
+from onnxq.errors import NothingQuantizedError
 from onnxq.graph.saving import saved_bytes
 from onnxq.operator.nodes import input_at, tensor_of
 from tests import stored_weights as given
@@ -42,7 +42,10 @@ WAYS: dict[str, Callable[[onnx.ModelProto], QuantizedModel]] = {
     "portable": lambda m: onnxq.quantize(m, samples(m), target="portable"),
     "dynamic": lambda m: onnxq.quantize_dynamic(m, objective="size"),
 }
-REFUSED = [("groups", "dynamic"), ("groups of float16", "dynamic")]  # nothing would be smaller
+REFUSED = [
+    (name, way) for name in ("groups", "groups of float16") for way in ("dynamic", "portable")
+]
+"""Files of which nothing would be smaller or faster, and the ways that say so."""
 
 
 def samples(model: onnx.ModelProto) -> dict[str, Numbers]:
@@ -143,5 +146,7 @@ def test_groups_beside_other_products_stay_as_they_are() -> None:
 
 
 def test_a_file_of_four_bits_alone_is_told_that_dynamic_int8_would_be_larger() -> None:
-    with pytest.raises(ModelError, match="stores its weight 'w_real' in 4 bits, and others would"):
+    with pytest.raises(
+        NothingQuantizedError, match="stores its weight 'w_real' in 4 bits, and others would"
+    ):
         onnxq.quantize_dynamic(given.groups())

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -22,8 +23,6 @@ from tests.examples import images, network
 from tests.qdq_files import FILES, File, brevitas, inputs, modelopt, tensorrt
 
 if TYPE_CHECKING:
-    import onnx
-
     from onnxq.quantized.quantized_model import QuantizedModel
     from tests.qdq_files import Numbers
 
@@ -218,3 +217,35 @@ def test_a_scale_of_shape_1_is_one_number() -> None:
     model = f.model("pytorch", ("N", 32))
     x_in = inputs(model)
     assert sqnr_db(as_said(model, x_in), here(onnxq.import_qdq(model, x_in), x_in)) > 30
+
+
+def test_a_clip_with_one_end_is_followed() -> None:
+    # PyTorch's exporter writes 7-bit integers so: Clip(q, none, 127)
+    f = File()
+    x = f.op("QuantizeLinear", "x", np.float32(0.03), np.uint8(64))
+    f.nodes.append(onnx.helper.make_node("Clip", [x, "", f.constant(np.uint8(127))], ["c"], "clip"))
+    x = f.op("DequantizeLinear", "c", np.float32(0.03), np.uint8(64))
+    f.op("Relu", f.op("MatMul", x, f.weight(32, 32, axis=1)), out="y")
+    model = f.model("pytorch", ("N", 32))
+    x_in = inputs(model)
+    for rest in (None, x_in):
+        made = onnxq.import_qdq(model, x_in, quantize_rest=rest)
+        assert sqnr_db(as_said(model, x_in), here(made, x_in)) > 30
+
+
+def test_a_batch_norm_behind_a_division_goes_into_the_scales() -> None:
+    # torch.ao trains Conv with weights scaled by the batch norm's factor, and divides behind it
+    f = File()
+    y = f.op("Conv", f.qdq("x", 0.03, np.uint8(128)), f.weight(16, 3, 3, 3), pads=[1] * 4)
+    factor = f.rng.uniform(0.5, 2, 16).astype(np.float32)
+    y = f.op("Div", y, factor.reshape(1, 16, 1, 1))
+    numbers = [factor, f.normal(16), f.normal(16), factor]  # gamma, beta, mean, var
+    y = f.op("Relu", f.op("BatchNormalization", y, *numbers))
+    f.op("Flatten", f.qdq(y, 0.02, np.uint8(0)), out="y")
+    model = f.model("pytorch")
+    x = inputs(model)
+    made = onnxq.import_qdq(model, x)
+    assert {"Div", "BatchNormalization"}.isdisjoint(node.op_type for node in made.graph)
+    assert made.verdict is not None
+    assert made.verdict.float_nodes == 0
+    assert sqnr_db(as_said(model, x), here(made, x)) > 40

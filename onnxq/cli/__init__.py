@@ -31,9 +31,11 @@ EXIT_CODES = "\b\nExit codes:\n" + "\n".join(
     f"  {code:<3}  {t}" for code, t in exit_codes().items()
 )
 
+TERMS = "Terms that onnxq alone has: docs/reference/glossary.md, beside those of other tools."
+
 
 @common_options
-@click.group(cls=Commands, epilog=EXIT_CODES)
+@click.group(cls=Commands, epilog=f"{EXIT_CODES}\n\n{TERMS}")
 @click.version_option(package_name="onnxq", message="onnxq %(version)s")
 def main() -> None:
     """Quantize ONNX models, run them on ONNX Runtime, and check every integer."""

@@ -107,6 +107,7 @@ def read_given(model: ir.Model) -> ir.Model:
         then(copy)
     names = FreeNames(copy)
     for node in list(copy.graph):
+        _give_ends(node, names)
         _drop_idle_clip(node)
         _take_number(node, names)
     for node in list(copy.graph):
@@ -333,6 +334,20 @@ def _limits(node: ir.Node) -> tuple[int, int] | None:
         return None
     low, high = array_of(node, 1), array_of(node, 2)
     return None if low is None or high is None else (int(low), int(high))
+
+
+def _give_ends(node: ir.Node, names: FreeNames) -> None:
+    """Writes the ends that a Clip on integers leaves out: those of the type."""
+    source = node.inputs[0].producer() if node.op_type == "Clip" and node.inputs[0] else None
+    qparams = qparams_of(source) if is_quantize(source) else None
+    if node.domain or not isinstance(qparams, QParams):
+        return
+    node.resize_inputs(3)
+    for slot, end in ((1, qparams.dtype.qmin), (2, qparams.dtype.qmax)):
+        if node.inputs[slot] is None:
+            array = np.asarray(end, qparams.dtype.storage)
+            name = names.value(f"{node.outputs[0].name}_end")
+            node.replace_input_with(slot, new_constant(node, name, array))
 
 
 def _take_number(node: ir.Node, names: FreeNames) -> None:

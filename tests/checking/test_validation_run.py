@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -17,6 +17,8 @@ from onnxq.checking.validation import RefusalError, Validation, on_made_up_input
 from onnxq.checking.validation_run import try_out
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
+from onnxq.graph.io import load
+from onnxq.ort import runtime
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import open_samples
 from tests.examples import images, model, network, weights
@@ -207,3 +209,22 @@ def test_no_sample_to_check_on_is_an_error(pair: tuple[ir.Model, QuantizedModel]
     source, quantized = pair
     with pytest.raises(CalibrationError, match="no samples"):
         try_out(quantized, Validation(source, InputSource.UNSEEN, open_samples([], ())))
+
+
+def test_a_float_model_that_is_refused_is_not_timed_on_made_up_inputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ONNX Runtime has no LSTM of batches first, and runs the one that onnxq writes."""
+    source = load(network())
+    quantized = onnxq.quantize_dynamic(network(), objective="size", check=onnxq.Check.NONE)
+    true_open = runtime.open_session
+
+    def refusing(model: ir.Model, **options: Any) -> runtime.Session:
+        if model is source:
+            raise ModelError("it has no such kernel")
+        return true_open(model, **options)
+
+    monkeypatch.setattr(runtime, "open_session", refusing)
+    verdict, _, timed_on = try_out(quantized, on_made_up_inputs(source, sizes={}))
+    assert verdict.speedup is None
+    assert timed_on == {}

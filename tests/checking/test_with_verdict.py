@@ -84,7 +84,7 @@ def test_wrong_samples_to_check_on_are_told_before_the_calibration() -> None:
         raise AssertionError("calibrated")
 
     with pytest.raises(CalibrationError, match="no input 'z'"):
-        onnxq.quantize(network(), never, check={"z": images(1)})
+        onnxq.quantize(network(), never, check={"z": images(1), "w": images(1)})
 
 
 def test_of_a_run_function_and_of_convert_batches_are_kept_too() -> None:

@@ -208,7 +208,7 @@ def test_nan_and_inf_in_an_input_are_errors() -> None:
 def test_bad_samples_are_errors_before_the_model_runs() -> None:
     prepared = _prepared(NET, MINMAX, "a")
     with pytest.raises(CalibrationError, match="no input 'xx'"):
-        calibrate(prepared, {"xx": np.zeros((1, 2), np.float32)})
+        calibrate(prepared, {"xx": np.zeros((1, 2), np.float32), "z": np.zeros((1, 2), np.float32)})
     with pytest.raises(CalibrationError, match="holds nan"):
         calibrate(prepared, {"x": np.full((1, 2), np.nan, np.float32)})
     with pytest.raises(CalibrationError, match="no samples"):

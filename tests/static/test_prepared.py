@@ -109,7 +109,7 @@ def test_without_a_batch_there_are_no_statistics() -> None:
     ("batch", "words"),
     [
         ({}, "x"),
-        ({"y": images(1)}, "y"),
+        ({"y": images(1), "z": images(1)}, "y"),
         ({"x": images(1)[:, :2]}, "x"),
         ({"x": images(1).astype(np.float64)}, "float64"),
         ({"x": images(1) * np.float32(np.nan)}, "holds nan"),

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from onnxq.errors import QConfigError, UnsupportedError, kind_of, nearest
+from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, nearest
 from onnxq.pytorch.arguments.nesting import Path, joined, leaves, replaced, shown, unique
 
 if TYPE_CHECKING:
@@ -218,9 +218,11 @@ def _arguments(signature: inspect.Signature, owner: str, inputs: Inputs) -> insp
         unknown = [name for name in given if name not in known]
         hint = nearest(unknown[0], known) if unknown else ""
         if unknown and len(known) == 1 and not hint:
-            hint = f" Where '{known[0]}' is the mapping itself, pass it in a tuple: ({{...}},)."
+            mapping = f"where '{known[0]}' is the mapping itself"
+            hint = f" In Python, {mapping}, pass it in a tuple: ({{...}},)."
+        why = f"it takes {listed(known)}, and was given {listed(given)}" if unknown else error
         raise QConfigError(
-            f"{owner}({', '.join(known)}) does not take the example inputs: {error}.{hint}"
+            f"{owner}({', '.join(known)}) does not take the example inputs: {why}.{hint}"
         ) from error
 
 

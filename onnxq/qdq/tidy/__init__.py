@@ -65,7 +65,7 @@ from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.tidy.biases import store_bias
 from onnxq.qdq.tidy.lowered import lower_layer
 from onnxq.qdq.tidy.movement import MARK, drop_round_trip, onto_qparams, quantize_before
-from onnxq.qdq.tidy.norms import fold_norm
+from onnxq.qdq.tidy.norms import fold_norm, take_divisor
 from onnxq.qdq.tidy.stored_constants import store_integers, store_narrow
 from onnxq.qdq.tidy.unsigned import store_unsigned
 from onnxq.qdq.write import GraphQParams, clip_integers, constants_of, graph_qparams_of
@@ -101,7 +101,7 @@ def tidy_quantized(model: ir.Model) -> None:
                 step(node)
 
     each(lambda node: store_narrow(node, names), lambda node: store_integers(node, names))
-    each(lambda node: fold_norm(node, names))
+    each(lambda node: take_divisor(node, names), lambda node: fold_norm(node, names))
     each(lambda node: _turn_weight(node, names))
     store_unsigned(model, names)
     each(lambda node: fold_clamps(node, names), lambda node: quantize_before(node, names))

@@ -15,10 +15,12 @@ import numpy as np
 from onnxq.core.batch_norm import folded_bias
 from onnxq.dtypes import INT8
 from onnxq.graph.affine import affine_of
-from onnxq.graph.edit import bypass, new_constant
+from onnxq.graph.edit import bypass, graph_of, new_constant
 from onnxq.qdq.read import BIAS, array_of
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import weight_of
+
+GAMMA, MEAN = 1, 3  # slots
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,6 +29,31 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
     from onnxq.graph.edit import FreeNames
     from onnxq.qdq.tidy.stored_weights import Int8Weight
+
+
+def take_divisor(norm: ir.Node, names: FreeNames) -> None:
+    """BN(x / d) = BN'(x), with gamma / d and mean * d: PyTorch scaled the weights by d.
+
+    Args:
+        norm: any node.
+        names: free in the model.
+    """
+    x = norm.inputs[0] if norm.op_type == "BatchNormalization" and not norm.domain else None
+    divide = None if x is None else x.producer()
+    if x is None or divide is None or divide.op_type != "Div" or divide.domain:
+        return
+    divisor, gamma, mean = array_of(divide, 1), array_of(norm, GAMMA), array_of(norm, MEAN)
+    if divisor is None or gamma is None or mean is None or len(x.uses()) > 1 or x.is_graph_output():
+        return
+    along = divisor.ndim > 1 and divisor.shape[1] == divisor.size == gamma.size
+    if not (along or divisor.size == 1) or not divisor.all():
+        return
+    numbers = divisor.reshape(-1).astype(np.float64)
+    for slot, array in ((GAMMA, gamma / numbers), (MEAN, mean * numbers)):
+        name = names.value(f"{norm.name}_undivided")
+        norm.replace_input_with(slot, new_constant(norm, name, array.astype(np.float32)))
+    norm.replace_input_with(0, divide.inputs[0])
+    graph_of(divide).remove(divide, safe=True)
 
 
 def fold_norm(norm: ir.Node, names: FreeNames) -> None:

@@ -128,8 +128,8 @@ def test_dynamic_qconfigs() -> None:
 
 
 def test_an_observer_without_counterpart_is_named() -> None:
-    foreign = theirs.QConfig(theirs.FixedQParamsObserver, theirs.MinMaxObserver)
-    with pytest.raises(QConfigError, match="'fc': activation: torch's FixedQParamsObserver has no"):
+    foreign = theirs.QConfig(theirs.ReuseInputObserver, theirs.MinMaxObserver)
+    with pytest.raises(QConfigError, match="'fc': activation: torch's ReuseInputObserver has no"):
         own_entry(foreign, "'fc'")
 
 
