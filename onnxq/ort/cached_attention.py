@@ -22,8 +22,11 @@ CACHE_RANK = 4
 _DOMAIN = "com.microsoft"
 _ATTENTION = "GroupQueryAttention"
 _PRODUCTS = ("MatMul", "MatMulInteger")
-_PASSING = ("Add", "Cast", "Mul", "RotaryEmbedding", "SimplifiedLayerNormalization")
-"""Operators whose result is as wide as the widest of what they read."""
+_FIRST = ("Cast", "RotaryEmbedding", "SimplifiedLayerNormalization")
+"""Operators whose result is as wide as the first of what they read."""
+_WIDEST = ("Add", "Mul")
+_DEQUANTIZING = ("Cast", "DequantizeLinear", "Mul", "Sub", "Transpose")
+"""Operators between stored integers and a linear layer."""
 _COSINES = {"RotaryEmbedding": 2, _ATTENTION: 7}
 """Operator -> the input that is the table of cosines, a row per position."""
 
@@ -68,7 +71,7 @@ def sliding_windows(model: ir.Model) -> dict[str, int]:
     """Input of a cache that slides -> tokens that it holds at least: ONNX Runtime wants so many."""
     found: dict[str, int] = {}
     for node in all_nodes(model):
-        if is_cached_attention(node) and node.attributes.get_int("sliding_window_cache", 0):
+        if is_cached_attention(node) and node.attributes.get_int("sliding_window_cache", 0) > 0:
             size: int = node.attributes.get_int("local_window_size", 0)
             found |= {str(value.name): size for value in node.inputs[3:5] if value is not None}
     return found
@@ -105,19 +108,25 @@ def _width(value: ir.Value | None) -> int | None:
     if node.op_type in _PRODUCTS:
         weight = _stored_shape(node.inputs[1])
         return weight[-1] if weight else None
-    if node.op_type in _PASSING:
+    if node.op_type in _FIRST:
+        return _width(node.inputs[0])
+    if node.op_type in _WIDEST:
         return max(filter(None, map(_width, node.inputs)), default=None)
     return None
 
 
 def _stored_shape(value: ir.Value | None) -> tuple[int, ...]:
-    """Shape of a constant, or of the integers behind a DequantizeLinear or Cast; empty: unknown."""
-    while value is not None and value.const_value is None:
-        node = value.producer()
-        if node is None or node.op_type not in ("DequantizeLinear", "Cast"):
-            return ()
-        value = node.inputs[0]
-    return () if value is None else tuple(tensor_of(value).shape.numpy())
+    """Shape of a constant, also behind what dequantizes and turns it; empty: unknown."""
+    if value is None or value.const_value is not None:
+        return () if value is None else tuple(tensor_of(value).shape.numpy())
+    node = value.producer()
+    if node is None or node.op_type not in _DEQUANTIZING:
+        return ()
+    shape = _stored_shape(node.inputs[0])
+    if node.op_type != "Transpose":
+        return shape
+    perm = node.attributes.get_ints("perm") or range(len(shape))[::-1]
+    return tuple(shape[axis] for axis in perm) if len(perm) == len(shape) else ()
 
 
 def can_share(model: ir.Model, past: Collection[str]) -> bool:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from onnxq import cross_check
-from onnxq.errors import ModelError
+from onnxq.errors import NothingQuantizedError
 from onnxq.operator import Case, DynamicRule, Float, Operator, Precision
 from onnxq.operator.examples import normal
 from onnxq.operators.conv import Conv
@@ -185,5 +185,7 @@ def test_an_embedding_in_blocks(dtype: str, tmp_path: Path) -> None:
 
 def test_an_embedding_in_blocks_that_nothing_picks_stays_float() -> None:
     case = Case("", (normal(11, 40), IDS), (0,))
-    with pytest.raises(ModelError, match=r"takes integers of 4 bits or more, .* asks for int2"):
+    with pytest.raises(
+        NothingQuantizedError, match=r"takes integers of 4 bits or more, .* asks for int2"
+    ):
         quantized_case(Gather(), case, Precision.WEIGHT_ONLY_GROUPWISE, affine("int2"), 16)
