@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks.harness.table import Row
 from benchmarks.reference import STACKS, convolution, evaluator_of, measure, resnet, timed
+from tests.this_machine import adds_exactly
 
 
 def test_the_stack_is_resnet_50() -> None:
@@ -27,6 +28,7 @@ def test_the_peer_computes_the_same_but_for_ties() -> None:
     assert y.std() > 1  # neither all 0 nor all saturated
 
 
+@adds_exactly
 @pytest.mark.nightly
 def test_every_stack_runs() -> None:
     stacks = tuple(name for name in STACKS if name != "resnet")

@@ -113,7 +113,7 @@ def test_a_filter_finds_rows_that_are_not_shown_at_first(page: Browser) -> None:
 
 @pytest.mark.nightly
 def test_forms_can_be_left_out(page: Browser) -> None:
-    page.run("document.querySelector('[data-chip=integer]').click()")
+    page.run("document.querySelector('[data-chip=int8]').click()")
     assert column(page, "nodes", 0) == []
 
 

@@ -14,9 +14,10 @@ from onnxq import catalog, reference
 from onnxq.checking.cross_check import cross_check
 from onnxq.operator import IntegerOperator, Operator, Rule
 from onnxq.operator.examples import normal
-from onnxq.reference.ops import move_of
+from onnxq.reference.ops import move_of, on_machine
 from tests.operators import builder
 from tests.operators.old_cases import old_cases, versions
+from tests.this_machine import SATURATION_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +64,8 @@ def on_integers(operator: Known, case: Case) -> Case:
 
 def by_reference(model: onnx.ModelProto, case: Case) -> Sequence[Array]:
     opsets = {"": case.opset}
-    runner = reference.node_runner(model.graph.node[0], opsets, case.inputs)
+    classes = on_machine(SATURATION_MODE)
+    runner = reference.node_runner(model.graph.node[0], opsets, case.inputs, classes)
     return reference.run_node(runner, case.inputs, {})
 
 

@@ -21,7 +21,7 @@ from onnxq.ort import runtime
 from scripts._peer import quantize_static
 from tests import this_machine
 from tests.examples import model, save, weights
-from tests.this_machine import TARGET
+from tests.this_machine import TARGET, adds_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -230,6 +230,7 @@ def test_the_bias_is_what_the_float_model_adds(way: Way, case: Case, static: boo
     assert sqnr_db(y, wanted) > 25
 
 
+@adds_exactly
 @pytest.mark.oracle
 @pytest.mark.nightly
 @pytest.mark.parametrize("static", [True, False], ids=["static", "dynamic"])

@@ -251,6 +251,7 @@ def trained(name: str) -> Callable[[], nn.Module]:
 
 
 @pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:.*may round some of these sums:UserWarning")
 @pytest.mark.parametrize(
     "make",
     [

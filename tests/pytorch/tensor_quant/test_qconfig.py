@@ -15,6 +15,7 @@ from onnxq.ort import runtime
 from onnxq.pytorch import DeQuantStub, LearnableFakeQuantize, QuantStub, prepare_qat
 from onnxq.pytorch.tensor_quant import QuantDescriptor
 from onnxq.qconfig import QConfig, QConfigMapping
+from tests.this_machine import adds_exactly
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -41,6 +42,7 @@ def exported() -> tuple[ir.Model, list[dict[str, Any]]]:
     return model, [{name: images[i : i + 4].numpy()} for i in range(0, 16, 4)]
 
 
+@adds_exactly
 @pytest.mark.parametrize(
     ("activation", "weight", "share"),
     [

@@ -136,6 +136,7 @@ SCALES = [1e-12, 2e-9, 1e-40, 1e-45]  # of a column of weights: its bias leaves 
 LAYERS = ("MatMul of a matrix", "MatMul of batches", "Gemm", "Conv")
 
 
+@this_machine.adds_exactly
 @pytest.mark.parametrize("bias", [0.5, -3.0, 0.0, 1e30, np.nan])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("layer", LAYERS)
