@@ -358,7 +358,6 @@ BAD_OUTPUTS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "a folder": (lambda folder: folder, ("is a folder",)),
     "a folder that is not there": (lambda folder: folder / "no" / "q.onnx", ("does not exist",)),
     "below a file": (lambda folder: folder / "m.onnx" / "q.onnx", ("does not exist",)),
-    "a name that is too long": (lambda folder: folder / ("q" * 300), ("cannot be written",)),
     "the model": (lambda folder: folder / "m.onnx", ("m.onnx", "is also read")),
     "the samples": (lambda folder: folder / "x.npz", ("x.npz", "is also read")),
     "the model by another name": (lambda folder: folder / "." / "m.onnx", ("is also read",)),
@@ -379,6 +378,14 @@ def test_output_is_refused_before_any_work(
     path, samples = good_model(tmp_path), good_samples(tmp_path)
     monkeypatch.setattr("onnxq.static.prepare.prepare", lambda *_: pytest.fail("work was begun"))
     refused(OUTPUT, words, tmp_path, command, path, samples, "-o", make(tmp_path))
+
+
+@pytest.mark.parametrize("command", ["calibrate", "quantize"])
+def test_a_name_that_is_too_long_is_wrong_usage(command: str, tmp_path: Path) -> None:
+    path, samples = good_model(tmp_path), good_samples(tmp_path)
+    result = invoke(command, path, samples, "-o", tmp_path / ("q" * 300))
+    assert result.exit_code == 2
+    assert "File name too long" in result.output
 
 
 @pytest.mark.parametrize("command", ["calibrate", "quantize"])

@@ -44,6 +44,8 @@ LEAST_VALUES = 64
 MOST_SLICES = 4096
 """Longest axis that is looked at: longer ones are of samples in time, or of places."""
 MOST_PARTS = 3
+MOST_KEPT = 256
+"""Samples whose powers are kept one by one: memory does not grow with the samples."""
 LEAST_SCORE = 0.05
 """Largest score of a slice that no threshold of a detector or classifier ever takes."""
 
@@ -53,21 +55,26 @@ class _Axis:
     """Sums along one axis.
 
     Attributes:
-        signal: per batch (samples, n): sum of x^2 over the other axes.
+        signal: (n,): sum of x^2 over all.
+        by_sample: per batch (samples, n): sum of x^2 of the first MOST_KEPT samples one by one.
         noise: (n,): sum of (x - y)^2 over all.
         values: numbers of one slice so far.
         least, most: (n,): of x.
     """
 
-    signal: tuple[Doubles, ...]
+    signal: Doubles
+    by_sample: tuple[Doubles, ...]
     noise: Doubles
     values: int
     least: Doubles
     most: Doubles
 
     def __add__(self, later: _Axis) -> _Axis:
+        left = MOST_KEPT - sum(map(len, self.by_sample))
+        more = (rows[:left] for rows in later.by_sample) if left > 0 else ()
         return _Axis(
-            (*self.signal, *later.signal),
+            self.signal + later.signal,
+            (*self.by_sample, *more),
             self.noise + later.noise,
             self.values + later.values,
             np.minimum(self.least, later.least),
@@ -78,8 +85,10 @@ class _Axis:
 def _sums(axis: int, x: Doubles, squares: Doubles, noise: Doubles) -> _Axis:
     others = tuple(a for a in range(1, x.ndim) if a != axis)
     rest = (0, *others)
+    by_sample = squares.sum(axis=others)
     return _Axis(
-        (squares.sum(axis=others),),
+        by_sample.sum(axis=0),
+        (by_sample[:MOST_KEPT],),
         noise.sum(axis=rest),
         x.size // x.shape[axis],
         x.min(axis=rest),
@@ -99,7 +108,7 @@ class PartSums:
         loud  = {i: S_i >= max S / 100}                             quiet = the rest
 
     An axis counts where no slice lies between the two, within 10 dB of both, as in spectra and
-    logits; where every sample has the quiet slices at least 10 dB below the loud ones; and where
+    logits; where each of the first MOST_KEPT samples has the quiet slices 10 dB below the loud ones; and where
     each slice has 64 numbers or more: a pause in a recording, or padding of another length in each
     sample, moves from sample to sample, and a channel does not. Axis 0 is that of the samples. The
     axis with the largest ratio is taken; the quiet part is parted again, three parts at most;
@@ -152,23 +161,23 @@ class PartSums:
 
 def _parts(axis: int, sums: _Axis) -> tuple[float, list[OutputPart]] | None:
     """(power of the loudest over that of the next, parts); None: it has no parts."""
-    signal = np.concatenate(sums.signal)
+    signal, by_sample = sums.signal, np.concatenate(sums.by_sample)
     finite = np.isfinite(signal).all() and np.isfinite(sums.noise).all()
     if sums.values < LEAST_VALUES or not finite:
         return None
-    left = (signal.sum(axis=0) > 0) & ~_never_taken(sums)
+    left = (signal > 0) & ~_never_taken(sums)
     if not left.any():
         return None
     parts: list[OutputPart] = []
     ratio = 0.0
     while left.any() and len(parts) < MOST_PARTS:
         is_last = len(parts) == MOST_PARTS - 1 or (parts and _are_scores(sums, left))
-        loud = left if is_last else _loud(signal, left)
+        loud = left if is_last else _loud(signal, by_sample, left)
         if not parts:
             if (loud == left).all():
                 return None
-            ratio = float(signal[:, loud].mean() / signal[:, left & ~loud].mean())
-        power, noise = float(signal[:, loud].sum()), float(sums.noise[loud].sum())
+            ratio = float(signal[loud].mean() / signal[left & ~loud].mean())
+        power, noise = float(signal[loud].sum()), float(sums.noise[loud].sum())
         db = float("inf") if noise == 0 else 10 * np.log10(power / noise)
         parts.append(OutputPart(axis, tuple(np.flatnonzero(loud).tolist()), float(db)))
         left = left & ~loud
@@ -185,15 +194,14 @@ def _never_taken(sums: _Axis) -> Mask:
     return never if sums.most.max() > LEAST_SCORE else np.zeros_like(never)
 
 
-def _loud(signal: Doubles, left: Mask) -> Mask:
+def _loud(power: Doubles, by_sample: Doubles, left: Mask) -> Mask:
     """The loud ones of the slices that are left; all, where the rest is not quiet in a sample."""
-    power = signal.sum(axis=0)
     loud = left & (power >= LOUD * power[left].max())
     quiet = left & ~loud
     if not quiet.any() or power[quiet].max() > GAP * power[loud].min():
         return left
-    by_sample = signal[:, quiet].mean(axis=1) <= CONSISTENT * signal[:, loud].mean(axis=1)
-    return loud if by_sample.all() else left
+    quiet_power, loud_power = (by_sample[:, each].mean(axis=1) for each in (quiet, loud))
+    return loud if (quiet_power <= CONSISTENT * loud_power).all() else left
 
 
 CHANNEL_AXIS = 1
