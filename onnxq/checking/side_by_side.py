@@ -108,12 +108,12 @@ class PartSums:
         loud  = {i: S_i >= max S / 100}                             quiet = the rest
 
     An axis counts where no slice lies between the two, within 10 dB of both, as in spectra and
-    logits; where each of the first MOST_KEPT samples has the quiet slices 10 dB below the loud ones; and where
-    each slice has 64 numbers or more: a pause in a recording, or padding of another length in each
-    sample, moves from sample to sample, and a channel does not. Axis 0 is that of the samples. The
-    axis with the largest ratio is taken; the quiet part is parted again, three parts at most;
-    scores (0 to 1) stay together. Slices of zeros, and of scores that never exceed 0.05, belong to
-    no part.
+    logits; where each of the first 256 samples has the quiet slices at least 10 dB below the
+    loud ones; and where each slice has 64 numbers or more: a pause in a recording, or padding
+    of another length in each sample, moves from sample to sample, and a channel does not. Axis
+    0 is that of the samples. The axis with the largest ratio is taken; the quiet part is parted
+    again, three parts at most; scores (0 to 1) stay together. Slices of zeros, and of scores
+    that never exceed 0.05, belong to no part.
     """
 
     _axes: dict[int, _Axis] = field(default_factory=dict)
