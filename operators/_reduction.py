@@ -10,18 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.affine import dequantize, quantize
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Operator,
-    Reals,
-    Response,
-    Rule,
-    Site,
-    enter,
-)
+from onnxq.operator import Array, Call, Case, Float, Operator, Reals, Response, Rule, Site, enter
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
 from onnxq.operators._reduce import axes_of, float_rule

@@ -117,12 +117,7 @@ def on_made_up_inputs(
     except UnsupportedError:  # sequences, or too large
         return Validation(source, InputSource.NONE, (), work=begun)
     return Validation(
-        source,
-        InputSource.MADE_UP,
-        (batch,),
-        work=begun,
-        whole=ones,
-        times_made_up=is_timed,
+        source, InputSource.MADE_UP, (batch,), work=begun, whole=ones, times_made_up=is_timed
     )
 
 

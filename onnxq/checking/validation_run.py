@@ -171,13 +171,7 @@ class ComparedOutput:
             return None
         kl = sums.divergence
         return OutputVerdict(
-            name,
-            sums.compared.sqnr_db,
-            None,
-            sums.top1.share,
-            sums.worst_part,
-            kl.bits,
-            kl.error,
+            name, sums.compared.sqnr_db, None, sums.top1.share, sums.worst_part, kl.bits, kl.error
         )
 
 

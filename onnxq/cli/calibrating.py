@@ -20,13 +20,7 @@ from onnxq.cli.options import (
     threads_option,
 )
 from onnxq.cli.samples_options import samples_options
-from onnxq.cli.steps import (
-    calibrate_model,
-    claim_beside,
-    given,
-    load_model,
-    prepare_model,
-)
+from onnxq.cli.steps import calibrate_model, claim_beside, given, load_model, prepare_model
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.core import signals
 from onnxq.report.wrapping import say_aside

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.options import (
-    PATH,
-    output_option,
-)
-from onnxq.cli.steps import (
-    claim,
-)
+from onnxq.cli.options import PATH, output_option
+from onnxq.cli.steps import claim
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 )
 @costs_option
 @click.option(
-    "--why",
-    metavar="NODE",
-    help="What each decider said of this node, in order, and the outcome.",
+    "--why", metavar="NODE", help="What each decider said of this node, in order, and the outcome."
 )
 @json_option
 def inspect(

@@ -296,15 +296,7 @@ def quantize_dynamic(
 
     to_check = replace(asked.as_check(reading), repair=Repair.of(repair))
     canonical, plan = plan_dynamic_model(
-        source,
-        qconfig,
-        overrides,
-        target,
-        objective,
-        dtype,
-        given_shapes,
-        to_check,
-        weight_bits,
+        source, qconfig, overrides, target, objective, dtype, given_shapes, to_check, weight_bits
     )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at

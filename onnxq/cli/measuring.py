@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.options import (
-    PATH,
-    json_option,
-    output_option,
-    shape_option,
-    target_option,
-)
+from onnxq.cli.options import PATH, json_option, output_option, shape_option, target_option
 from onnxq.cli.samples_options import stateless_samples_options
 
 if TYPE_CHECKING:
@@ -50,13 +44,7 @@ def bench(
     from onnxq.checking.bench import bench as run
     from onnxq.report import console, json_values
 
-    result = run(
-        model,
-        quantized,
-        replace(reading, source=samples),
-        shapes=given_shapes,
-        runs=runs,
-    )
+    result = run(model, quantized, replace(reading, source=samples), shapes=given_shapes, runs=runs)
     if as_json:
         click.echo(json_values.to_text(json_values.benchmark(result)))
         return

@@ -52,10 +52,7 @@ def check_report(report: Path | None, samples: Path | None) -> None:
     help="Fail (exit code 8) where a tensor or output has a lower SQNR.",
 )
 @click.option(
-    "--max-lsb",
-    type=Bound(min=0),
-    metavar="N",
-    help="Fail where an error is larger, in LSB.",
+    "--max-lsb", type=Bound(min=0), metavar="N", help="Fail where an error is larger, in LSB."
 )
 @workers_options
 def report(

@@ -182,14 +182,7 @@ def tune(
     from onnxq.tuning.tuned import MissedGoalWarning
 
     goal = Goal(
-        min_sqnr,
-        max_drop,
-        max_time,
-        Objective(objective),
-        max_runs,
-        max_seconds,
-        metric,
-        improve,
+        min_sqnr, max_drop, max_time, Objective(objective), max_runs, max_seconds, metric, improve
     )
     mapping = asked_mapping(qconfig, overrides, target, choice)
     with (

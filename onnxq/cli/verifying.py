@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     help="Fail (exit code 8) where a tensor or float output has a lower SQNR; see --only.",
 )
 @click.option(
-    "--max-lsb",
-    type=Bound(min=0),
-    metavar="N",
-    help="Fail where an error is larger, in LSB.",
+    "--max-lsb", type=Bound(min=0), metavar="N", help="Fail where an error is larger, in LSB."
 )
 @click.option(
     "--only", multiple=True, metavar="GLOB", help="Compare these tensors and outputs only."

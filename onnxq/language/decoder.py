@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.ort.cached_attention import (
-    can_share,
-    head_size,
-    positions,
-    query_heads,
-    sliding_windows,
-)
+from onnxq.ort.cached_attention import can_share, head_size, positions, query_heads, sliding_windows
 from onnxq.samples.inputs import InputSpec, input_specs
 
 if TYPE_CHECKING:

@@ -156,9 +156,7 @@ def _since_1_32(fact: Fact) -> tuple[Fact, Fact]:
 
 _NONE, _ONCE = Rounding.NONE, Rounding.ONCE
 _INT8, _BOTH = frozenset({INT8}), frozenset({UINT8, INT8})
-_PACKED = frozenset(
-    {ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT2, ir.DataType.UINT2},
-)
+_PACKED = frozenset({ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT2, ir.DataType.UINT2})
 
 FACTS = (
     # fused with Q and DQ around

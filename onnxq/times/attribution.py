@@ -277,8 +277,5 @@ def paired_node_times(
     found = WholeTime.of_sessions(pairs)
     whole = [1e6 * float(np.median(np.concatenate(side))) for side in zip(*pairs, strict=True)]
     return PairedNodeTimes(
-        nodes,
-        others,
-        (whole[0], whole[1]),
-        (found.ratio, found.low, found.high),
+        nodes, others, (whole[0], whole[1]), (found.ratio, found.low, found.high)
     )

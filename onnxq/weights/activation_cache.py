@@ -155,8 +155,5 @@ class ActivationCache:
 def opened(part: ir.Model) -> runtime.Session:
     """A session of a subgraph, of one thread: its sums are the same everywhere."""
     return runtime.open_session(
-        part,
-        threads=1,
-        memory=runtime.Memory.ON_DEMAND,
-        weights=runtime.Weights.FILES,
+        part, threads=1, memory=runtime.Memory.ON_DEMAND, weights=runtime.Weights.FILES
     )

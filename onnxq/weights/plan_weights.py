@@ -240,10 +240,7 @@ def _excluded(patterns: Collection[str], names: Sequence[str]) -> set[str]:
 
 
 def _decision(
-    node: ir.Node,
-    request: WeightRequest,
-    ties: Mapping[str, Tie],
-    excluded: Collection[str],
+    node: ir.Node, request: WeightRequest, ties: Mapping[str, Tie], excluded: Collection[str]
 ) -> WeightDecision:
     if is_lookup(node):
         return _lookup(node, request, excluded)

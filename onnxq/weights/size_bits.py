@@ -87,9 +87,7 @@ def with_size(
     bits = {name: CHOICES[index] for name, index in zip(keys, taken, strict=True)}
     named = {name: spec for name, b in bits.items() if (spec := BY_BITS[b]) is not None}
     made = prepared_again(
-        prepared,
-        prepared.model,
-        mapping=replace(mapping, tensors={**mapping.tensors, **named}),
+        prepared, prepared.model, mapping=replace(mapping, tensors={**mapping.tensors, **named})
     )
     counts = [f"{list(bits.values()).count(b)} at {b} bits" for b in CHOICES]
     note = f"size {size:g}: of {len(bits)} weights {', '.join(counts)}"
@@ -120,9 +118,7 @@ def _keys(prepared: Prepared) -> dict[str, tuple[ir.Value, WeightKey]]:
 
 
 def _noises(
-    prepared: Prepared,
-    keys: Mapping[str, tuple[ir.Value, WeightKey]],
-    batches: Sequence[Batch],
+    prepared: Prepared, keys: Mapping[str, tuple[ir.Value, WeightKey]], batches: Sequence[Batch]
 ) -> dict[str, dict[int, float]]:
     """Weight -> bits -> noise of the outputs over their power."""
     outputs = judged_outputs(prepared.model)
