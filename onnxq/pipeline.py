@@ -31,11 +31,12 @@ from onnxq.qconfig.excluded import excluding
 from onnxq.repair.dynamic import make_and_repair
 from onnxq.repair.search import carry_out_and_repair
 from onnxq.samples import Samples, open_samples
-from onnxq.static.arguments import check_prepared, check_progress, mapping_from
+from onnxq.static.arguments import check_prepared, mapping_from
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import backend_of, prepare
 from onnxq.weights.carry_out import check_samples, with_algorithms
+from onnxq.weights.mixed_bits import SizeAim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from onnxq.qconfig.quantized_input import Asked
     from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.samples.excerpt import Excerpt
-    from onnxq.static.calibrate import Progress
     from onnxq.static.prepared import ModelSource, Prepared
     from onnxq.targets import Target
     from onnxq.times import Costs
@@ -98,10 +98,8 @@ def quantize(
     quantized_output: Sequence[str] = (),
     costs: Costs | None = None,
     exclude: Collection[str] = (),
-    weight_bits: int | None = None,
-    size: float | None = None,
+    weight_bits: int | SizeAim | None = None,
     executor: Executor | None = None,
-    progress: Progress | None = None,
 ) -> QuantizedModel:
     """Prepare, calibrate, plan, rewrite, try: the quantized model, with a verdict.
 
@@ -132,17 +130,16 @@ def quantize(
         exclude: names or globs of nodes that stay in float, whatever the qconfig says.
         weight_bits: 2, 4 or 8, of weights of 1024 elements and more, which the file packs and the
             session reads as int8; None: those of the qconfig. Below 8, the algorithms "round" and
-            "bias" run unless the qconfig names others.
-        size: of the file, over that of the float model: 0.2. Each weight gets 8, 4 or 2 bits, by
-            what that costs at the outputs on a few samples. None: `weight_bits`.
+            "bias" run unless the qconfig names others. SizeAim(size=0.2) is of the file, over that
+            of the float model: each weight gets 8, 4 or 2 bits, by what that costs at the outputs
+            on a few samples.
         executor: whose workers run the calibration, each on parts of the samples; the result is the
             same. None: this process.
-        progress: called with (batches done, batches in all or None) as calibration goes on.
     Raises:
         CalibrationError: no samples, or unusable ones; statistics where improvements, a size or a
             check need samples; or an executor where no samples are calibrated on.
-        QConfigError: an option or improvement is not known, the bound is no number, weight_bits
-            and size are both given, or the size cannot be reached.
+        QConfigError: an option or improvement is not known, the bound is no number, or the size
+            cannot be reached.
         ModelError: ONNX Runtime does not run the float model.
         VerificationError: an output is below the check's bound; the error has the verdict.
         WorkerError: workers died, more often than it was tried.
@@ -150,7 +147,6 @@ def quantize(
         UserWarning: an output is far from the float model's; or an executor is given, and feedback.
     """
     work = Stopwatch()
-    check_progress(progress)
     given = Samples.of(samples)
     source, checked = given.source, Check.of(check, given)
     if source is None:
@@ -166,13 +162,12 @@ def quantize(
             "hold_apart checks on some of the samples: give these, not statistics or a function "
             "that runs them."
         )
-    if size is not None and weight_bits is not None:
-        raise QConfigError("give weight_bits or size, one of the two.")
+    bits, size = _bits_or_size(weight_bits)
     aim = as_objective(objective)
     child.begin()  # gets ready while the model is looked at
     prepared = prepare(
         model,
-        _with_bits(qconfig, target, weight_bits),
+        _with_bits(qconfig, target, bits),
         target,
         given.feedback,
         quantized_input=quantized_input,
@@ -191,13 +186,22 @@ def quantize(
             source(prepared, *run_args)
             return prepared.statistics, prepared.excerpt
         probed = excerpt.watching(open_samples(given, prepared.inputs))
-        return calibrate(prepared, probed, executor=executor, progress=progress), excerpt
+        return calibrate(prepared, probed, executor=executor), excerpt
 
     job = StaticJob(prepared, format, checked, given if can_share else None, aim, work, size)
     made, _ = carry_out_and_repair(checked.repair, model, job, observe)
     _note(made.model, made.plan)
     _warn(made.model)
     return made.model
+
+
+def _bits_or_size(asked: int | SizeAim | None) -> tuple[int | None, float | None]:
+    """(bits of every weight, size of the file); one of them is asked for, or none."""
+    if not isinstance(asked, SizeAim):
+        return asked, None
+    if asked.size is None:
+        raise QConfigError("weight_bits: give SizeAim(size=...); bits_average is for groups alone.")
+    return None, asked.size
 
 
 def _with_bits(

@@ -32,7 +32,7 @@ def test_integers_made_at_run_time_are_compared_by_what_they_give() -> None:
     x = {"x": weights(2, 4, WIDTH)}
     entry = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
     with pytest.warns(UserWarning, match="measure your own metric"):
-        made = onnxq.quantize_dynamic(source, {"MatMul": entry}, check=x)
+        made = onnxq.quantize_dynamic(source, {"MatMul": entry}, check=onnxq.Check(x, repair=None))
     assert made.verdict is not None
     assert made.verdict.collapse is not None
     assert (made.verdict.collapse.node, made.verdict.collapse.tensor) == ("second", "y")

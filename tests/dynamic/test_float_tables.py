@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from onnxq.errors import ModelError
+from onnxq.errors import NothingQuantizedError
 from onnxq.operator import Float, Precision
 from onnxq.qconfig import QConfigDynamic, default_dynamic_qconfig
 from onnxq.targets import DynamicSpeedup
@@ -93,7 +93,7 @@ def picked(table: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> onnx.Mod
     [((3000,), "its table 'table' has one number per row"), ((8, 31), "takes 992 bytes")],
 )
 def test_a_table_is_not_rounded_for_nothing(shape: tuple[int, ...], words: str) -> None:
-    with pytest.raises(ModelError, match=words):
+    with pytest.raises(NothingQuantizedError, match=words):
         planned(picked(weights(1, *shape)))
 
 

@@ -119,7 +119,7 @@ def test_a_float16_model_comes_with_a_note(parse: Parse, run: Run) -> None:
     )
     canonical = canonicalize(model)
     assert len(canonical.notes) == 1
-    assert "keeps float16 inputs and outputs" in canonical.notes[0]
+    assert "float16 inputs and outputs stay" in canonical.notes[0]
     assert run(canonical.model, {"x": np.ones(2, np.float16)})[0].dtype == np.float16
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import onnxq
 from onnxq import catalog, cross_check, targets
-from onnxq.errors import ModelError, ShapeError, UnsupportedError
+from onnxq.errors import NothingQuantizedError, ShapeError, UnsupportedError
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Case, DynamicRule, Float, NodeCall, Precision, Rule
 from onnxq.operator.examples import normal
@@ -256,17 +256,17 @@ def test_two_that_read_one_tensor_share_its_quantizer() -> None:
     assert len([v for v in weights if len(v.shape or ()) == 2]) == 1
 
 
-def test_integers_of_four_bits_are_stored() -> None:
+def test_weights_of_four_bits_are_multiplied_in_integers() -> None:
     case = CASES["plain"]
     weight = NarrowRangeObserver.with_args(dtype="int4", quant_max=7)
     mapping = QConfigMapping().set_global(QConfigDynamic(weight))
     made = onnxq.quantize_dynamic(builder.float_model(OPERATOR, case), mapping, objective="size")
-    assert op_types(made)[-1] == "Attention"
+    assert op_types(made)[-1] == "QAttention"
     assert run(made, samples(case))[0].shape == (2, 4, 6)
 
 
 def test_blocks_are_refused_with_the_forms_that_it_has() -> None:
-    with pytest.raises(ModelError, match="no precision 'weight_only_groupwise'"):
+    with pytest.raises(NothingQuantizedError, match="no precision 'weight_only_groupwise'"):
         quantized_case(OPERATOR, CASES["plain"], Precision.WEIGHT_ONLY_GROUPWISE, SYMMETRIC, 16)
 
 

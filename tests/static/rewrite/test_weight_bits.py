@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
+from onnxq import SizeAim
 from onnxq.checking.inventory import inventory
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.saving import saved_bytes
@@ -112,20 +113,22 @@ def test_a_size_gives_each_weight_its_bits_and_is_kept() -> None:
     whole = onnxq.quantize(model, samples, check=onnxq.Check.NONE)
     floats = 4 * (432 + CHANNELS * CHANNELS * 13 + CHANNELS * 640)
     ratio = (saved_bytes(whole) - 4000) / floats  # b or c at 8 bits, not d
-    made = onnxq.quantize(model, samples, qconfig=qconfig, size=ratio, check=onnxq.Check.NONE)
+    made = onnxq.quantize(
+        model, samples, qconfig=qconfig, weight_bits=SizeAim(size=ratio), check=onnxq.Check.NONE
+    )
     assert saved_bytes(made) <= ratio * (floats + 1000)
     assert len(set(stored(made).values())) > 1
     with pytest.raises(QConfigError, match=r"size 0.01: .* at 2 bits, .* Ask for 0\.\d+ or more"):
-        onnxq.quantize(model, samples, size=0.01, check=onnxq.Check.NONE)
+        onnxq.quantize(model, samples, weight_bits=SizeAim(size=0.01), check=onnxq.Check.NONE)
 
 
 def test_a_size_wants_samples_and_no_bits_beside_it() -> None:
     prepared = onnxq.prepare(convolutional())
     statistics = onnxq.calibrate(prepared, batches())
     with pytest.raises(CalibrationError, match="size: the bits of weights are chosen by samples"):
-        onnxq.quantize(convolutional(), statistics, size=0.2)
-    with pytest.raises(QConfigError, match="weight_bits or size"):
-        onnxq.quantize(convolutional(), batches(), size=0.2, weight_bits=4)
+        onnxq.quantize(convolutional(), statistics, weight_bits=SizeAim(size=0.2))
+    with pytest.raises(QConfigError, match="bits_average is for groups"):
+        onnxq.quantize(convolutional(), batches(), weight_bits=SizeAim(bits_average=4.5))
 
 
 def test_statistics_without_samples_are_rounded_to_the_nearest() -> None:
