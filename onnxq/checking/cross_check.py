@@ -76,7 +76,8 @@ def cross_check(
     """
     check_progress(progress)
     loaded = load(model)
-    target = _loaded(loaded)
+    held = _held(loaded)
+    target = unpacked(held)
     given = Samples.of(samples)
     state = given.feedback
     check_feedback(target, state)
@@ -94,7 +95,7 @@ def cross_check(
             count += 1
     nodes, whole = run.nodes, run.whole
     return CrossFindings(
-        model_hash(loaded),
+        model_hash(held),
         count,
         nodes.findings(),
         nodes.unchecked(),
@@ -108,13 +109,11 @@ def cross_check(
     )
 
 
-def _loaded(model: ir.Model) -> ir.Model:
-    """A copy with its weights as arrays: two sessions and the reference read them."""
-    target = unpacked(model)
-    if target is model:
-        target = model.clone()  # the caller's weights stay as they are
-    hold_as_arrays(target)
-    return target
+def _held(model: ir.Model) -> ir.Model:
+    """A copy with its weights as arrays: two sessions, the reference and the hash read them."""
+    held = model.clone()  # the caller's weights stay as they are
+    hold_as_arrays(held)
+    return held
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class _Found:
 
 def _opened(model: PortableModel, threads: int) -> Callable[[Batch], _Found]:
     """Work of a worker: a model under comparison, opened there."""
-    return _Comparing(_loaded(model.load()), {}, threads).open()
+    return _Comparing(unpacked(_held(model.load())), {}, threads).open()
 
 
 class _Comparing:

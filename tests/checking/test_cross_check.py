@@ -110,10 +110,7 @@ def test_weights_are_computed_once_and_the_callers_model_keeps_its_own(
     before = [value.const_value for value in mine.graph.initializers.values()]
     cross_check(mine, [{"x": images(2)}]).check()
     assert [value.const_value for value in mine.graph.initializers.values()] == before
-    assert set(calls) == set(mine.graph.initializers)
-    sizes = {name: value.const_value for name, value in mine.graph.initializers.items()}
-    weights = [name for name in calls if (sizes[name] is not None and len(sizes[name].shape) > 1)]
-    assert len(weights) == len(set(weights))
+    assert sorted(calls) == sorted(mine.graph.initializers)
 
 
 def test_every_integer_node_of_the_optimized_graph_is_listed(quantized: ir.Model) -> None:

@@ -103,7 +103,6 @@ def test_options_of_stored_weights_of_a_wrong_type_are_refused(option: str, valu
 def test_progress_is_a_function_and_only_a_list_wherever_they_are_given() -> None:
     model, given = network(), cast("Any", 3)
     calls: list[Callable[[], object]] = [
-        lambda: onnxq.quantize(model, SAMPLES, progress=given),
         lambda: onnxq.calibrate(onnxq.prepare(model), SAMPLES, progress=given),
         lambda: onnxq.verify(model, model, SAMPLES, progress=given),
         lambda: onnxq.cross_check(model, SAMPLES, progress=given),
