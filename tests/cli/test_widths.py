@@ -132,6 +132,7 @@ def test_no_line_of_a_command_is_wider_than_the_terminal(
 
 
 @pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of a verdict below its floor
 @pytest.mark.parametrize("kind", MODELS)
 def test_no_line_of_a_search_is_wider_than_the_terminal(
     kind: str, tmp_path: Path, terminal: _Terminal
