@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import re
 import signal
@@ -220,3 +221,8 @@ def _export_memo(request: pytest.FixtureRequest) -> None:
     if found is not None:
         others = {"exports_anew", "monkeypatch", "caplog", "capsys", "recwarn"}
         found.memo.paused = bool(others & set(request.fixturenames))
+
+
+def pytest_runtest_logfinish() -> None:
+    """Gives the log back: scripts and benchmarks silence that of their process."""
+    logging.disable(logging.NOTSET)
