@@ -27,6 +27,12 @@ SLOW_S = 0.5
 SHARE_S = 0.1
 """CPU seconds that the cases of one function together may cost by day; the night runs all."""
 
+LONG_S = 1.0
+"""CPU seconds of one case that waits for the night: a hundred of them take minutes."""
+
+ALWAYS = ("tests/test_main_job.py", "tests/test_readme.py")
+"""Files of the main job, all of whose functions have a case by day."""
+
 PROPERTY = "cpu_s"
 
 
@@ -63,13 +69,18 @@ def by_file(seconds: Mapping[str, float]) -> dict[str, float]:
 def left_for_the_night(nodeids: Sequence[str], seconds: Mapping[str, float]) -> set[str]:
     """Cases that are left out where their function costs more than SHARE_S; one of each stays.
 
-    They are drawn by the checksum of their name: always the same ones, of all parameters some.
+    None stays where one alone costs more than LONG_S. They are drawn by the checksum of their name:
+    always the same ones, of all parameters some.
     """
     cases: dict[str, list[str]] = defaultdict(list)
     for nodeid in nodeids:
         cases[function_of(nodeid)].append(nodeid)
     left: set[str] = set()
     for function, found in cases.items():
+        one = seconds.get(function, 0.0) / len(found)
+        if one > LONG_S and not function.startswith(ALWAYS):
+            left.update(found)
+            continue
         share = min(1.0, SHARE_S / seconds.get(function, SHARE_S))
         drawn = sorted(found, key=lambda nodeid: zlib.crc32(nodeid.encode()))
         left.update(drawn[max(1, math.ceil(share * len(found))) :])

@@ -29,7 +29,13 @@ def test_functions_of_a_file_count_together() -> None:
 def test_a_share_of_the_cases_of_a_dear_function_stays_by_day_and_one_of_each() -> None:
     cases = [f"a.py::test_b[{i}]" for i in range(40)]
     others = [f"a.py::test_c[{i}]" for i in range(3)] + ["a.py::test_d"]
-    seconds = {"a.py::test_b": cpu_seconds.SHARE_S * 4, "a.py::test_c": 99.0}
+    seconds = {"a.py::test_b": cpu_seconds.SHARE_S * 4, "a.py::test_c": 2.0}
     left = cpu_seconds.left_for_the_night([*cases, *others], seconds)
     assert [sum(name in left for name in part) for part in (cases, others)] == [30, 2]
     assert left == cpu_seconds.left_for_the_night([*others, *cases[::-1]], seconds)
+
+
+def test_a_case_of_more_than_a_second_waits_for_the_night_unless_of_the_main_job() -> None:
+    names = ["tests/a.py::test_b", "tests/test_readme.py::test_c", "tests/a.py::test_d"]
+    seconds = {names[0]: 1.5, names[1]: 1.5, names[2]: 0.9}
+    assert cpu_seconds.left_for_the_night(names, seconds) == {names[0]}
