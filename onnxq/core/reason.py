@@ -12,7 +12,7 @@ tests/core/test_reason.py looks for that in all of the package.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, ClassVar, Self, dataclass_transform
 
 from onnxq.core.saved import plain_fields, record
 
@@ -27,7 +27,6 @@ SHARED = frozenset([
 # fmt: on
 """Names of fields that tell kinds apart beside the type; other fields are a node's own."""
 
-R = TypeVar("R", bound="Reason")
 _kinds: dict[str, type[Reason]] = {}
 """Name of a kind -> kind, of all whose modules are imported: what reads them back imports them."""
 
@@ -46,14 +45,7 @@ class Reason:
     EXPECTED: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        _kinds[cls.__name__] = cls
-
-    def __new__(cls, *_args: object, **_fields: object) -> Self:
-        """An instance; a type becomes a dataclass with its first one, as most have none in a run.
-
-        To make all hundred of them takes a twentieth of the import.
-        """
-        return object.__new__(_as_dataclass(cls))
+        _kinds[cls.__name__] = dataclass(frozen=True)(cls)
 
     @property
     def words(self) -> str:
@@ -85,16 +77,8 @@ class Reason:
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
         """The reason that `to_dict` wrote."""
-        kind = _as_dataclass(_kinds[str(data["kind"])])
+        kind = _kinds[str(data["kind"])]
         found = record(kind, {k: v for k, v in data.items() if k not in ("kind", "words")})
         if not isinstance(found, cls):
             raise TypeError(f"{kind.__name__} is no {cls.__name__}")
         return found
-
-
-def _as_dataclass(kind: type[R]) -> type[R]:
-    """The type, made a frozen dataclass in place, behind those that it derives from."""
-    for each in reversed(kind.__mro__):
-        if issubclass(each, Reason) and "__dataclass_fields__" not in vars(each):
-            dataclass(frozen=True)(each)
-    return kind
