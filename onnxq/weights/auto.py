@@ -84,11 +84,11 @@ class _Best:
         """The proposal that gains most on the batches held back."""
         is_late = time.process_time() > self.until_s
         found = [work.proposal() for work in (self.works[-1:] if is_late else self.works)]
-        return max(found, key=_gain)
+        return max(found, key=_improvement_db)
 
 
-def _gain(proposal: Proposal) -> float:
-    """Gain in dB; below any where there is no proposal."""
+def _improvement_db(proposal: Proposal) -> float:
+    """Improvement in dB on the batches held back; -inf where there is no proposal."""
     if proposal.new is None or proposal.before_db is None or proposal.after_db is None:
         return float("-inf")
     return proposal.after_db - proposal.before_db

@@ -43,7 +43,7 @@ def test_tune_writes_what_quantize_writes_with_its_qconfig(
     result = run(*command, *more, "--journal", tmp_path / "journal")
     assert result.exit_code == 0, result.output
     assert "held apart" in result.stdout or "every 4th" in result.stdout
-    again = again_of(result)
+    again = next_command(result)
     assert again.startswith("again: onnxq quantize")
     words = shlex.split(again.removeprefix("again: onnxq ").replace(f"{tmp_path}/q.onnx", "AGAIN"))
     second = run(*[tmp_path / "again.onnx" if word == "AGAIN" else word for word in words])
@@ -57,7 +57,7 @@ def test_tune_writes_what_quantize_writes_with_its_qconfig(
     assert json.loads(resumed.stdout)["missed"] == []
 
 
-def again_of(result: Result) -> str:
+def next_command(result: Result) -> str:
     """The command that makes the file anew."""
     (found,) = [line for line in result.stdout.splitlines() if line.startswith("again: ")]
     return found
@@ -85,7 +85,7 @@ def test_goal_out_of_reach_writes_no_model_but_the_front(
     assert not (tmp_path / "q.onnx").exists()
     assert (tmp_path / "front" / "point-1.yaml").is_file()
     chosen = json.loads((tmp_path / "front" / "front.json").read_text("utf-8"))
-    again = again_of(result)
+    again = next_command(result)
     assert any(f"--qconfig {tmp_path / 'front' / point['file']} " in again for point in chosen)
 
 
@@ -156,7 +156,7 @@ def test_again_has_every_option_that_the_bytes_follow_from(
     ends = ["--quantized-input", "x=pixels", "--pixels-mean", "0.5", "--quantized-output", "y"]
     result = run(*command, *more, *ends, "--annotations", "kept")
     assert result.exit_code == 0, result.output
-    words = shlex.split(again_of(result).removeprefix("again: onnxq "))
+    words = shlex.split(next_command(result).removeprefix("again: onnxq "))
     second = run(*[tmp_path / "again.onnx" if word == str(made) else word for word in words])
     assert second.exit_code == 0, second.output
     assert (tmp_path / "again.onnx").read_bytes() == made.read_bytes()

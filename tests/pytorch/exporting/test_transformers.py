@@ -95,7 +95,7 @@ def test_padding_that_torch_zeroes_is_an_error_with_a_remedy() -> None:
     export(Padded(nested=False).eval(), given)
 
 
-def test_torch_has_its_shortcuts_again_once_a_module_was_traced() -> None:
+def test_the_shortcuts_of_torch_are_restored_once_a_module_was_traced() -> None:
     before = transformer._detect_is_causal_mask
     with tracing(encoder()):
         assert not torch.backends.mha.get_fastpath_enabled()
