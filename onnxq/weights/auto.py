@@ -11,7 +11,7 @@ which they run: those behind the end of the budget make up for what those ahead 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.weights.bias import bias_work
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LEAST_SECONDS = 1.0
 """Budget where the work so far took less: what small models take in all."""
+
+TIME_WAS_UP = "its weights were not tried with rounding: the time was up"
 
 
 @register
@@ -56,7 +58,7 @@ class Auto(WeightImprovement):
         def begin(layer: Layer, batches: int) -> LayerWork | str:
             bias = bias_work(layer, batches)
             if time.process_time() > until_s:
-                return bias
+                return bias if isinstance(bias, str) else _Best([bias], until_s)
             rounding = rounding_of(prepared.target, layer, batches)
             works = [work for work in (rounding, bias) if not isinstance(work, str)]
             return _Best(works, until_s) if works else rounding
@@ -81,10 +83,11 @@ class _Best:
             work.observe(x, y, index)
 
     def proposal(self) -> Proposal:
-        """The proposal that gains most on the batches held back."""
-        is_late = time.process_time() > self.until_s
-        found = [work.proposal() for work in (self.works[-1:] if is_late else self.works)]
-        return max(found, key=_improvement_db)
+        """The proposal that gains most on the batches held back; it says where time was short."""
+        if time.process_time() > self.until_s:
+            only = self.works[-1].proposal()
+            return replace(only, why="; ".join(filter(None, (only.why, TIME_WAS_UP))))
+        return max((work.proposal() for work in self.works), key=_improvement_db)
 
 
 def _improvement_db(proposal: Proposal) -> float:

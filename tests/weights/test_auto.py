@@ -66,6 +66,7 @@ def test_behind_the_budget_biases_alone_are_corrected(monkeypatch: pytest.Monkey
     late = Auto(-time.process_time())
     made = late.improve(prepared, plan, open_samples(read, prepared.inputs))
     assert [o.improvement for o in made.outcomes] == ["auto"] * len(made.outcomes)
+    assert all(module.TIME_WAS_UP in o.why for o in made.outcomes if o.place)
     weights = {name: each.qparams for name, each in plan.weights.items()}
     assert {name: each.qparams for name, each in made.plan.weights.items()} == weights
 
