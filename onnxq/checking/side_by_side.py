@@ -281,8 +281,7 @@ class Pair:
     def compared(self, x: Array, y: Array) -> Sums:
         """Sums of one batch."""
         sums = Sums()
-        if self.quantized is not None:
-            y = self.quantized.decode(y)
+        y = self.decoded(y)
         if self.channels is not None and y.ndim > CHANNEL_AXIS:
             y = y[:, : self.channels]
         is_alike = x.shape == y.shape
@@ -304,6 +303,10 @@ class Pair:
                 sums.top1.update(x.reshape(-1, classes), y.reshape(-1, classes))
                 sums.divergence.update(x, y)
         return sums
+
+    def decoded(self, y: Array) -> Array:
+        """Numbers that an output of the quantized model stands for."""
+        return y if self.quantized is None else self.quantized.decode(y)
 
     def channel_scale_of(self, x: Array) -> Singles:
         """Factors that the integers carry, one per channel of x; a 1 where there are none."""
