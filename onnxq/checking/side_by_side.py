@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -298,6 +298,9 @@ class Pair:
             sums.parts.update(x, y)
             if x.ndim == 2 and x.shape[1] > 1:
                 sums.top1.update(x, y)
+                if _are_probabilities(x):
+                    logs = (np.log(np.maximum(each, LEAST_PROBABILITY)) for each in (x, y))
+                    sums.divergence.update(*(each[:, None] for each in logs))
             if self.name == LOGITS and x.ndim == RANK and x.shape[-1] > 1:
                 classes = x.shape[-1]
                 sums.top1.update(x.reshape(-1, classes), y.reshape(-1, classes))
@@ -322,6 +325,15 @@ class Pair:
         channel_scale = self.channel_scale_of(x)
         integers = quantize(np.multiply(x, channel_scale, dtype=np.float32), self.qparams)
         return integers, (dequantize(integers, self.qparams) / channel_scale).astype(x.dtype)
+
+
+LEAST_PROBABILITY = 1 / 512
+"""Half an LSB of 8 bits: less is zero in integers, and has no logarithm there."""
+
+
+def _are_probabilities(rows: npt.NDArray[Any]) -> bool:
+    """Whether each row (N, C) is a distribution."""
+    return bool((rows >= 0).all() and (np.abs(rows.sum(1) - 1) < 1e-2).all())
 
 
 class SideBySide:

@@ -54,7 +54,8 @@ class BesideFloat(ABC, Generic[Answers]):
     BEST: ClassVar[float] = 1.0
     """Value of equal answers."""
 
-    _layout: Layout[Answers] | None = field(default=None, init=False, repr=False)
+    known: Layout[Answers] | None = field(default=None, init=False, repr=False, compare=False)
+    """The layout that was found; None: no batch has told it."""
     _pending: list[tuple[Outputs, Outputs]] = field(default_factory=list, init=False, repr=False)
 
     @abstractmethod
@@ -86,7 +87,7 @@ class BesideFloat(ABC, Generic[Answers]):
         """
         self._pending.append((x, y))
         try:
-            layout = self._layout = self._layout or self.layout_of(x)
+            layout = self.known = self.known or self.layout_of(x)
         except LayoutError:
             if len(self._pending) == MOST_PENDING:
                 raise
@@ -98,9 +99,9 @@ class BesideFloat(ABC, Generic[Answers]):
     @property
     def layout(self) -> Layout[Answers]:
         """How the outputs are read; LayoutError where no batch told."""
-        if self._layout is None:
+        if self.known is None:
             return self.layout_of(self._pending[-1][0] if self._pending else {})
-        return self._layout
+        return self.known
 
 
 def numbers(outputs: Outputs, name: str | None, metric: str) -> dict[str, Numbers]:

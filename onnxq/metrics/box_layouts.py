@@ -65,11 +65,11 @@ def box_layout(outputs: Outputs, options: BoxOptions, suppress: float) -> Layout
 def _plain(x: Numbers) -> Numbers:
     """Without axes of 1 that exporters leave: (1, 1, n, 7), (N, A, 1, 4), (1, n, 3) of indices."""
     if x.ndim == 4 and x.shape[:2] == (1, 1):
-        return x[0, 0]
+        x = x[0, 0]
     if x.ndim == 4 and x.shape[2] == 1:
-        return x[:, :, 0]
+        x = x[:, :, 0]
     if x.ndim == 3 and x.shape[0] == 1 and x.shape[2] == 3 and _whole(x):
-        return np.asarray(x[0])
+        x = x[0]
     return x
 
 
@@ -291,11 +291,14 @@ def _single(arrays: Arrays, options: BoxOptions, suppress: float) -> Layout[Foun
         scores = scores[..., 1:] * scores[..., :1] if objectness == "yes" else scores
         return _best(rows[..., :4], scores, form, suppress)
 
-    said = {"axis": axis, "format": form, "objectness": objectness}
+    said = {"axis": axis, "format": form, "objectness": objectness, "scores": kind}
     words = ", ".join(f"{option} {value}" for option, value in said.items())
-    words = f"'{name}' {x.shape}: {words}, scores in columns 4 to {stop - 1} ({kind})"
+    in_pixels = float(np.abs(columns[..., :4]).max()) > PIXELS
     return Layout(
-        words, read, {**said, "scores": kind}, bool(np.abs(columns[..., :4]).max() > PIXELS)
+        f"'{name}' {x.shape}: {words}, columns 4 to {stop - 1}",
+        read,
+        said,
+        is_sure=in_pixels and stop == x.shape[axis],
     )
 
 

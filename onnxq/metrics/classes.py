@@ -139,7 +139,7 @@ def _layout(
     axis = axis or (ones[0] if ones else _class_axis(metric, place, x))
     if x.shape[axis] > 1 and (not _unit(x) or _adds_up(x, axis)):
         words = f"{place}the largest of {x.shape[axis]} classes along axis {axis}"
-        said, sure = {"output": name, "axis": axis}, _adds_up(x, axis)
+        said, sure = {"output": name, "axis": axis}, _adds_up(x, axis) and x.ndim in (3, 3 + axis)
         return Layout(words, lambda of: of[name].argmax(axis), said, sure)
     at, sure = _threshold(metric, place, x, threshold)
     said = {"output": name, "axis": axis, "threshold": at}

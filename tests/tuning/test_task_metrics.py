@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import CalibrationError, QConfigError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def images(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
 
 @pytest.mark.parametrize("metric", ["boxes", "map"])
 def test_a_detector_is_tuned_by_its_boxes(metric: str) -> None:
-    goal = onnxq.Goal(metric=metric, max_drop=0.1, max_runs=3, objective="size")
+    goal = onnxq.Goal(metric=metric, max_drop=0.1, max_runs=3, objective=Objective.SIZE)
     found = onnxq.tune(detector(), {"x": images(32)}, goal=goal, target="x86-vnni")
     assert found.float_metric == 1.0
     assert found.metric_layout.startswith(
