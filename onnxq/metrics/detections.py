@@ -36,11 +36,11 @@ class Detections:
     labels: npt.NDArray[np.int64]
 
     def __getitem__(self, which: npt.NDArray[np.generic]) -> Detections:
-        """Those of a mask or of indices."""
+        """Selects boxes by a mask or by indices."""
         return Detections(self.boxes[which], self.scores[which], self.labels[which])
 
     def from_score(self, least: float) -> Detections:
-        """Those with so high a score; NaN is none."""
+        """Keeps the boxes with so high a score; NaN is none."""
         return self[self.scores >= least]
 
 

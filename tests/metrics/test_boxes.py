@@ -113,7 +113,7 @@ def singles(outputs: Outputs) -> Outputs:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_tells_the_same_objects(layout: str) -> None:
-    """Of 20 boxes, two lose their score and one finds another class: TP 17, FP 1, FN 3."""
+    """Two of 20 boxes lose their score, one finds another class: TP 17, FP 1, FN 3."""
     spoilt = SCORES.copy()
     spoilt[0, :2] = 0.01
     spoilt[1, 0] = [0.01, 0.9, 0.01]
