@@ -9,7 +9,7 @@ import pytest
 import onnxq
 from onnxq.checking.answers import RecognizedAnswers
 from onnxq.checking.side_by_side import Pair
-from tests.tuning.test_task_metrics import detector, images
+from scripts._corpus.blobs import detector, pictures
 
 if TYPE_CHECKING:
     from onnxq.quantized.verdict import Answers
@@ -29,7 +29,7 @@ def softmax(x: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
 
 
 def test_the_verdict_on_a_detector_says_its_boxes_beside_the_decibels() -> None:
-    made = onnxq.quantize(detector(), {"x": images(32)}, target="x86-vnni")
+    made = onnxq.quantize(detector(), {"x": pictures(32)}, target="x86-vnni")
     assert made.verdict is not None
     (boxes,) = made.verdict.answers
     assert (boxes.kind, boxes.figure) == ("boxes", "F1")
