@@ -78,7 +78,7 @@ def workers_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
             "--cluster",
-            metavar="dask://HOST:PORT|ray://HOST:PORT|ray://auto",
+            metavar="dask://HOST:PORT",
             help="Let the workers of a cluster do it; files have to be where they can read them.",
         ),
         click.option(

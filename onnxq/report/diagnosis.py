@@ -30,7 +30,6 @@ PURPOSES = {
     "images": "folders of images",
     "cpu": "what `auto` stands for, outside Linux",
     "dask": "clusters of Dask",
-    "ray": "clusters of Ray",
 }
 """Extra of the package -> what it is for; others are for developers."""
 MODULES = {"onnx-ir": "onnx_ir", "ml-dtypes": "ml_dtypes", "pyyaml": "yaml", "pillow": "PIL"}
