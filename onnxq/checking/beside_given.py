@@ -73,15 +73,7 @@ class Rounds(enum.Enum):
 def beside_given(
     given: ir.Model, made: QuantizedModel, inputs: Inputs, size: int, rounds: Rounds
 ) -> Verdict:
-    """Verdict on a model beside the file that it was made from.
-
-    Args:
-        given: of `read_given`.
-        made: of it.
-        inputs: to run both on.
-        size: bytes of the file.
-        rounds: whether the bound above holds for the result.
-    """
+    """Verdict on a model beside the file that it was made from."""
     names, batches = [str(value.name) for value in given.graph.outputs], inputs.batches
     session, optimized = _opened(made, batches)
     plain = partial(runtime.open_session, threads=1, optimization=runtime.Optimization.NONE)
@@ -153,12 +145,7 @@ class _Moved:
 
 @dataclass(slots=True)
 class _Sums:
-    """Comparison of all outputs, on this machine's kernels and on exact ones.
-
-    Attributes:
-        made: the result.
-        names: of the outputs.
-    """
+    """Comparison of all outputs, on this machine's kernels and on exact ones."""
 
     made: QuantizedModel
     names: list[str]

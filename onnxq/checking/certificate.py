@@ -21,8 +21,6 @@ class NodeCertificate:
     """Largest sums of one node, attained by some integers of its inputs.
 
     Attributes:
-        name: of the node.
-        op_type: of its integer form.
         accumulator: largest |sum of products and bias|; None: not bounded.
         pair: largest |sum of two products| that the machine adds in int16; None: it adds none so,
             or it is not bounded.
@@ -51,7 +49,6 @@ class OutputBound:
     """Largest error of an output beside exact integers, for any input.
 
     Attributes:
-        name: of the output.
         bound: 0: every integer ahead of it is proved exact; None: no bound.
     """
 
@@ -64,10 +61,7 @@ class MachineCertificate:
     """Certificates of machines of one saturation mode.
 
     Attributes:
-        targets: names of the machines.
         saturation_mode: an onnxq.targets.accumulation.SaturationMode's value.
-        nodes: that add products, in graph order.
-        outputs: of the model.
     """
 
     targets: tuple[str, ...]
@@ -86,7 +80,6 @@ class Certificate(Saved):
     """Which integer sums cannot leave their types on which machines, whatever the input.
 
     Attributes:
-        model_hash: of the quantized model.
         machines: one entry per saturation mode among the targets.
     """
 

@@ -141,15 +141,7 @@ def sqnr_of_rounding(
     batches: Sequence[Batch],
     feedback: Mapping[str, str],
 ) -> float | None:
-    """SQNR of T_r beside T_f, in dB; None: the float model cannot be cut at these inputs.
-
-    Args:
-        sides: the models.
-        tensor: T.
-        inputs: of `quantized_inputs`.
-        batches: samples.
-        feedback: output name -> input name.
-    """
+    """SQNR of T_r beside T_f, in dB; None: the float model cannot be cut at these inputs."""
     if not inputs or not {tensor.source, *(p.source for p in inputs)} <= cuttable(sides.source):
         return None
     names = list(dict.fromkeys([tensor.source, *(p.source for p in inputs)]))

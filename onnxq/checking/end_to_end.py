@@ -65,11 +65,7 @@ class EndCounts:
 
 
 class EndToEnd:
-    """The reference evaluator on the model file, beside ONNX Runtime.
-
-    Attributes:
-        counts: what was found, in the order of ONNX Runtime's graph.
-    """
+    """The reference evaluator on the model file, beside ONNX Runtime."""
 
     def __init__(self, target: ir.Model, threads: int, saturation_mode: SaturationMode) -> None:
         self._blank: dict[str, Differences] = {

@@ -48,13 +48,10 @@ class StoredWeight:
     """Weight that is stored as integers, or that becomes integers when the model is loaded.
 
     Attributes:
-        name: of the tensor.
         node: that reads it.
-        op_type: of that node.
         dtype: of the integers ("int8", "4 bits"; "int8, stored as float").
         shape: of the tensor as it is stored.
         granularity: how many scales there are, in words.
-        size_bytes: of the integers.
     """
 
     name: str

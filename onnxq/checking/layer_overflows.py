@@ -31,11 +31,7 @@ UNKNOWN = 32  # size of a weight that stands for one known at run time alone
 
 @dataclass(slots=True)
 class LayerCounts:
-    """Differences that were found in a layer, in one batch or in many.
-
-    Attributes:
-        heard: sums that differed; None: none did.
-    """
+    """Differences that were found in a layer, in one batch or in many."""
 
     heard: Overflows | None = None
     sums: Differences = field(default_factory=Differences)
@@ -52,7 +48,6 @@ class MachineLayer:
 
     Attributes:
         possible: pairs that can differ; None: its weights are not known before it runs.
-        outputs: names of its results.
     """
 
     def __init__(

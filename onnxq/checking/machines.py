@@ -43,12 +43,7 @@ Kinds = Sequence[tuple[SaturationMode, tuple[str, ...]]]
 
 @dataclass(slots=True)
 class MachineCounts:
-    """Differences of one kind of arithmetic, in one batch or in many.
-
-    Attributes:
-        layers: counts of each layer, in order.
-        outputs: name -> differences of the model's output.
-    """
+    """Differences of one kind of arithmetic, in one batch or in many."""
 
     layers: list[LayerCounts]
     outputs: dict[str, Differences]
@@ -66,12 +61,7 @@ class MachineCounts:
 
 @dataclass(slots=True)
 class Counts:
-    """Differences of every kind of arithmetic.
-
-    Attributes:
-        machines: one for each kind.
-        near: of these, next to a tie.
-    """
+    """Differences of every kind of arithmetic."""
 
     machines: list[MachineCounts]
     decided: int = 0
@@ -220,11 +210,7 @@ def _has_int8_activations(target: ir.Model) -> bool:
 
 
 class _Machine:
-    """One kind of arithmetic beside exact integers.
-
-    Attributes:
-        form: that it runs the model in.
-    """
+    """One kind of arithmetic beside exact integers."""
 
     def __init__(
         self, form: MachineForm, saturation_mode: SaturationMode, names: tuple[str, ...]

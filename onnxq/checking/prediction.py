@@ -47,7 +47,6 @@ class LayerPrediction:
 
     Attributes:
         name: of the node; where ONNX Runtime fuses it, of the float operator.
-        op_type: "QLinearConv".
         possible: pairs that differ with some activations (each output channel has its own); None:
             the weights are known at run time alone.
         channels: output channels that have such a pair.
@@ -56,8 +55,7 @@ class LayerPrediction:
         changed: elements of the accumulator that they changed.
         largest_change: of one sum.
         pairs: that differed most often, at most MAX_PAIRS.
-        elements: of the results, compared.
-        differing: of these, also by what came in.
+        differing: elements of the results, also by what came in.
         largest: difference, in LSB.
         unit: what a step is: an integer, or for floats an ulp (see stages.differences).
         pairs_of: WEIGHTS or INTEGERS.
@@ -88,9 +86,6 @@ class OutputPrediction:
     """An output of the whole model on one kind of machine, beside exact arithmetic.
 
     Attributes:
-        name: of the graph output.
-        elements: compared.
-        differing: of these.
         largest: difference in LSB.
         unit: what a step is.
         error: of floats, the largest difference as it is.
@@ -111,7 +106,6 @@ class MachinePrediction:
     """Results of machines of one arithmetic, beside exact integers.
 
     Attributes:
-        targets: names of the machines.
         saturation_mode: an onnxq.targets.accumulation.SaturationMode's value.
         layers: nodes whose sums depend on the machine, in graph order.
         outputs: of the model; empty without samples.
@@ -150,7 +144,6 @@ class Prediction(Saved):
     Floats that nodes round are the machine's own in their last bits, and left aside: see `floats`.
 
     Attributes:
-        model_hash: of the quantized model.
         batches: that were run; 0: from the weights alone.
         machines: one entry per kind of arithmetic among the targets, exact ones included.
         floats: op_type -> nodes that round floats; their last bits may differ between machines.

@@ -322,16 +322,7 @@ class Pair:
 
 
 class SideBySide:
-    """Both models with the compared tensors as outputs.
-
-    Args:
-        source: the float model.
-        target: the quantized one.
-        tensors: inner tensors to compare.
-        outputs: outputs to compare.
-        feedback: {output name: input name} of state; each model has its own.
-        threads: of one inference; None: one per core.
-    """
+    """Both models with the compared tensors as outputs."""
 
     def __init__(
         self,

@@ -48,9 +48,7 @@ class Sides:
         source: the canonical float model, which takes pixels where the quantized one does.
         target: the quantized model, in which every value has a name of its own.
         float_hash: of the canonical float model.
-        quantized_hash: of the quantized model as it was given.
         tensors: that both have, one with integers; their sums are those of this comparison.
-        outputs: likewise, of the graph.
     """
 
     model: ModelSource

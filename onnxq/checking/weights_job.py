@@ -51,8 +51,6 @@ class WeightsJob:
     """Wishes about the weights of a canonical model.
 
     Attributes:
-        model: canonical float model.
-        request: form and method of the integers.
         samples: that methods look at; None: none.
         check: what the result is tried on, and the bound that it keeps there.
         work: CPU time since the work began.

@@ -63,15 +63,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Values of the options; see onnxq.qconfig.quantized_input.
-
-    Attributes:
-        inputs: name -> "pixels" or "integers".
-        outputs: names.
-        mean, std, scale: of the pixels; None: not given.
-    Raises:
-        click.UsageError: numbers of pixels, and no pixels.
-    """
+    """Values of the options; see onnxq.qconfig.quantized_input."""
 
     inputs: dict[str, str]
     outputs: tuple[str, ...]

@@ -22,11 +22,7 @@ class Bound(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number.
-
-        Raises:
-            click.BadParameter: it is none, out of range, or NaN.
-        """
+        """The number."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail("got nan; wanted a number.", param, ctx)
@@ -43,11 +39,7 @@ class _Path(click.Path):
     """A path that the system takes; one too long, or with a zero byte, is wrong usage."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path.
-
-        Raises:
-            click.BadParameter: no file can have that name.
-        """
+        """The path."""
         try:
             os.lstat(value)
         except OSError as error:

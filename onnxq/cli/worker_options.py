@@ -25,15 +25,7 @@ PRELOAD = (
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Values of the options.
-
-    Attributes:
-        jobs: processes of this machine; 1: none but this one.
-        cluster: its address; None: none.
-    Raises:
-        click.UsageError: both.
-        QConfigError: a cluster's address of another form.
-    """
+    """Values of the options."""
 
     jobs: int
     cluster: str | None

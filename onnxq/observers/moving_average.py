@@ -37,11 +37,7 @@ class RangeLog:
         return len(self.ranges)
 
     def add(self, index: int, minimum: Singles, maximum: Singles) -> None:
-        """Notes the range of batch `index`; a range that it has already is widened.
-
-        Raises:
-            CalibrationError: another number of channels than before.
-        """
+        """Notes the range of batch `index`; a range that it has already is widened."""
         shape = next((low.shape for low, _ in self.ranges.values()), minimum.shape)
         if minimum.shape != shape:
             raise CalibrationError(

@@ -45,12 +45,7 @@ class QuantRange:
     """The integers that an observer may use, and the formulas that map a range of values onto them.
 
     Attributes:
-        dtype: type of the integers.
-        qscheme: affine or symmetric.
-        quant_min: smallest integer.
-        quant_max: largest integer.
         middle: zero point of the symmetric schemes.
-        eps: smallest scale.
     """
 
     dtype: QDType

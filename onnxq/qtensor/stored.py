@@ -214,12 +214,7 @@ DIGITS = 4
 
 
 def text_of(values: npt.NDArray[np.float32], qparams: QParams) -> str:
-    """QTensor([real values], size=(2, 3), dtype=quint8, quantization_scheme=..., scale=...).
-
-    Args:
-        values: float32, any shape: what the tensor stands for.
-        qparams: of the tensor.
-    """
+    """QTensor([real values], size=(2, 3), dtype=quint8, quantization_scheme=..., scale=...)."""
     fields = [f"size={values.shape}", f"dtype=q{qparams.dtype}", *_scheme(qparams)]
     lines = [START + _body(values)]
     for field in fields:

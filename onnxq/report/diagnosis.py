@@ -42,7 +42,6 @@ class Package:
     """A package that is wanted.
 
     Attributes:
-        name: of the distribution.
         wanted: bounds on its version (">=2.0").
         found: version; empty: it is not installed.
         extra: of onnxq that wants it; empty: onnxq itself does.

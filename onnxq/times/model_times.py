@@ -74,12 +74,7 @@ class NodeTimes:
 
 @dataclass(frozen=True, slots=True)
 class ChangeTime:
-    """Time of a change of a tensor between two nodes: fixed_ns + per_element_ns * elements.
-
-    Attributes:
-        fixed_ns: of the node that does it.
-        per_element_ns: of each element.
-    """
+    """Time of a change of a tensor between two nodes: fixed_ns + per_element_ns * elements."""
 
     fixed_ns: float
     per_element_ns: float

@@ -96,11 +96,7 @@ READS_INTEGERS = frozenset([Precision.INT8, Precision.INT8_FLOAT_OUTPUT])
 
 @dataclass(frozen=True, slots=True)
 class TensorState:
-    """Kind of numbers of a tensor, and their layout.
-
-    Attributes:
-        has_integers: whether it is of integers, else of floats.
-    """
+    """Kind of numbers of a tensor, and their layout."""
 
     has_integers: bool
     layout: Layout
@@ -205,7 +201,6 @@ class Step(NamedTuple):
     """The work of a node in a precision.
 
     Attributes:
-        reads: state in which it reads its activations.
         own: times of what it runs; None: not known.
     """
 

@@ -180,14 +180,7 @@ def paired_sessions(
 def time_beside_float(
     source: ir.Model, model: ir.Model, feeds: Mapping[str, Array], seconds: float
 ) -> WholeTime:
-    """Time of a model over its float model's, of whole runs in pairs of sessions.
-
-    Args:
-        source: the float model.
-        model: made of it.
-        feeds: one sample.
-        seconds: CPU seconds that go into all runs.
-    """
+    """Time of a model over its float model's, of whole runs in pairs of sessions."""
     models = (model, source)
     ours, theirs = (partial(open_session, each, threads=1) for each in models)
     fed = as_taken(feeds, input_specs(model)), as_taken(feeds, input_specs(source))

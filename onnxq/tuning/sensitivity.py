@@ -39,7 +39,6 @@ class GroupCost:
     """Cost of one group of nodes in its quantized precision.
 
     Attributes:
-        group: its name.
         metric_drop: the metric of the float model, less the metric with this group alone
             quantized; inf for SQNR, which the float model has without bound.
         alone_db: output name -> dB at that output, with this group alone quantized and all else in

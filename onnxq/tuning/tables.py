@@ -126,7 +126,6 @@ class Milestone:
 
     Attributes:
         changes: from where the search began, in words.
-        score: on the samples of the search.
         qconfig: names the precision of every node.
     """
 

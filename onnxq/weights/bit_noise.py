@@ -136,12 +136,7 @@ def output_noise(
 
 
 class _Variants:
-    """Caches of all variants, beside that of the float model.
-
-    Args:
-        model, plan, batches, variants: as of `output_noise`.
-        stack: closes the caches.
-    """
+    """Caches of all variants, beside that of the float model."""
 
     def __init__(
         self,

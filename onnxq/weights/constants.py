@@ -42,16 +42,7 @@ class NewConstants:
 
 
 class Constants:
-    """A clone of a prepared model and its plan, to be changed.
-
-    Args:
-        prepared: stays as it is.
-        plan: likewise.
-    Attributes:
-        model: the clone.
-        plan: that fits it.
-        nodes: of its main graph, by name.
-    """
+    """A clone of a prepared model and its plan, to be changed."""
 
     def __init__(self, prepared: Prepared, plan: Plan) -> None:
         self.model = prepared.model.clone()
@@ -68,12 +59,7 @@ class Constants:
         return found
 
     def replace(self, layer: Layer, new: NewConstants) -> str:
-        """Puts constants in place; why that cannot be done, or the empty string.
-
-        Args:
-            layer: as `layer` gave it.
-            new: what takes the place of its constants.
-        """
+        """Puts constants in place; why that cannot be done, or the empty string."""
         weight = layer.plan
         if new.qparams is not None:  # integers of other weights have no sums to keep
             weight = dataclasses.replace(weight, qparams=new.qparams, bias_preserving=None)

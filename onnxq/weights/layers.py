@@ -54,8 +54,6 @@ class Layer:
     """A node with a quantized weight, in real numbers: factors per channel are taken out.
 
     Attributes:
-        node: of the canonical model.
-        rule: its operator's.
         unfolded: the node as a product of matrices.
         x: the tensor that it reads.
         y: its result with the bias, before any Relu or Clip that is folded into it.

@@ -90,15 +90,7 @@ Begin = Callable[["Layer", int], LayerWork | str]
 def layerwise(
     prepared: Prepared, plan: Plan, samples: Batches, name: str, begin: Begin
 ) -> Improved:
-    """The improvement that proposals for one layer after the other make up.
-
-    Args:
-        prepared: the float model with the constants so far.
-        plan: made from it.
-        samples: of the float model.
-        name: of the improvement.
-        begin: is asked for every layer, in the order in which they run.
-    """
+    """The improvement that proposals for one layer after the other make up."""
     batches = enough(samples, prepared)
     if why := too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
@@ -136,12 +128,7 @@ def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved
 
 
 class _Walk:
-    """Both models, walked through once.
-
-    Args:
-        prepared, plan, batches, name, begin: as of `layerwise`.
-        floats, quantized: what the subgraphs of the two models have made of every batch.
-    """
+    """Both models, walked through once."""
 
     def __init__(
         self,

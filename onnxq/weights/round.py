@@ -225,11 +225,7 @@ class LayerMeans:
 
 
 class LayerSums:
-    """Sums of rows and of what is left over, which `means` divides.
-
-    Args:
-        groups, outputs, inputs: of the layer.
-    """
+    """Sums of rows and of what is left over, which `means` divides."""
 
     def __init__(self, groups: int, outputs: int, inputs: int) -> None:
         self._x, self._r = np.zeros((groups, inputs)), np.zeros((groups, outputs))

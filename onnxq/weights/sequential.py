@@ -82,24 +82,14 @@ class LayersOfInput:
 
 @dataclass(frozen=True, slots=True)
 class SequentialStage:
-    """A group, and what has to run before its inputs are known.
-
-    Attributes:
-        subgraph: of nodes; None: none.
-        group: of products; None: the model ends behind the subgraph.
-    """
+    """A group, and what has to run before its inputs are known."""
 
     subgraph: Subgraph | None
     group: LayersOfInput | None
 
 
 def stages_of(model: ir.Model, plan: WeightPlan) -> list[SequentialStage]:
-    """The stages of a model, in order.
-
-    Args:
-        model: canonical; its nodes are in an order in which they can run.
-        plan: names the products.
-    """
+    """The stages of a model, in order."""
     left = dict(plan.quantized)
     grouped: dict[Inputs, list[str]] = {}
     for node in model.graph:
@@ -183,13 +173,7 @@ def _wants(stage: SequentialStage, seen: Sequence[str]) -> bool:
 
 
 class _Run:
-    """Caches of one walk.
-
-    Args:
-        walk: of it.
-        stages, seen: of the model, and as of `groups`.
-        stack: closes what is opened.
-    """
+    """Caches of one walk."""
 
     def __init__(
         self,
@@ -283,13 +267,7 @@ class _Run:
 
 
 def linear_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> list[str]:
-    """The nearest products ahead of a tensor: those that it depends on by other nodes alone.
-
-    Args:
-        model: canonical float model.
-        tensor: name of a node's output.
-        products: names of nodes.
-    """
+    """The nearest products ahead of a tensor: those that it depends on by other nodes alone."""
     made = {value_name(value): node for node in model.graph for value in node.outputs}
     found: dict[str, None] = {}
     todo, seen = [tensor], {tensor}

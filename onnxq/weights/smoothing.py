@@ -186,7 +186,6 @@ class SiteChoice:
     """A site with the factors that serve it best.
 
     Attributes:
-        site: where.
         factors: (channels,); None: none help.
         before_db: SQNR of its products without them, on samples held back.
         after_db: likewise with them.
@@ -211,12 +210,7 @@ class SiteChoice:
 
 
 def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
-    """The choice of every site, each on its own, with the others as they are.
-
-    Args:
-        flow: that the model will be made by.
-        sites: where factors can be.
-    """
+    """The choice of every site, each on its own, with the others as they are."""
     found = integer_layers(flow.prepared, flow.objective)
     return [
         _choice(site, seen, [found[name] for name in site.readers], flow)

@@ -55,7 +55,6 @@ class ScaleTrial:
     """A model in the whole flow.
 
     Attributes:
-        model: the float model.
         naming: forms that go with it.
         sites: that have factors.
         signal: float64 (samples,), power of the float model's outputs, each in units of its own.
@@ -83,13 +82,7 @@ class ScaleTrial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flow:
-    """The whole flow, as it will be carried out.
-
-    Attributes:
-        prepared: the float model, and what is to become of it.
-        batches: of the float model; some of them judge.
-        objective: of the plan.
-    """
+    """The whole flow, as it will be carried out."""
 
     prepared: Prepared
     batches: Sequence[Batch]

@@ -39,11 +39,7 @@ class RowSolver(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InParts:
-    """Solver of rows whose inputs are solved part by part.
-
-    Attributes:
-        solvers: of each part, in order.
-    """
+    """Solver of rows whose inputs are solved part by part."""
 
     solvers: Sequence[tuple[slice, RowSolver]]
 
@@ -109,11 +105,7 @@ SMALL = np.float32(1e-8)
 
 @dataclass(frozen=True, slots=True)
 class HalfQuadratic:
-    """Solver of rows by what the model tells of their inputs.
-
-    Attributes:
-        known: of the input, without samples.
-    """
+    """Solver of rows by what the model tells of their inputs."""
 
     known: Known = UNKNOWN
 

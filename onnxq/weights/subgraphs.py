@@ -43,13 +43,7 @@ class Subgraph:
 def subgraphs_of(
     nodes: Iterable[ir.Node], outputs: Iterable[str], layers: Collection[str]
 ) -> list[Subgraph]:
-    """The subgraphs of a model, in order.
-
-    Args:
-        nodes: of its main graph, in an order in which they can run.
-        outputs: names of the model's outputs.
-        layers: names of the nodes that subgraphs begin with.
-    """
+    """The subgraphs of a model, in order."""
     parts: list[list[ir.Node]] = [[]]
     for node in nodes:
         if node_name(node) in layers:
@@ -72,14 +66,7 @@ def subgraphs_of(
 def cut(
     source: ir.Model, nodes: Mapping[str, ir.Node], subgraph: Subgraph, outputs: Sequence[str]
 ) -> ir.Model:
-    """The subgraph as a model that shares the weights of its source.
-
-    Args:
-        source: canonical.
-        nodes: of its main graph, by name.
-        subgraph: of it, or of a model with the same names.
-        outputs: tensors that the subgraph's nodes make.
-    """
+    """The subgraph as a model that shares the weights of its source."""
     part = [nodes[name] for name in subgraph.nodes]
     values = list(_values(part))
     made = {value_name(v): v for node in part for v in node.outputs if v.name}
@@ -98,10 +85,6 @@ def with_folded_behind(model: ir.Model, plan: Plan) -> Iterator[ir.Node]:
     """Nodes of the main graph, each followed by those that run as a part of it.
 
     These read its results and constants alone, so that they can run as early as that.
-
-    Args:
-        model: canonical; its nodes are in an order in which they can run.
-        plan: says what is folded into what.
     """
     hosts: dict[str, list[ir.Node]] = {}
     folded: set[ir.Node] = set()

@@ -47,13 +47,7 @@ class StoredIntegers:
     def of(
         self, graph: ir.Graph, decision: Groupwise, make: Callable[[], Sequence[ir.Value]]
     ) -> Sequence[ir.Value]:
-        """Initializers of the graph; those that are not there yet are made.
-
-        Args:
-            graph: of the node that reads them.
-            decision: on the node; decisions of one `stored_as` share them.
-            make: adds them to the graph.
-        """
+        """Initializers of the graph; those that are not there yet are made."""
         key = (graph, decision.stored_as)
         if key not in self._made:
             self._made[key] = make()
@@ -76,12 +70,7 @@ ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
 
 
 class GroupwiseWriter:
-    """Writer of one model's products; nodes that read one weight in one graph share its integers.
-
-    Args:
-        model: changed in place.
-        accuracy: accuracy_level of the products.
-    """
+    """Writer of one model's products; nodes of a graph that read one weight share its integers."""
 
     def __init__(self, model: ir.Model, accuracy: int = INT8_ACCURACY) -> None:
         self._model = model
@@ -92,13 +81,7 @@ class GroupwiseWriter:
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> None:
-        """Replaces a node.
-
-        Args:
-            node: MatMul or Gemm of the model.
-            tensors: arrays of `PackedGroups` by their names, in memory or on disk.
-            decision: on the node.
-        """
+        """Replaces a node."""
         self._model.opset_imports.setdefault(MICROSOFT, 1)
         weight = input_at(node, decision.slot)
         graph = graph_of(node)

@@ -67,13 +67,7 @@ class DequantizeWriter:
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> None:
-        """Lets a node read its weight from integers.
-
-        Args:
-            node: MatMul or Gemm of the model.
-            tensors: arrays of `PackedGroups` by their names, in memory or on disk.
-            decision: on the node.
-        """
+        """Lets a node read its weight from integers."""
         weight = input_at(node, decision.slot)
         attributes = {
             "axis": 0 if decision.inputs_first else 1,

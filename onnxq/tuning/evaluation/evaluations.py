@@ -39,11 +39,7 @@ SCORES, REFUSED = "score", "refusal"
 
 @dataclass(frozen=True)
 class Refusal(Saved):
-    """Reason for which a mapping gives no model that runs.
-
-    Attributes:
-        reason: in words.
-    """
+    """Reason for which a mapping gives no model that runs."""
 
     FORMAT: ClassVar[str] = "onnxq refusal 1"
     NOUN: ClassVar[str] = "a refusal"

@@ -33,11 +33,8 @@ class JournalHead(RecordsHead):
     """First line of a journal: what its measurements are of.
 
     Attributes:
-        model_hash: of the canonical float model.
-        samples: fingerprint of the samples of the search.
         metric: its name, and a hash of its file.
         setup: target, format, batch size and whatever else changes a result, in words.
-        versions: of onnxq and of ONNX Runtime.
     """
 
     FORMAT: ClassVar[str] = "onnxq journal 1"
@@ -81,11 +78,7 @@ class Journal(AppendOnlyFile):
         return made
 
     def find(self, kind: str, key: str, wanted: type[Value]) -> Value | None:
-        """The value of that kind and key; None: it was not measured yet.
-
-        Raises:
-            CalibrationError: an altered file holds another value there.
-        """
+        """The value of that kind and key; None: it was not measured yet."""
         found = self._records.get((kind, key))
         return None if found is None else wanted.from_dict(found)
 

@@ -32,7 +32,6 @@ class NodeGroup:
 
     Attributes:
         name: for people, and for journals: unique among the groups of a model.
-        nodes: their names, in graph order.
     """
 
     name: str

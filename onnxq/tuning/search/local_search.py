@@ -81,7 +81,6 @@ class SearchResult:
         best: the one that lacks least, and is best beyond that.
         refused: (changes in words, why) of those that cannot be quantized or do not run; of a
             batch, of the changes in it that are at fault.
-        why: it ended.
     """
 
     points: tuple[MeasuredCandidate, ...]
@@ -92,11 +91,7 @@ class SearchResult:
 
 @dataclass
 class LocalSearch:
-    """Search from one candidate.
-
-    Attributes:
-        is_late: whether the time is up.
-    """
+    """Search from one candidate."""
 
     proposals: Proposals
     evaluate: EvaluateAll

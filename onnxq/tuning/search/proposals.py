@@ -42,11 +42,7 @@ LEAST_DB = 0.1
 
 @dataclass(frozen=True)
 class Proposals:
-    """Proposals of changes from any point.
-
-    Attributes:
-        estimates: of the noise of each group.
-    """
+    """Proposals of changes from any point."""
 
     objective: ObjectiveFunction
     estimates: NoiseEstimates
@@ -153,11 +149,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Estimator:
-    """Expectations from one point on.
-
-    Attributes:
-        estimates: of the noise of each group.
-    """
+    """Expectations from one point on."""
 
     point: MeasuredCandidate
     objective: ObjectiveFunction
