@@ -44,7 +44,6 @@ class NodeFinding:
     """An integer node of ONNX Runtime's graph beside its kernel, on the inputs that it really had.
 
     Attributes:
-        domain: "" for ai.onnx.
         kernel: who computed it: "onnxq", or "onnx.reference" where onnx's own implementation
             serves (operators on integers that nothing quantizes, as Cast).
         elements: compared, all outputs.
@@ -125,11 +124,8 @@ class CrossFindings(Saved):
 
     Attributes:
         nodes: integer nodes that were compared, in the order of ONNX Runtime's graph.
-        unchecked: integer nodes that were not.
-        floats: the others.
         instrumented: outputs whose values changed when inner tensors were made visible; nothing
             can be said of such a model.
-        outputs: end to end.
         first_difference: the first node, in the order of ONNX Runtime's graph, whose result the
             evaluator on the model file does not have; empty: none.
         end_to_end: why the evaluator could not run the model file; empty: it did.

@@ -34,7 +34,6 @@ class EndCounts:
     """Differences of the outputs, in one batch or in many.
 
     Attributes:
-        sums: output -> its differences.
         problem: why the model cannot run; batches behind such a one do not count.
         first_difference: the node where the integers part; empty: none.
         behind: output that differs -> the first node in front of it that rounds floats, or empty.

@@ -113,10 +113,7 @@ class Findings(Saved):
     """Float and quantized model side by side on samples.
 
     Attributes:
-        float_hash: of the canonical float model.
         tensors: in the order of the quantized graph.
-        outputs: in the order of the float graph.
-        execution: which nodes really run in integers.
     """
 
     FORMAT: ClassVar[str] = "onnxq findings 1"
@@ -162,9 +159,6 @@ class Findings(Saved):
 
         The models and a few of the samples that verify ran are looked at again for it, on one
         thread: local errors, histograms, times of nodes.
-
-        Args:
-            path: of the file.
         """
         if self._reported is None:
             raise VerificationError(

@@ -83,14 +83,7 @@ class LayerPrediction:
 
 @dataclass(frozen=True, slots=True)
 class OutputPrediction:
-    """An output of the whole model on one kind of machine, beside exact arithmetic.
-
-    Attributes:
-        largest: difference in LSB.
-        unit: what a step is.
-        error: of floats, the largest difference as it is.
-        size: of floats, the largest magnitude, where one differed.
-    """
+    """An output of the whole model on one kind of machine, beside exact arithmetic."""
 
     name: str
     elements: int

@@ -265,7 +265,6 @@ class Pair:
             comparing.
         channels: of the float tensor, where channels of zeros were added; None: none were.
         quantized: numbers that an output's integers stand for; None: it gives numbers.
-        node: of the float model, that makes it; empty: it is an input.
     """
 
     name: str

@@ -43,8 +43,6 @@ class Sides:
     """A float model and a quantized one that belong together.
 
     Attributes:
-        model: the float model, as it was given.
-        quantized: the quantized one, likewise.
         source: the canonical float model, which takes pixels where the quantized one does.
         target: the quantized model, in which every value has a name of its own.
         float_hash: of the canonical float model.

@@ -31,7 +31,6 @@ class Validation:
     """Inputs that a quantized model is tried on, and the float model beside it.
 
     Attributes:
-        batches: to be run, in order.
         samples_in_all: that the batches were chosen from; None: these are all.
         whole: batches in their place, where the float model does not run on these: on a part of
             one, or on sizes that were assumed.

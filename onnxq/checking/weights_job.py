@@ -53,7 +53,6 @@ class WeightsJob:
     Attributes:
         samples: that methods look at; None: none.
         check: what the result is tried on, and the bound that it keeps there.
-        work: CPU time since the work began.
         aim: size that bits are mixed for; None: all products have those of the request.
     """
 

@@ -108,10 +108,8 @@ class _Piece:
     """An item on its way.
 
     Attributes:
-        name: in words.
         future: of its last submission; None: there is none, and an outcome.
         outcome: None: not known yet.
-        losses: how often its worker was lost.
     """
 
     name: str

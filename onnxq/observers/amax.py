@@ -142,11 +142,7 @@ class AmaxObserver(Observer):
         self.watching.observe(x, index)
 
     def merge(self, other: Self) -> Self:
-        """Observer that has seen what both have.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """Observer that has seen what both have."""
         merged = self._fresh_for(other)
         if isinstance(self.watching, NarrowRangeObserver):
             assert isinstance(other.watching, NarrowRangeObserver)  # the specs are equal

@@ -26,8 +26,6 @@ class Moments:
         edges: int64 (n,), counts at the edges.
         inside: int64 (n,), counts between edge i and edge i + 1.
         one_sided: whether no two values differ in sign.
-        total: number of values.
-        mean: sum of all values.
         square: sum of their squares.
     """
 

@@ -120,11 +120,7 @@ class HistogramObserver(Observer):
         return merged
 
     def calculate_qparams(self) -> QParams:
-        """QParams of granularity PerTensor; about 10 ms, once for all that was observed.
-
-        Raises:
-            CalibrationError: the range overflows float32.
-        """
+        """QParams of granularity PerTensor; about 10 ms, once for all that was observed."""
         if self.histogram.minimum > self.histogram.maximum:
             warn_unobserved(self)
             return self.range.default()

@@ -141,11 +141,7 @@ class MovingAverageMinMaxObserver(Observer):
         self.log.add(index, low, high)
 
     def merge(self, other: Self) -> Self:
-        """The log of both.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """The log of both."""
         merged = self._fresh_for(other)
         merged.log = self.log.merged(other.log)
         return merged
@@ -156,11 +152,7 @@ class MovingAverageMinMaxObserver(Observer):
             self.log = RangeLog({0: self.log.moving_average(self.averaging_constant)})
 
     def calculate_qparams(self) -> QParams:
-        """QParams of granularity PerTensor, or PerChannel(ch_axis).
-
-        Raises:
-            CalibrationError: a range overflows float32.
-        """
+        """QParams of granularity PerTensor, or PerChannel(ch_axis)."""
         granularity = granularity_along(self.ch_axis)
         if not self.log:
             warn_unobserved(self)

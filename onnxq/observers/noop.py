@@ -42,11 +42,7 @@ class NoopObserver(Observer):
         """Does nothing."""
 
     def merge(self, other: Self) -> Self:
-        """A NoopObserver.
-
-        Raises:
-            CalibrationError: the specs differ.
-        """
+        """A NoopObserver."""
         return self._fresh_for(other)
 
     def calculate_qparams(self) -> QParams:

@@ -65,14 +65,11 @@ class Diagnosis:
     """Diagnosis of this machine and installation.
 
     Attributes:
-        python: version, and where it is.
-        system: operating system and architecture.
         processor: its name; empty: not told.
         cores: that this process may use.
         free_bytes: of memory; None: not told.
         target: name of the target that `auto` stands for; empty: it cannot be told.
         has_times: whether times of nodes were measured for that target.
-        packages: that are wanted.
     """
 
     python: str

@@ -92,8 +92,6 @@ class Times(Saved):
         source: where they come from: the machine and the runtime, or a table of costs.
         shapes: input name -> shape of the sample that they were measured on; of other values, too,
             whose sizes only a run tells.
-        nodes: node name -> its times.
-        changes: value of a Change -> its time.
         others: row -> nanoseconds of the float model that no node of it stands for, "run" (what a
             run takes whatever its nodes are) among them.
         float_ns: whole runs of the float model: the sum of its nodes, conversions and others.

@@ -360,12 +360,7 @@ FIT, ROWS = "fit", "rows"
 
 @dataclass(frozen=True, slots=True)
 class KnownFit:
-    """A Fit of rows that are at hand, and how far it is off.
-
-    Attributes:
-        base: see `Fit`.
-        error: see `error_of`.
-    """
+    """A Fit of rows that are at hand, and how far it is off."""
 
     base: tuple[float, ...]
     error: float

@@ -161,7 +161,6 @@ class Walked:
     """A model whose nodes took precisions, with the states of its tensors.
 
     Attributes:
-        sizes: of the values, by name.
         states: value -> the state in which its producer leaves it.
         reads: node -> the state in which it reads its activations.
         own: node -> times of what it runs, conversions around it not counted; None: not known.

@@ -128,7 +128,6 @@ class Profiled:
     """One model's runs, whole and node by node.
 
     Attributes:
-        optimized: graph that ONNX Runtime runs.
         nodes: name of a node of it -> its time with the profiler on.
         whole_ns: nanoseconds of a run without it.
         rounds_s: CPU seconds of a run without it, in each round.

@@ -97,14 +97,7 @@ def improve_model(
 def improve_weights(
     prepared: Prepared, plan: Plan, samples: Batches, spent_s: float = 0.0
 ) -> Improved:
-    """The plan that its WeightImprovements make, with notes; itself where it asks for none.
-
-    Args:
-        prepared: the float model with the constants so far.
-        plan: made from it.
-        samples: of the float model.
-        spent_s: CPU time of the work so far, which bounds some of them.
-    """
+    """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
     improved = Improved(prepared, plan)
     for improvement in wanted(prepared.qconfig.improve):
         if isinstance(improvement, WeightImprovement):

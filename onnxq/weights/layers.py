@@ -54,10 +54,8 @@ class Layer:
     """A node with a quantized weight, in real numbers: factors per channel are taken out.
 
     Attributes:
-        unfolded: the node as a product of matrices.
         x: the tensor that it reads.
         y: its result with the bias, before any Relu or Clip that is folded into it.
-        plan: how the weight is stored.
         span: smallest and largest integer that its observer gives.
         channel_scale: factor per channel of x, on its axis 1, that integers of x carry; None: none.
         bias_slot: where its bias is, or can be added for nothing; None: nowhere.

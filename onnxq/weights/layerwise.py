@@ -54,11 +54,9 @@ class Proposal:
     """Constants for a layer, judged on samples that they were not made from.
 
     Attributes:
-        new: the constants; None: there is nothing to propose.
         before_db: SQNR of the layer's result, with the input that it gets, as it is; None: not
             measured.
         after_db: likewise with the new constants.
-        why: there is none; or what should be known of it.
     """
 
     new: NewConstants | None

@@ -129,7 +129,6 @@ class Mix:
     Attributes:
         bits: product -> 2, 4, 8, or 32 for float.
         average: bits, over all weights.
-        size_bytes: of all weights of products in the file.
         noise: of the outputs over their power, as predicted.
     """
 
@@ -154,8 +153,6 @@ class Mixed:
     """A plan with mixed bits, and what it was chosen from.
 
     Attributes:
-        plan: with a spec for each product.
-        chosen: its bits.
         front: mixes with the least noise for their size, small ones first.
         measured: noise of the outputs over their power, of the mix and of the same bits
             everywhere; None: there are none within the budget, or nothing to run.

@@ -121,7 +121,6 @@ class WeightPlan:
 
     Attributes:
         decisions: node name -> Groupwise or Float(reason), in graph order, bodies included.
-        notes: what a user should know.
     """
 
     decisions: Mapping[str, WeightDecision]

@@ -73,7 +73,6 @@ class LayersOfInput:
     Attributes:
         inputs: that they share; None: nothing can be known of them, as in bodies of loops, or
             nothing has to be, as of embeddings.
-        nodes: their names, in the model's order.
     """
 
     inputs: Inputs | None
@@ -133,8 +132,6 @@ class SequentialPipeline:
     """A model, and what is walked through it.
 
     Attributes:
-        model: canonical float model.
-        plan: names the products.
         batches: of samples, read once; none: no group has Hessians.
         integers: product -> tensors of its integers, which grow while the walk goes on. None: the
             float model alone is walked through.

@@ -189,7 +189,6 @@ class SiteChoice:
         factors: (channels,); None: none help.
         before_db: SQNR of its products without them, on samples held back.
         after_db: likewise with them.
-        exponent: that gives them.
         is_corrected: whether the biases of all its products are corrected behind.
     """
 

@@ -55,11 +55,9 @@ class ScaleTrial:
     """A model in the whole flow.
 
     Attributes:
-        naming: forms that go with it.
         sites: that have factors.
         signal: float64 (samples,), power of the float model's outputs, each in units of its own.
         errors: float64 (samples,), that of what this one misses.
-        decisions: of the plan by all samples.
         products: names of the nodes with a weight that run in integers then.
     """
 

@@ -57,13 +57,7 @@ def _in_parts(solvers: Sequence[tuple[slice, RowSolver]]) -> RowSolver:
 def prepared(
     method: Method, inputs: InputHessians | None = None, known: Known = UNKNOWN
 ) -> RowSolver:
-    """The solver of all weights that read one input.
-
-    Args:
-        method: how integers are found.
-        inputs: Hessians that samples show; None: nothing was seen of them.
-        known: of the input, without samples.
-    """
+    """The solver of all weights that read one input."""
     if method.needs_samples and inputs is None:
         raise CalibrationError(
             f"method '{method.value}' needs samples; give some, or ask for hqq or rtn."

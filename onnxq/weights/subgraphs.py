@@ -28,7 +28,6 @@ class Subgraph:
     """Nodes of the main graph that run together.
 
     Attributes:
-        nodes: their names, in an order in which they can run.
         layer: name of the first one, where it is a layer; empty: it is none.
         reads: tensors of earlier subgraphs, and inputs of the model.
         gives: tensors that later subgraphs read, and outputs of the model.

@@ -54,11 +54,7 @@ def misread(plan: WeightPlan) -> dict[str, Float]:
 
 
 class DequantizeWriter:
-    """Writer of one model's weights; nodes that read one weight in one graph share its integers.
-
-    Args:
-        model: changed in place; its opset has to have the types of the integers.
-    """
+    """Writer of one model's weights; nodes that read one weight in one graph share its integers."""
 
     def __init__(self, model: ir.Model) -> None:
         self._names = FreeNames(model)
@@ -143,15 +139,7 @@ def write_weights(
     accuracy: int,
     format: WeightFormat = WeightFormat.MATMULNBITS,
 ) -> QuantizedModel:
-    """The model with weights in groups; the float model stays as it is and shares what it can.
-
-    Args:
-        model: the canonical float model that the plan was made of.
-        plan: which products, and in which format.
-        integers: product -> arrays of `PackedGroups` by name, in memory or on disk.
-        accuracy: accuracy_level of MatMulNBits.
-        format: how products are written.
-    """
+    """The model with weights in groups; the float model stays as it is and shares what it can."""
     written = model.clone()
     writer: GroupwiseWriter | DequantizeWriter
     if format is WeightFormat.QDQ:

@@ -27,12 +27,8 @@ if TYPE_CHECKING:
 class TuningSamples:
     """Batches of inputs and labels, in memory, which those that they are given to cannot change.
 
-        for batch in samples: ...        {name: read-only array}, inputs and labels
-        samples["labels"]                a copy of the whole array, all batches behind each other
-
-    Attributes:
-        batches: name -> array each.
-        inputs: names of those arrays that the model takes.
+    for batch in samples: ...        {name: read-only array}, inputs and labels
+    samples["labels"]                a copy of the whole array, all batches behind each other
     """
 
     where: str

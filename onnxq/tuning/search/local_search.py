@@ -78,7 +78,6 @@ class SearchResult:
 
     Attributes:
         points: every model that was measured, in order; the first is where it began.
-        best: the one that lacks least, and is best beyond that.
         refused: (changes in words, why) of those that cannot be quantized or do not run; of a
             batch, of the changes in it that are at fault.
     """

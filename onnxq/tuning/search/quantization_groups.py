@@ -76,8 +76,6 @@ class QuantizationGroup:
     """Nodes that take a precision together.
 
     Attributes:
-        anchor: the node that the group is about.
-        others: nodes that go with it, in graph order.
         layer_type: words that groups of one layer type share: "Conv + Relu", "product of
         activations".
         precisions: that it can take, FLOAT among them; in the order of Precision.
