@@ -6,9 +6,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from onnxq.checking.comparison import Comparison
-from onnxq.checking.cut_models import cut_at, cuttable
 from onnxq.checking.sides import sides_of
 from onnxq.checking.verify import findings_of, open_for
+from onnxq.checking.visible import cut_at, cuttable
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose, observable
 from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse

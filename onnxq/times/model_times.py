@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.absorbed import PrecisionOf
     from onnxq.times.time_model import Precisions
+    from onnxq.times.work import PrecisionOf
 
 
 IN_FLOAT = (Precision.FLOAT, Precision.WEIGHT_ONLY)

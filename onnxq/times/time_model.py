@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.absorbed import PrecisionOf
     from onnxq.times.table import Estimate
+    from onnxq.times.work import PrecisionOf
 
 
 # --- Layouts of the tensors around a node, as its precision and its neighbours decide them

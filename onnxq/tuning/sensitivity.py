@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.tuning.evaluation.evaluations import Evaluations, Refusal
-from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.evaluation.evaluator import baseline_of
 from onnxq.tuning.scoring.objective_function import finite_noise_at
 from onnxq.tuning.scoring.score import db_text, least_db
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from onnxq.times.model_times import Times
     from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.layers import NodeGroup
     from onnxq.tuning.search.left_in_float import LeftInFloat
+    from onnxq.tuning.search.quantization_groups import NodeGroup
     from onnxq.tuning.sensitivity import Sensitivity
 
 MOST_ROWS = 12

@@ -27,13 +27,10 @@ from onnxq.samples import input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.state import State
 from onnxq.static.rewrite import rewrite, write_part
-from onnxq.weights.activation_cache import SpilledArrays
-from onnxq.weights.constants import Constants
-from onnxq.weights.held_back import ENOUGH_SAMPLES, enough, is_held_back, too_few
 from onnxq.weights.improvement import Improved
-from onnxq.weights.judgement import judgement_of
-from onnxq.weights.layers import layers_of
-from onnxq.weights.subgraphs import cut, subgraphs_of, with_folded_behind
+from onnxq.weights.judgement import ENOUGH_SAMPLES, enough, is_held_back, judgement_of, too_few
+from onnxq.weights.layers import Constants, layers_of
+from onnxq.weights.subgraphs import SpilledArrays, cut, subgraphs_of, with_folded_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,9 +40,8 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
-    from onnxq.weights.constants import NewConstants
     from onnxq.weights.judgement import Compared
-    from onnxq.weights.layers import Layer
+    from onnxq.weights.layers import Layer, NewConstants
     from onnxq.weights.subgraphs import Subgraph
 
 

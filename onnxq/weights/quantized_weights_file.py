@@ -27,7 +27,7 @@ from onnxq.core.append_only import AppendOnlyFile, RecordsHead, begin
 from onnxq.core.saved import UNREADABLE
 from onnxq.core.version import VERSION
 from onnxq.graph.hashing import model_hash
-from onnxq.samples.fingerprint import crc_of
+from onnxq.samples.batches import crc_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

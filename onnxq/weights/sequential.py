@@ -29,9 +29,8 @@ from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
-from onnxq.weights.activation_cache import ActivationCache, SpilledArrays
 from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
-from onnxq.weights.subgraphs import Subgraph, cut, subgraphs_of
+from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cut, subgraphs_of
 from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
 
 if TYPE_CHECKING:

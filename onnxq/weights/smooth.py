@@ -32,8 +32,8 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.choosing.proposals import Proposal, open_entry
-from onnxq.weights.held_back import too_few
 from onnxq.weights.improvement import EqualModel, ModelImprovement, register
+from onnxq.weights.judgement import too_few
 from onnxq.weights.smoothing import site_choices
 from onnxq.weights.smoothing_sites import sites_of
 from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, validation_of

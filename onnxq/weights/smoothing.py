@@ -38,8 +38,8 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
-from onnxq.weights.held_back import is_held_back
 from onnxq.weights.integer_layers import at_run_time, integer_layers
+from onnxq.weights.judgement import is_held_back
 from onnxq.weights.layerwise import all_feeds
 from onnxq.weights.smoothing_sites import along
 

@@ -28,9 +28,8 @@ from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.prepare import prepared_again
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.bias import Bias
-from onnxq.weights.held_back import enough, is_held_back
 from onnxq.weights.improvement import WeightImprovement, find
-from onnxq.weights.judgement import Judgement, powers_of
+from onnxq.weights.judgement import Judgement, enough, is_held_back, powers_of
 from onnxq.weights.layerwise import all_feeds, is_float
 from onnxq.weights.smoothing_sites import with_factors
 

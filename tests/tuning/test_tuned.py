@@ -18,8 +18,8 @@ from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.times.model_times import NodeTimes, Times
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.layers import NodeGroup
 from onnxq.tuning.search.local_search import SearchEnd
+from onnxq.tuning.search.quantization_groups import NodeGroup
 from onnxq.tuning.sensitivity import GroupCost, Sensitivity
 from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Checked, Tuned

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onnxq.tuning.search.config_changes import precision_in, with_precision
-from onnxq.tuning.search.layers import by_layer_type
+from onnxq.tuning.search.quantization_groups import by_layer_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,7 +9,7 @@ from onnxq.observers import MinMaxObserver, NarrowRangeObserver, PercentileObser
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfig, QConfigDynamic, onnxq_default_qconfig
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.tuning.search.layers import Layers
+from onnxq.tuning.search.quantization_groups import Layers
 
 if TYPE_CHECKING:
     from onnxq.observers import ObserverSpec

@@ -15,8 +15,8 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.times.model_times import IN_FLOAT
 from onnxq.tuning.scoring.objective_function import FARTHEST_DB
 from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.layers import by_layer_type
 from onnxq.tuning.search.proposals import LEAST_SAVING
+from onnxq.tuning.search.quantization_groups import by_layer_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.evaluation.evaluations import Journal
     from onnxq.tuning.evaluation.evaluator import Evaluator
-    from onnxq.tuning.evaluation.journal import Journal
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate

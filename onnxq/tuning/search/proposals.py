@@ -12,16 +12,15 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.tuning.scoring.objective_function import DB_OF_TIME, TIME_ERROR
 from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.layers import by_layer_type
+from onnxq.tuning.search.quantization_groups import by_layer_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
-    from onnxq.tuning.search.layers import Layers
     from onnxq.tuning.search.noise_estimates import NoiseEstimates
-    from onnxq.tuning.search.quantization_groups import QuantizationGroup
+    from onnxq.tuning.search.quantization_groups import Layers, QuantizationGroup
 
 
 Batch = tuple[PrecisionChange, ...]

@@ -11,7 +11,7 @@ import pytest
 from onnxq.checking.check import Check
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.samples import Samples
-from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.evaluation.evaluator import baseline_of
 from onnxq.tuning.scoring.metric import SQNR, TOP1, MetricError, MetricFile, as_metric
 from onnxq.tuning.scoring.subject import Subject
 from onnxq.tuning.scoring.tuning_samples import TuningSamples, open_tuning_samples
