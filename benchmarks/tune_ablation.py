@@ -46,15 +46,19 @@ from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
 from onnxq.tuning.search import (
-    config_changes,
+    candidate,
     local_search,
     pareto_candidates,
     proposals,
     quantization_groups,
     search,
 )
-from onnxq.tuning.search.candidate import Candidate
-from onnxq.tuning.search.config_changes import changes_of_the_whole, precision_in, with_precision
+from onnxq.tuning.search.candidate import (
+    Candidate,
+    changes_of_the_whole,
+    precision_in,
+    with_precision,
+)
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
 from onnxq.tuning.search.pareto_candidates import Clock, float_candidates
@@ -137,7 +141,7 @@ STAGES: dict[str, Sequence[Stage]] = {
 }
 OF_MODELS: dict[str, Sequence[Stage]] = {
     **STAGES,
-    "other observers": [(config_changes, "OTHER_OBSERVERS", ())],
+    "other observers": [(candidate, "OTHER_OBSERVERS", ())],
     "the smallest of those in float": [
         (pareto_candidates, "_stored_as_fast", lambda best, *_: best)
     ],

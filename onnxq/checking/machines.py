@@ -11,8 +11,13 @@ import onnx_ir as ir
 
 from onnxq import reference
 from onnxq.checking.end_to_end import output_differences
-from onnxq.checking.layer_overflows import LayerCounts, MachineLayer, find_layers
-from onnxq.checking.prediction import MachinePrediction, OutputPrediction
+from onnxq.checking.prediction import (
+    LayerCounts,
+    MachineLayer,
+    MachinePrediction,
+    OutputPrediction,
+    find_layers,
+)
 from onnxq.checking.rounding import replay
 from onnxq.core.threads import workers
 from onnxq.ort import node_kinds as kernels

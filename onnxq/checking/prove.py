@@ -17,9 +17,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.checking.layer_overflows import stand_in
 from onnxq.checking.machines import behind_floats, machine_forms
 from onnxq.checking.predict import ALL, machine_kinds
+from onnxq.checking.prediction import stand_in
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import DifferenceError, listed

@@ -27,8 +27,7 @@ from onnxq.weights.find_integers import find_integers
 from onnxq.weights.mixed_bits import Mixed, mixed_bits
 from onnxq.weights.plan_weights import WeightPlan, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, quantized_weights_head
-from onnxq.weights.write_products import INT8_ACCURACY
-from onnxq.weights.write_weights import WeightFormat, misread, write_weights
+from onnxq.weights.write_weights import INT8_ACCURACY, WeightFormat, misread, write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

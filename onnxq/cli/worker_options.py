@@ -33,7 +33,7 @@ class Workers:
     def __post_init__(self) -> None:
         if self.cluster is None:
             return
-        from onnxq.jobs.cluster import check_address
+        from onnxq.jobs.processes import check_address
 
         if self.jobs > 1:
             raise click.UsageError("give --jobs or --cluster, not both.")

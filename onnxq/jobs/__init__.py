@@ -10,8 +10,7 @@ None: everything runs here, when its result is asked for.
 
 from __future__ import annotations
 
-from onnxq.jobs.cluster import connected
 from onnxq.jobs.in_order import in_order, slots
-from onnxq.jobs.processes import Processes
+from onnxq.jobs.processes import Processes, connected
 
 __all__ = ["Processes", "connected", "in_order", "slots"]

@@ -29,7 +29,7 @@ from onnxq.tuning.evaluation.evaluator import Evaluator, baseline_of
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search.config_changes import changes_of_the_whole
+from onnxq.tuning.search.candidate import changes_of_the_whole
 from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.search.pareto_candidates import Clock, front_of
 from onnxq.tuning.search.quantization_groups import by_layer_type

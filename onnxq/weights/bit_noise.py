@@ -27,7 +27,7 @@ from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import SequentialPipeline, last_reads, stages_of
 from onnxq.weights.solve import Nearest
 from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, cut, opened
-from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
+from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -31,7 +31,7 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
 from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
 from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cut, subgraphs_of
-from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
+from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from onnxq.errors import QConfigError
-from onnxq.jobs.cluster import check_address, connected
+from onnxq.jobs.processes import check_address, connected
 
 
 def test_an_address_has_a_place() -> None:

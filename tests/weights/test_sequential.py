@@ -30,7 +30,7 @@ from onnxq.weights.sequential import (
     last_reads,
     stages_of,
 )
-from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
+from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 from scripts._decoder import Sizes, decoder, tokens
 from tests.examples import model, weights
 from tests.weights.block_models import canonical, hessian_of

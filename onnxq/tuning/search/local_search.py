@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import Candidate
-    from onnxq.tuning.search.config_changes import ConfigChange
+    from onnxq.tuning.search.candidate import Candidate, ConfigChange
     from onnxq.tuning.search.proposals import Batch, Closed, Proposals
 
 

@@ -20,9 +20,10 @@ from onnxq.tuning.evaluation.evaluator import precisions_of
 from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
-from onnxq.tuning.search.config_changes import (
+from onnxq.tuning.search.candidate import (
     AlgorithmChange,
+    Candidate,
+    MeasuredCandidate,
     QuantizedAlone,
     WeightsPerTensor,
     is_per_channel,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.metric import Metric
     from onnxq.tuning.scoring.subject import Subject
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
-    from onnxq.tuning.search.config_changes import ConfigChange
+    from onnxq.tuning.search.candidate import ConfigChange
     from onnxq.tuning.search.local_search import SearchResult
     from onnxq.tuning.search.pareto_candidates import Clock
     from onnxq.tuning.search.quantization_groups import QuantizationGroup

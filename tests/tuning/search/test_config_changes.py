@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
-from onnxq.tuning.search.config_changes import (
+from onnxq.tuning.search.candidate import (
     QuantizedAlone,
     changes_of_the_whole,
     precision_in,

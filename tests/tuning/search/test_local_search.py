@@ -13,8 +13,7 @@ from onnxq.tuning.evaluation.evaluations import Refusal
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.config_changes import AlgorithmChange, precision_in
+from onnxq.tuning.search.candidate import AlgorithmChange, PrecisionChange, precision_in
 from onnxq.tuning.search.local_search import LocalSearch, SearchEnd
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from onnxq.tuning.search.pareto_candidates import front_of
