@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxq.cli.options import added
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
@@ -66,8 +68,7 @@ def workers_options(command: Callable[..., None]) -> Callable[..., None]:
         workers = Workers(given.pop("jobs"), given.pop("cluster"))
         command(**given, workers=workers)
 
-    made: Callable[..., None] = packed
-    for option in (
+    options = (
         click.option(
             "--cluster",
             metavar="dask://HOST:PORT",
@@ -81,6 +82,5 @@ def workers_options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="N",
             help="Let so many processes do it, with one thread each; the result is the same.",
         ),
-    ):
-        made = option(made)
-    return made
+    )
+    return added(packed, options)
