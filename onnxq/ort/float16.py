@@ -61,12 +61,14 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
 
 
 def _drop_twins(graph: onnx.GraphProto) -> None:
-    """Drops Casts of one name: the conversion writes one for each kept node that reads a tensor."""
-    names: set[str] = set()
+    """Drops Casts of one name and input; the conversion writes one for each node that is kept."""
+    read: dict[str, str] = {}
     for node in list(graph.node):
-        if node.op_type == "Cast" and node.output[0] in names:
+        if node.op_type != "Cast":
+            continue
+        if read.get(node.output[0]) == node.input[0]:
             graph.node.remove(node)
-        names.update(node.output)
+        read[node.output[0]] = node.input[0]
 
 
 def _keep_between_kept(model: ir.Model) -> None:
