@@ -331,6 +331,7 @@ class SideBySide:
         outputs: outputs to compare.
         feedback: {output name: input name} of state; each model has its own.
         threads: of one inference; None: one per core.
+        provider: execution provider that both run on.
     """
 
     def __init__(
@@ -341,6 +342,7 @@ class SideBySide:
         outputs: Sequence[Pair],
         feedback: Mapping[str, str],
         threads: int | None = None,
+        provider: str = runtime.CPU,
     ) -> None:
         ours = expose(source, [p.source for p in tensors])
         theirs = expose(target, [p.target for p in tensors])
@@ -350,7 +352,7 @@ class SideBySide:
         self._feedback = feedback
         self._inputs = input_specs(source, feedback.values())
         self._theirs = input_specs(target)
-        self._threads = threads
+        self._threads, self._provider = threads, provider
         self._sessions: tuple[Session, ...] = ()
 
     def open(self) -> Callable[[Batch], list[Sums]]:
@@ -361,7 +363,9 @@ class SideBySide:
         asleep = runtime.Waiting.ASLEEP  # two sessions of spinning threads would take turns
         self._sessions = ()
         for model in self._models:  # kept one by one: the second may be refused
-            opened = runtime.open_session(model, threads=self._threads, waiting=asleep)
+            opened = runtime.open_session(
+                model, threads=self._threads, waiting=asleep, provider=self._provider
+            )
             self._sessions += (opened,)
         ours, theirs = self._sessions
 
