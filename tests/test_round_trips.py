@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from onnxq.quantized.quantized_model import QuantizedModel
+
 SAMPLES = {"x": normal(16, 256)}
 UNREPAIRED = onnxq.Check(repair=None)
 MLP = parsed(
@@ -27,7 +29,7 @@ MLP = parsed(
     {"w": normal(256, 256, seed=1), "v": normal(256, 64, seed=2)},
 )
 MLP.graph.node[0].name = "first"
-FILES: dict[str, Callable[[], ir.Model]] = {
+FILES: dict[str, Callable[[], QuantizedModel]] = {
     "int8": lambda: onnxq.quantize(MLP, SAMPLES, check=UNREPAIRED),
     "int8 qoperator": lambda: onnxq.quantize(MLP, SAMPLES, format="qoperator", check=UNREPAIRED),
     "int4 packed": lambda: onnxq.quantize(MLP, SAMPLES, weight_bits=4, check=UNREPAIRED),
@@ -47,8 +49,7 @@ IN_INTEGERS = ("int8", "int8 qoperator", "int4 packed", "dynamic int8")
 
 @functools.cache
 def written(name: str) -> onnx.ModelProto:
-    made: onnx.ModelProto = onnx.ModelProto.FromString(FILES[name]().to_bytes())  # type: ignore[attr-defined]
-    return made
+    return FILES[name]().to_proto()
 
 
 @pytest.fixture(autouse=True)

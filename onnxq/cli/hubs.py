@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
-from onnxq.cli.options import (
-    PATH,
-    Bound,
-    external_option,
-    json_option,
-    names,
-    target_option,
-)
+from onnxq.cli.options import PATH, Bound, external_option, json_option, names, target_option
 from onnxq.cli.samples_options import stateless_samples_options
 from onnxq.cli.steps import claim_folder
 from onnxq.errors import VerificationError
@@ -46,6 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--files",
+    "beside",
     type=PATH,
     metavar="FOLDER",
     help="Folder with config.json and the tokenizer's files; default: beside the model.",
@@ -67,7 +61,7 @@ def hub_folder(
     output: Path,
     variants: tuple[str, ...],
     source: Path | None,
-    files: Path | None,
+    beside: Path | None,
     min_sqnr: float,
     target: str | None,
     inline_bytes: int | None,
@@ -92,14 +86,16 @@ def hub_folder(
         output,
         None if source is None else replace(reading, source=source),
         variants=variants,
-        files=files,
+        files=beside,
         min_sqnr_db=min_sqnr,
         target=target,
         inline_bytes=inline_bytes,
     )
     if as_json:
-        value = {"output": str(output), "files": [_json(file) for file in made.files]}
-        click.echo(json_values.to_text(value))
+        files = [asdict(replace(f, verdict=None)) for f in made.files]
+        for value, file in zip(files, made.files, strict=True):
+            value["verdict"] = None if file.verdict is None else file.verdict.to_dict()
+        click.echo(json_values.to_text({"output": str(output), "files": files}))
     elif not is_quiet():
         on = "made-up inputs" if source is None else source
         title = f"{output}, beside the float model on {on}"
@@ -127,15 +123,3 @@ def _remarks(files: Sequence[HubFile]) -> list[str]:
         return []
     named = ", ".join(dict.fromkeys(found))
     return [f"{named}: measure your own metric, such as accuracy, before you publish them"]
-
-
-def _json(file: HubFile) -> dict[str, object]:
-    verdict = None if file.verdict is None else file.verdict.to_dict()
-    return {
-        "variant": file.variant,
-        "file": file.file,
-        "size_bytes": file.size_bytes,
-        "ratio": file.ratio,
-        "verdict": verdict,
-        "left_out": file.why,
-    }

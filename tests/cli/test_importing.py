@@ -90,5 +90,5 @@ def test_a_variant_that_is_left_out_is_an_exit_code(tmp_path: Path) -> None:
     result = hub(tmp_path, "--variants", "fp32,fp16", "--min-sqnr", "200", "--json")
     assert result.exit_code == VerificationError.exit_code
     kept, left = json.loads(result.stdout)["files"]
-    assert (kept["left_out"], left["variant"]) == ("", "fp16")
+    assert (kept["why"], left["variant"]) == ("", "fp16")
     assert "fp16: below 200 dB" in " ".join(result.stderr.split())
