@@ -209,7 +209,6 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         torch.ops.onnxq.dequantize_linear.default: dequantize_linear,
         torch.ops.onnxq.dequantize_4bits.default: dequantize_4bits,
         torch.ops.onnxq.fake_quantize.default: fake_quantize,
-        torch.ops.onnxq.learned_fake_quantize.default: fake_quantize,
     }
 
 

@@ -116,10 +116,7 @@ class PackedWeight(nn.Module):
 
     def real_weight(self) -> Tensor:
         """float32 (integers - zero_point) * scale."""
-        real: Tensor = dequantize_linear(
-            self.weight, self.weight_scale, self.weight_zero_point, self.axis
-        )
-        return real
+        return dequantize_linear(self.weight, self.weight_scale, self.weight_zero_point, self.axis)
 
     def real_bias(self, constants: Constants, x: TracedQParams) -> Tensor | None:
         """float32 multiples of x_scale * weight_scale, from int32 integers."""
@@ -136,8 +133,7 @@ class PackedWeight(nn.Module):
         zero = constants.take(
             f"{name}_bias_zero_point", lambda: torch.zeros_like(scale, dtype=torch.int32)
         )
-        real: Tensor = dequantize_linear(integers, scale, zero, 0)
-        return real
+        return dequantize_linear(integers, scale, zero, 0)
 
     def _make_room(self, bias: Tensor, x: TracedQParams) -> None:
         """Raises the scale of channels whose bias would not fit int32: dead ones, as a rule."""

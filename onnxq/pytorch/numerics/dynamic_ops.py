@@ -20,6 +20,7 @@ from torch.nn.functional import linear
 
 from onnxq import catalog
 from onnxq.operator import IntegerCall
+from onnxq.pytorch.numerics.torch_operator import torch_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,12 @@ def _computed(
     return found.kernel(IntegerCall(op_type, arrays, attributes=attributes or {}))
 
 
-@torch.library.custom_op("onnxq::dynamic_quantize_linear", mutates_args=())
+def _integers_like(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    integers = torch.empty_like(x, dtype=torch.uint8)
+    return integers, x.new_empty(()), integers.new_empty(())
+
+
+@torch_operator("dynamic_quantize_linear", _integers_like)
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(integers uint8, scale float32 (), zero point uint8 ()) that cover x and 0.
 
@@ -53,13 +59,11 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return integers, scale, zero_point
 
 
-@dynamic_quantize_linear.register_fake
-def _(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    integers = torch.empty_like(x, dtype=torch.uint8)
-    return integers, x.new_empty(()), integers.new_empty(())
+def _product(a: Tensor, b: Tensor, *_: object) -> Tensor:
+    return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=torch.int32)
 
 
-@torch.library.custom_op("onnxq::matmul_integer", mutates_args=())
+@torch_operator("matmul_integer", _product)
 def matmul_integer(
     a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None
 ) -> Tensor:
@@ -74,11 +78,6 @@ def matmul_integer(
     # float64 holds every sum of fewer than 2^36 products of integers exactly, and has fast kernels
     right = b.double() if b_zero_point is None else b.double() - b_zero_point.double()
     return ((a.double() - a_zero_point.double()) @ right).to(torch.int32)
-
-
-@matmul_integer.register_fake
-def _(a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None) -> Tensor:  # noqa: ARG001  # the operator's signature
-    return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=torch.int32)
 
 
 @torch.library.custom_op("onnxq::dynamic_quantize_lstm", mutates_args=())
@@ -207,7 +206,9 @@ def in_torch_order(stacked: Tensor, kind: str) -> Tensor:
 BYTE_BITS = 8
 
 
-@torch.library.custom_op("onnxq::matmul_n_bits", mutates_args=())
+@torch_operator(
+    "matmul_n_bits", lambda x, integers, *_: x.new_empty((*x.shape[:-1], integers.shape[0]))
+)
 def matmul_n_bits(
     x: Tensor,
     integers: Tensor,
@@ -255,8 +256,3 @@ def _unpacked(packed: Tensor, bits: int) -> Tensor:
     shifts = torch.arange(0, BYTE_BITS, bits, dtype=torch.uint8, device=packed.device)
     parts = (packed[..., None] >> shifts) & ((1 << bits) - 1)
     return parts.flatten(-2)
-
-
-@matmul_n_bits.register_fake
-def _(x: Tensor, integers: Tensor, *_: Any) -> Tensor:
-    return x.new_empty((*x.shape[:-1], integers.shape[0]))

@@ -95,9 +95,7 @@ def numbers_of(scale: Tensor, zero_point: Tensor) -> Numbers | None:
     return Numbers(None, first) if (zeros == first).all() else None
 
 
-def rounded(
-    x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange, numbers: Numbers | None
-) -> Tensor:
+def rounded(x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange) -> Tensor:
     """The real values of x after a round trip through the integers; NaN stays NaN.
 
     Args:
@@ -105,12 +103,12 @@ def rounded(
         scale: float32, shape () or (channels,).
         zero_point: integers, same shape.
         integers: that are in use.
-        numbers: the two, where they can be read.
     Returns:
         dtype and shape of x.
     """
     s = spread(scale, x.ndim, integers.axis)
     v = (_exact(x) / s).round_()
+    numbers = numbers_of(scale, zero_point)
     if numbers is None:
         # two passes, yet four times as fast as clamp between tensors; both keep NaN
         v = _between(v, spread(zero_point, x.ndim, integers.axis).to(EXACT), integers)
@@ -133,27 +131,17 @@ def passed_inside(
 ) -> Tensor:
     """The gradient where the integer of x lies inside, 0 elsewhere; dtype of grad."""
     numbers = numbers_of(scale, zero_point)
-    if numbers is not None and numbers.scale is not None:
-        return passed_between(grad, x, numbers, integers)
-    v = _exact(x) / spread(scale, x.ndim, integers.axis)
-    if numbers is not None:
-        return _where_between(grad, v, *_bounds(numbers, integers))
-    code = v.round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
-    return _where_between(grad, code, integers.qmin - _HALF, integers.qmax + _HALF)
-
-
-def passed_between(grad: Tensor, x: Tensor, numbers: Numbers, integers: IntegerRange) -> Tensor:
-    """The result of passed_inside in one pass over x and grad, for one scale that is known."""
-    assert numbers.scale is not None
-    low, high = _bounds(numbers, integers)
+    s = spread(scale, x.ndim, integers.axis)
+    if numbers is None:
+        code = (_exact(x) / s).round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
+        return _where_between(grad, code, integers.qmin - _HALF, integers.qmax + _HALF)
+    # quotients x / scale that are the first outside
+    low = _beyond(integers.qmin - numbers.zero_point, -1)
+    high = _beyond(integers.qmax - numbers.zero_point, 1)
+    if numbers.scale is None:
+        return _where_between(grad, _exact(x) / s, low, high)
     low, high = last_with(numbers.scale, low, -1), last_with(numbers.scale, high, 1)
-    return _where_between(grad, _exact(x), low, high)
-
-
-def _bounds(numbers: Numbers, integers: IntegerRange) -> tuple[float, float]:
-    """Quotients x / scale that are the first outside."""
-    low, high = integers.qmin - numbers.zero_point, integers.qmax - numbers.zero_point
-    return _beyond(low, -1), _beyond(high, 1)
+    return _where_between(grad, _exact(x), low, high)  # in one pass over x and grad
 
 
 @functools.lru_cache(maxsize=4096)

@@ -3,7 +3,7 @@
     quantize_linear    q = saturate(rint(x / scale) + zero_point)              QuantizeLinear
     dequantize_linear  x = (q - zero_point) * scale                            DequantizeLinear
     dequantize_4bits   the same                                                of uint4 or int4
-    fake_quantize      clamp(rint(x / scale), qmin - zp, qmax - zp) * scale    both, differentiable
+    fake_quantize      clamp(rint(x / scale), qmin - zp, qmax - zp) * scale    both
 
 They compute in float32 on any device, as onnxq.qparams does in NumPy. torch.export, torch.compile
 keep them whole: pytorch/exporting/translation.py says which ONNX nodes they become. The division is
@@ -13,8 +13,6 @@ divides a CUDA tensor by a number by multiplying it with the reciprocal.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -22,17 +20,24 @@ from onnxq.pytorch.numerics.rounding import (
     EXACT,
     IntegerRange,
     check,
-    learned_gradients,
-    numbers_of,
-    passed_inside,
     rounded,
     spread,
 )
+from onnxq.pytorch.numerics.torch_operator import torch_operator
 
 NO_AXIS = -1  # one scale for the tensor: the operators ignore the axis
 
 
-@torch.library.custom_op("onnxq::quantize_linear", mutates_args=())
+def _checked_like(x: Tensor, scale: Tensor, zero_point: Tensor, *_: int) -> Tensor:
+    check(x, scale)
+    return torch.empty_like(x, dtype=zero_point.dtype)
+
+
+def _float_like(integers: Tensor, *_: object) -> Tensor:
+    return torch.empty_like(integers, dtype=EXACT)
+
+
+@torch_operator("quantize_linear", _checked_like)
 def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
     """Integers: saturate(rint(x / scale) + zero_point), NaN to the smallest integer.
 
@@ -53,13 +58,7 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
     return v.round_().add_(zp).to(zero_point.dtype)
 
 
-@quantize_linear.register_fake
-def _(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
-    check(x, scale)
-    return torch.empty_like(x, dtype=zero_point.dtype)
-
-
-@torch.library.custom_op("onnxq::dequantize_linear", mutates_args=())
+@torch_operator("dequantize_linear", _float_like)
 def dequantize_linear(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
     """Real values: (integers - zero_point) * scale, in float32.
 
@@ -75,12 +74,7 @@ def dequantize_linear(integers: Tensor, scale: Tensor, zero_point: Tensor, axis:
     return centred.to(EXACT).mul_(spread(scale, integers.ndim, axis))
 
 
-@dequantize_linear.register_fake
-def _(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
-    return torch.empty_like(integers, dtype=EXACT)
-
-
-@torch.library.custom_op("onnxq::dequantize_4bits", mutates_args=())
+@torch_operator("dequantize_4bits", _float_like)
 def dequantize_4bits(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
     """Real values as dequantize_linear has them, of integers that ONNX stores in 4 bits.
 
@@ -90,23 +84,19 @@ def dequantize_4bits(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: 
         zero_point: of the dtype of integers, same shape as scale.
         axis: axis of the channels in integers.
     """
-    real: Tensor = dequantize_linear(integers, scale, zero_point, axis)
-    return real
+    return dequantize_linear(integers, scale, zero_point, axis)
 
 
-@dequantize_4bits.register_fake
-def _(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
-    return torch.empty_like(integers, dtype=EXACT)
+def _checked(x: Tensor, scale: Tensor, *_: object) -> Tensor:
+    check(x, scale)
+    return torch.empty_like(x)
 
 
-@torch.library.custom_op("onnxq::fake_quantize", mutates_args=())
+@torch_operator("fake_quantize", _checked)
 def fake_quantize(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
     """The real values of x after a round trip through integers in [qmin, qmax].
-
-    Gradient: 1 where rint(x / scale) + zero_point lies in [qmin, qmax], 0 elsewhere; none for scale
-    and zero_point.
 
     Args:
         x: floating point, any shape; computed in float32. NaN stays NaN.
@@ -118,53 +108,8 @@ def fake_quantize(
     Returns:
         dtype and shape of x.
     """
-    numbers = numbers_of(scale, zero_point)
-    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)
+    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis))
 
-
-@torch.library.custom_op("onnxq::learned_fake_quantize", mutates_args=())
-def learned_fake_quantize(
-    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
-) -> Tensor:
-    """The result of fake_quantize, with LSQ's gradient for scale (Esser et al. 2020, eq. 3 and 5).
-
-    d out / d scale = rint(v) - v where v = x / scale lies inside, qmin - zp below, qmax - zp
-    above;   times 1 / sqrt(n qmax), n the number of elements that share the scale
-    """
-    numbers = numbers_of(scale, zero_point)
-    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)
-
-
-def _fake(x: Tensor, scale: Tensor, *_: Any) -> Tensor:
-    check(x, scale)
-    return torch.empty_like(x)
-
-
-fake_quantize.register_fake(_fake)
-learned_fake_quantize.register_fake(_fake)
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001  # the operator's signature
-    x, scale, zero_point, *numbers = inputs
-    # copies: an observer that sees a second tensor in this step writes new ones in their place
-    ctx.save_for_backward(x, scale.clone(), zero_point.clone())
-    ctx.numbers = tuple(numbers)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, scale, zero_point = ctx.saved_tensors
-    passed = passed_inside(grad, x, scale, zero_point, IntegerRange(*ctx.numbers))
-    return passed, None, None, None, None, None
-
-
-def _learned_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, scale, zero_point = ctx.saved_tensors
-    learned = learned_gradients(grad, x, scale, zero_point, IntegerRange(*ctx.numbers))
-    return *learned, None, None, None, None
-
-
-fake_quantize.register_autograd(_backward, setup_context=_keep)
-learned_fake_quantize.register_autograd(_learned_backward, setup_context=_keep)
 
 # --- The operator that marks where a quantized region ends: `torch.ops.onnxq.leave_integers`.
 #
@@ -175,12 +120,7 @@ learned_fake_quantize.register_autograd(_learned_backward, setup_context=_keep)
 # `onnxq.qdq.tidy` removes it where nothing behind it is quantized again.
 
 
-@torch.library.custom_op("onnxq::leave_integers", mutates_args=())
+@torch_operator("leave_integers", torch.empty_like)
 def leave_integers(x: Tensor) -> Tensor:
     """A copy of x: what follows it is float."""
     return x.clone()
-
-
-@leave_integers.register_fake
-def _(x: Tensor) -> Tensor:
-    return torch.empty_like(x)

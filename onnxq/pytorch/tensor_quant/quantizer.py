@@ -336,8 +336,7 @@ class TensorQuantizer(nn.Module):
             shift = 0 if self._unsigned else 1 << (7 if self._num_bits <= _BYTE else 15)
             zero_point = torch.full_like(scale, shift, dtype=torch.int32)
             low, high = (q + shift for q in self.integer_range())
-            made: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, low, high, axis)
-            return made
+            return rounding_ops.fake_quantize(x, scale, zero_point, low, high, axis)
         amax = self._amax_for(x)
         if self._fake_quant:
             check_inputs(x, self._unsigned)

@@ -46,10 +46,7 @@ class _Embedding(OptionalOutput, MappedModule):
         """float32 (*indices.shape, embedding_dim): integers are looked up, then dequantized."""
         integers = F.embedding(indices, self.weight_integers)
         if self.weight_scale.ndim == 0:
-            found: torch.Tensor = dequantize_linear(
-                integers, self.weight_scale, self.weight_zero_point, 0
-            )
-            return found
+            return dequantize_linear(integers, self.weight_scale, self.weight_zero_point, 0)
         centred = integers.to(torch.float32)
         if not self._centred:
             zero_point = F.embedding(indices, self.weight_zero_point[:, None])

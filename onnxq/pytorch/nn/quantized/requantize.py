@@ -172,13 +172,12 @@ class Requantize(Stored):
 
     def integers(self, x: torch.Tensor) -> torch.Tensor:
         """saturate(rint(x / scale) + zero_point), within the integers in use."""
-        integers: torch.Tensor = quantize_linear(x, self.scale, self.zero_point, NO_AXIS)
+        integers = quantize_linear(x, self.scale, self.zero_point, NO_AXIS)
         return integers if self._clip is None else integers.clamp(*self._clip)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Float32 of any shape, to the nearest level."""
-        y: torch.Tensor = dequantize_linear(self.integers(x), self.scale, self.zero_point, NO_AXIS)
-        return y
+        return dequantize_linear(self.integers(x), self.scale, self.zero_point, NO_AXIS)
 
     def extra_repr(self) -> str:
         """Scale, zero point, dtype; the integers in use where they are not all."""
@@ -218,8 +217,7 @@ class DeQuantize(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The input as it is."""
-        y: torch.Tensor = leave_integers(x)
-        return y
+        return leave_integers(x)
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:  # noqa: ARG003  # the documented signature

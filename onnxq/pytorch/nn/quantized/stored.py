@@ -112,10 +112,9 @@ class WeightBuffers(Stored):
     def real_weight(self) -> torch.Tensor:
         """float32 (integers - zero_point) * scale, as DequantizeLinear gives it."""
         dequantize = dequantize_4bits if self._is_narrow else dequantize_linear
-        y: torch.Tensor = dequantize(
+        return dequantize(
             self.weight_integers, self.weight_scale, self.weight_zero_point, self.channel_axis
         )
-        return y
 
     def fitting(self, w: QTensor | torch.Tensor) -> QTensor:
         """A weight of the right shape, as onnxq's."""

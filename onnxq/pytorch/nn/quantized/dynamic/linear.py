@@ -137,8 +137,7 @@ class LinearInBlocks(Stored):
         """float32 (..., in_features) -> (..., out_features)."""
         sizes = (self.in_features, self.bits, self.block_size)
         weight = (self.integers, self.scales, self.zero_points)
-        y: Tensor = matmul_n_bits(x, *weight, self.bias_values, *sizes)
-        return y
+        return matmul_n_bits(x, *weight, self.bias_values, *sizes)
 
     def bias(self) -> Tensor | None:
         """The bias, float32."""
