@@ -41,7 +41,6 @@ from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.optimized import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.trace import trace
-from onnxq.pytorch.exporting.whole_layers import merge_directions
 from onnxq.pytorch.modules.adapter import Model, as_module, exported_axes, in_float32, is_scripted
 from onnxq.pytorch.nn.quantized.dynamic.torchao import taken_from_torchao
 from onnxq.pytorch.nn.quantized.stored import Stored
@@ -250,7 +249,6 @@ def export(
             model = trace(flat, positional(bound.tensors), axes, opset, names)
         check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
-        merge_directions(model)
         roundings = count_quantizers(model)
         is_quantized = bool(roundings) or holds_integers(model)
         if is_quantized:

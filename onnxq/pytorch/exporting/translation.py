@@ -100,6 +100,9 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
     """
     lstm, product = _lstm_operator(), _product_operator()
 
+    def joined(y):  # type: ignore[no-untyped-def]  # (T, D, N, H) -> (T, N, D H)
+        return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), op.Constant(value_ints=[0, 0, -1]))
+
     def dynamic_quantize_linear(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.DynamicQuantizeLinear(x)
 
@@ -119,7 +122,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         r_zero_point,
         direction: str,
     ):
-        return lstm(
+        y, *states = lstm(
             x,
             w,
             r,
@@ -135,6 +138,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
             direction=direction,
             hidden_size=int(r.shape[1]),
         )
+        return joined(y), *states
 
     def stored_recurrence(  # type: ignore[no-untyped-def]  # onnxscript reads it
         x, w, r, b, initial_h, w_scale, r_scale, kind: str, direction: str
@@ -145,11 +149,14 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         ]
         slots = (x, *reals, b, None, initial_h)
         hidden = int(r.shape[2])
+        options = {"direction": direction, "hidden_size": hidden}
         if kind == "GRU":
-            return op.GRU(*slots, direction=direction, hidden_size=hidden, linear_before_reset=1)
+            y, h = op.GRU(*slots, **options, linear_before_reset=1)
+            return joined(y), h
         name = "Tanh" if kind == "RNN_TANH" else "Relu"
         names = [name] * (2 if direction == "bidirectional" else 1)
-        return op.RNN(*slots, direction=direction, hidden_size=hidden, activations=names)
+        y, h = op.RNN(*slots, **options, activations=names)
+        return joined(y), h
 
     def matmul_n_bits(  # type: ignore[no-untyped-def]  # onnxscript reads it
         x, integers, scales, zero_points, bias, inputs: int, bits: int, block: int

@@ -80,7 +80,13 @@ def matmul_integer(
     return ((a.double() - a_zero_point.double()) @ right).to(torch.int32)
 
 
-@torch.library.custom_op("onnxq::dynamic_quantize_lstm", mutates_args=())
+def _y_h_and_c(x: Tensor, w: Tensor, r: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
+    state = (len(w), x.shape[1], r.shape[1])
+    y = x.new_empty((*x.shape[:2], len(w) * r.shape[1]))
+    return y, x.new_empty(state), x.new_empty(state)
+
+
+@torch_operator("dynamic_quantize_lstm", _y_h_and_c)
 def dynamic_quantize_lstm(
     x: Tensor,
     w: Tensor,
@@ -94,7 +100,7 @@ def dynamic_quantize_lstm(
     r_zero_point: Tensor,
     direction: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(Y (T, D, N, H), Y_h (D, N, H), Y_c (D, N, H)) as com.microsoft DynamicQuantizeLSTM.
+    """(y (T, N, D H), Y_h (D, N, H), Y_c (D, N, H)) as com.microsoft DynamicQuantizeLSTM.
 
     Args:
         x: float32 (T, N, I).
@@ -114,18 +120,16 @@ def dynamic_quantize_lstm(
     attributes: dict[str, AttributeValue] = {"hidden_size": r.shape[1], "direction": direction}
     found = _computed("DynamicQuantizeLSTM", slots, MICROSOFT, attributes)
     y, h, c = (torch.from_numpy(np.ascontiguousarray(part)).to(x.device) for part in found)
-    return y, h, c
+    return y.transpose(1, 2).flatten(2).clone(), h, c
 
 
-@dynamic_quantize_lstm.register_fake
-def _(x: Tensor, w: Tensor, r: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    steps, batch = x.shape[:2]
-    directions, hidden = len(w), r.shape[1]
-    state = (directions, batch, hidden)
-    return x.new_empty((steps, directions, batch, hidden)), x.new_empty(state), x.new_empty(state)
+def _y_and_h(x: Tensor, w: Tensor, r: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    directions, hidden = len(w), r.shape[2]
+    y = x.new_empty((*x.shape[:2], directions * hidden))
+    return y, x.new_empty((directions, x.shape[1], hidden))
 
 
-@torch.library.custom_op("onnxq::stored_recurrence", mutates_args=())
+@torch_operator("stored_recurrence", _y_and_h)
 def stored_recurrence(
     x: Tensor,
     w: Tensor,
@@ -137,7 +141,7 @@ def stored_recurrence(
     kind: str,
     direction: str,
 ) -> tuple[Tensor, Tensor]:
-    """(Y (T, D, N, H), Y_h (D, N, H)) of a GRU or RNN, in float on dequantized weights.
+    """(y (T, N, D H), Y_h (D, N, H)) of a GRU or RNN, in float on dequantized weights.
 
     Args:
         x: float32 (T, N, I).
@@ -165,19 +169,7 @@ def stored_recurrence(
         "RNN_RELU": torch.rnn_relu,
     }[kind]
     y, last = run(x, h, flat, b is not None, 1, 0.0, False, direction == "bidirectional", False)
-    steps, batch, _ = y.shape
-    by_direction = y.reshape(steps, batch, directions, hidden).transpose(1, 2)
-    return by_direction.contiguous(), last.clone()
-
-
-@stored_recurrence.register_fake
-def _(x: Tensor, w: Tensor, r: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    steps, batch = x.shape[:2]
-    directions, hidden = len(w), r.shape[2]
-    return (
-        x.new_empty((steps, directions, batch, hidden)),
-        x.new_empty((directions, batch, hidden)),
-    )
+    return y.clone(), last.clone()
 
 
 # ONNX's place of each of torch's gates: torch has r, z, n of a GRU and i, f, g, o of an LSTM

@@ -15,6 +15,7 @@ import torch
 from torch import fx, nn
 
 from onnxq.pytorch.arguments.flat import HOOKS
+from onnxq.pytorch.exporting.packed_sequences import run_recurrence
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs.buffer_updates import Updating
@@ -29,7 +30,7 @@ from onnxq.pytorch.programs.call_form import (
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
 from onnxq.pytorch.programs.own_gradients import AppliedFunction
-from onnxq.pytorch.programs.recurrences import as_function, is_recurrence, layer_call
+from onnxq.pytorch.programs.recurrences import RECURRENCE, layer_call
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -202,7 +203,7 @@ class _Building:
             return
         if self._is_of_parametrization(node):
             return
-        if is_recurrence(node):
+        if node.target is RECURRENCE:
             self._recurrent(node)
             return
         self._set(node, self._computed(node))
@@ -338,7 +339,7 @@ class _Building:
         path = scope(node)
         module = self._calls.module(path)
         if not path or not isinstance(module, nn.RNNBase):
-            self._set(node, self._function(node, as_function(node)))
+            self._set(node, self._function(node, run_recurrence))  # an operator has no gradient
             return
         call, *results = layer_call(node, module, self._read, self._graph)
         self._set(node, call)
