@@ -75,7 +75,7 @@ class MinMaxRule:
         Returns:
             Same shape; and bool (): min or max is not finite, or the range overflows float32.
         """
-        new = self._folded(seen, min_max)
+        new = self.folded(seen, min_max)
         # a symmetric range may be twice as wide as the largest float32
         width = (new * 0.5 if self.symmetric else new).sum(0)
         is_fine = width < math.inf
@@ -83,7 +83,8 @@ class MinMaxRule:
             is_fine = is_fine.all()
         return torch.where(is_fine, new, seen), is_fine.logical_not()
 
-    def _folded(self, seen: Tensor, min_max: Tensor) -> Tensor:
+    def folded(self, seen: Tensor, min_max: Tensor) -> Tensor:
+        """(-min, max) that count after a batch, whatever its values are."""
         if self.averaging_constant is None:
             return torch.maximum(seen, min_max)
         moved = (min_max - seen).mul_(self.averaging_constant).add_(seen)

@@ -22,10 +22,8 @@ from torch import Tensor
 from onnxq import observers
 from onnxq.errors import ModelError, UnsupportedError, listed
 from onnxq.observers.histogram import MIN_BINS
-from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.torch_states import histogram_state
-from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.quantization.uniform_observer import EPS, UniformObserver, WithArgs
 from onnxq.pytorch.quantization.uniform_observer import MinMaxObserver as MinMaxObserver
 from onnxq.pytorch.quantization.uniform_observer import (
@@ -81,9 +79,6 @@ def _prefixes(mod: nn.Module) -> tuple[str, ...]:
     parts = mod.named_modules()
     return tuple(f"{name}." for name, one in parts if isinstance(one, Observing | ObserverBase))
 
-
-if not TYPE_CHECKING:
-    __getattr__ = refusing(__name__, REFUSED)
 
 _NO_SCALE = "{} computes no scale: it looks at no ranges."
 
