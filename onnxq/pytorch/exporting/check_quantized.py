@@ -240,29 +240,21 @@ def rounding_noise(module: nn.Module, inputs: BoundInputs) -> list[float]:
     """
     reference = flatten(compute(module, inputs))
     generator = torch.Generator().manual_seed(0)
+
+    def dither(part: Requantize, args: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        noise = torch.rand(args[0].shape, generator=generator) - 0.5  # of an LSB's width
+        return (args[0] + noise.to(args[0].device) * part.scale,)
+
     largest = [0.0] * len(reference)
     for _ in range(DRAWS):
         with contextlib.ExitStack() as stack:
             for part in module.modules():
                 if isinstance(part, Requantize):
-                    handle = part.register_forward_pre_hook(_Dither(generator))
-                    stack.callback(handle.remove)
+                    stack.callback(part.register_forward_pre_hook(dither).remove)
             moved = flatten(compute(module, inputs))
         changes = [_change(a, b) for a, b in zip(moved, reference, strict=True)]
         largest = [max(pair) for pair in zip(largest, changes, strict=True)]
     return largest
-
-
-class _Dither:
-    """Adds noise of one LSB's width to what is rounded."""
-
-    def __init__(self, generator: torch.Generator) -> None:
-        self.generator = generator
-
-    def __call__(self, part: Requantize, args: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
-        (x,) = args
-        noise = torch.rand(x.shape, generator=self.generator) - 0.5
-        return (x + noise.to(x.device) * part.scale,)
 
 
 def _change(actual: torch.Tensor, expected: torch.Tensor) -> float:

@@ -19,11 +19,11 @@ from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, neares
 from onnxq.graph import io
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.example_inputs import example_inputs
-from onnxq.pytorch.arguments.forward import compute, flatten
+from onnxq.pytorch.arguments.forward import compute, eval_mode, flatten
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
-from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, eval_mode, export
+from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.dynamic_modules import dequantized_modules, quantize_again
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results

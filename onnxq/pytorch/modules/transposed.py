@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (*CONVS, *TRANSPOSED)
+CONV: tuple[Callable[..., Tensor], ...] = (functional.conv1d, functional.conv2d, functional.conv3d)
 CONV_TRANSPOSE: tuple[Callable[..., Tensor], ...] = (
     functional.conv_transpose1d,
     functional.conv_transpose2d,
@@ -40,6 +41,47 @@ def arguments_of(conv: Any) -> dict[str, Any]:
     if isinstance(conv, TRANSPOSED):
         names += " output_padding"
     return {name: getattr(conv, name) for name in names.split()} | {"bias": conv.bias is not None}
+
+
+def convolved(
+    conv: Any,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """Result of a convolution, transposed or not, with these parameters.
+
+    Args:
+        conv: with the other arguments of torch.nn's module as attributes, tuples.
+        x: its input, (batch, channels, *spatial).
+        weight: in place of the module's own.
+        bias: likewise.
+        output_size: of a transposed one; None: what follows from x.
+    """
+    axes = weight.ndim - 2
+    if conv.transposed:
+        padding = (conv.padding, output_padding(conv, x, output_size))
+        of_groups = (conv.groups, conv.dilation)
+        return CONV_TRANSPOSE[axes - 1](x, weight, bias, conv.stride, *padding, *of_groups)
+    padding = conv.padding
+    if conv.padding_mode != "zeros":
+        x, padding = functional.pad(x, _sides(conv), conv.padding_mode), 0
+    return CONV[axes - 1](x, weight, bias, conv.stride, padding, conv.dilation, conv.groups)
+
+
+def _sides(conv: Any) -> list[int]:
+    """Padding as functional.pad wants it: last axis first, both sides."""
+    if conv.padding == "valid":
+        return [0] * (2 * len(conv.kernel_size))
+    sides: list[int] = []
+    for axis in reversed(range(len(conv.kernel_size))):
+        if conv.padding == "same":
+            total = conv.dilation[axis] * (conv.kernel_size[axis] - 1)
+            sides += [total // 2, total - total // 2]
+        else:
+            sides += [conv.padding[axis]] * 2
+    return sides
 
 
 def channel_axis(shape: Sequence[int], groups: int) -> int:

@@ -162,25 +162,9 @@ def _keys(program: ExportedProgram) -> Mapping[fx.Node, Hashable]:
             args[_TRAINS[node.target] :] = []
         if node.target in DROPOUTS:
             args[_RATE:] = []
-        keys[node] = (str(node.target), str(_shown((tuple(args), node.kwargs), keys)))
+        read = fx.node.map_arg((tuple(args), node.kwargs), lambda one: f"<{hash(keys[one])}>")
+        keys[node] = (str(node.target), str(read))
     return keys
-
-
-def _shown(arguments: Any, keys: Mapping[fx.Node, Hashable]) -> object:
-    """The arguments with a number in the place of each node."""
-    by_number: Any = _Key  # which fx's types do not take for an argument
-    shown: object = fx.node.map_arg(arguments, lambda node: by_number(hash(keys[node])))
-    return shown
-
-
-class _Key:
-    """Stands for a node among arguments."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __repr__(self) -> str:
-        return f"<{self._number}>"
 
 
 def _base(node: fx.Node) -> fx.Node:

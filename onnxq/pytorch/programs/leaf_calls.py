@@ -21,6 +21,8 @@ from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from onnxq.pytorch.modules.transposed import CONVOLUTIONS, TRANSPOSED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -219,7 +221,7 @@ def _is_norm(module: object, kind: type[nn.Module]) -> bool:
 
 def _is_transposed(module: nn.Module, bound: Mapping[str, Any]) -> bool:
     """Whether a transposed convolution has the operator's numbers: output_size changes them."""
-    if not isinstance(module, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
+    if not isinstance(module, TRANSPOSED):
         return True
     return all(_same(getattr(module, name), bound[name]) for name in _TRANSPOSED)
 
@@ -245,15 +247,7 @@ def _has_parts(module: nn.Module) -> bool:
 
 
 _CONVS: dict[Any, type[nn.Module]] = {
-    aten.conv1d.default: nn.Conv1d,
-    aten.conv2d.default: nn.Conv2d,
-    aten.conv3d.default: nn.Conv3d,
-    aten.conv1d.padding: nn.Conv1d,
-    aten.conv2d.padding: nn.Conv2d,
-    aten.conv3d.padding: nn.Conv3d,
-    aten.conv_transpose1d.default: nn.ConvTranspose1d,
-    aten.conv_transpose2d.input: nn.ConvTranspose2d,
-    aten.conv_transpose3d.input: nn.ConvTranspose3d,
+    target: kind for target, (kind, _) in _PARAMETERS.items() if kind in CONVOLUTIONS
 }
 _NUMBERS = ("stride", "padding", "output_padding", "dilation", "groups")
 _MATRIX = 2  # rank

@@ -25,8 +25,8 @@ from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes, length_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.arguments.flat import flattened, without_cache
-from onnxq.pytorch.arguments.forward import first_run
-from onnxq.pytorch.exporting.exporter import eval_mode, traceable
+from onnxq.pytorch.arguments.forward import eval_mode, first_run
+from onnxq.pytorch.exporting.exporter import traceable
 from onnxq.pytorch.exporting.quiet import users_line
 from onnxq.pytorch.exporting.trace import tracing
 from onnxq.pytorch.programs.buffer_updates import BufferUpdate, buffer_updates, left_out

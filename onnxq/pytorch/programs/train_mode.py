@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from onnxq.errors import UnsupportedError, listed
-from onnxq.pytorch.arguments.forward import flatten
-from onnxq.pytorch.exporting.exporter import eval_mode
+from onnxq.pytorch.arguments.forward import eval_mode, flatten
 from onnxq.pytorch.programs.dropouts import LowestDraws, same_seed, seeded_run, tensor_paths
 from onnxq.pytorch.programs.program import same_buffers
 

@@ -15,6 +15,7 @@ import torch
 from torch import fx, nn
 
 from onnxq.pytorch.arguments.flat import HOOKS
+from onnxq.pytorch.arguments.nesting import replaced
 from onnxq.pytorch.exporting.packed_sequences import run_recurrence
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.transposed import WEIGHTED
@@ -25,7 +26,6 @@ from onnxq.pytorch.programs.call_form import (
     entry,
     guard_of,
     is_plain,
-    result_of,
 )
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
@@ -128,7 +128,9 @@ class _Building:
         results = [self._read(node) for node in output.args[0]]
         outputs = self._program.outputs
         if is_plain(outputs):
-            self._graph.output(result_of(outputs, iter(results)))
+            left = iter(results)
+            made = replaced(outputs, lambda _, x: next(left) if isinstance(x, torch.Tensor) else x)
+            self._graph.output(made)
             return
         self._graph.output(self._module("output_form", OutputForm(outputs), results))
 
@@ -186,14 +188,10 @@ class _Building:
 
     # --- one operator
 
-    def _note_dependence(self, node: fx.Node) -> None:
-        """Notes nodes with values that depend on an input."""
-        if any(source in self._dynamic for source in node.all_input_nodes):
-            self._dynamic.add(node)
-
     def _step(self, node: fx.Node) -> None:
         target = str(node.target)
-        self._note_dependence(node)
+        if any(source in self._dynamic for source in node.all_input_nodes):
+            self._dynamic.add(node)
         if target == "aten._assert_tensor_metadata.default":
             return  # a dtype that autocast may change
         if node.name in self._inside:

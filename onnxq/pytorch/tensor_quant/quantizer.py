@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxq.pytorch.tensor_quant.descriptor import ScaledQuantDescriptor
-    from onnxq.pytorch.tensor_quant.descriptor_arguments import Axis
 
 # --- Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onnxq.pytorch.modules.transposed import (
-    CONV_TRANSPOSE,
     CONVS,
     TRANSPOSED,
     arguments_of,
-    output_padding,
+    convolved,
     per_weight,
 )
 from onnxq.pytorch.nn.qat.base import QatModule
@@ -26,52 +25,35 @@ if TYPE_CHECKING:
 Sizes = int | tuple[int, ...]
 
 
-class Convolution(QatModule):
-    """The arithmetic of a convolution with 1, 2 or 3 spatial axes."""
+class _AnyConvolution(QatModule):
+    """The arithmetic of a convolution, transposed or not, with 1, 2 or 3 spatial axes."""
 
     @classmethod
     def arguments(cls, layer: Any) -> dict[str, Any]:
         """Channels, kernel and padding, and whether there is a bias."""
         return arguments_of(layer)
 
-    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002  # some take others
-        """The convolution with these parameters."""
-        result: Tensor = self._conv_forward(x, weight, bias)  # type: ignore[operator]  # torch's own
-        return result
+    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
+        """The convolution with these parameters; `others`: output_size of a transposed one."""
+        return convolved(self, x, weight, bias, *others)
+
+
+class Convolution(_AnyConvolution):
+    """The arithmetic of a convolution."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer with fq(weight) and fq32(bias), batch norm and ReLU where they are fused."""
         return self.activated(self.pre_activation(x))
 
 
-class TransposedConvolution(QatModule):
+class TransposedConvolution(_AnyConvolution):
     """The arithmetic of a transposed convolution, and where the channels of its weight lie."""
 
     groups: int
 
-    @classmethod
-    def arguments(cls, layer: Any) -> dict[str, Any]:
-        """Channels, kernel and padding, and whether there is a bias."""
-        return arguments_of(layer)
-
     def per_weight(self, values: Tensor) -> Tensor:
         """A vector of output channels, shaped to broadcast with (in, out / groups, *kernel)."""
         return per_weight(values, self.weight, self.groups)
-
-    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
-        """The transposed convolution with these parameters; `others`: output_size."""
-        module: Any = self
-        convolve = CONV_TRANSPOSE[self.weight.ndim - 3]
-        return convolve(
-            x,
-            weight,
-            bias,
-            module.stride,
-            module.padding,
-            output_padding(module, x, *others),
-            self.groups,
-            module.dilation,
-        )
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """The layer with fq(weight) and fq32(bias), batch norm and ReLU where they are fused."""

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.pytorch.modules.transposed import (
-    CONV_TRANSPOSE,
     CONVS,
     TRANSPOSED,
     arguments_of,
     channel_axis,
-    output_padding,
+    convolved,
 )
 from onnxq.pytorch.nn.quantized.weighted import Weighted, check_layer, core_of, float_weights
 from onnxq.pytorch.nn.triplets import names_of, triplet
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 Sizes = int | tuple[int, ...]
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
-_CONVOLVE: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _USUAL = {"padding": 0, "output_padding": 0, "dilation": 1}  # a repr shows what differs
 
 
@@ -36,6 +33,7 @@ class ConvolutionBase(nn.Module):
     """A convolution or a transposed one, of `dims` spatial axes; a subclass stores the weights."""
 
     dims: ClassVar[int]
+    transposed: ClassVar[bool] = False
 
     padding_mode: str = "zeros"
     in_channels: int
@@ -55,6 +53,10 @@ class ConvolutionBase(nn.Module):
     def bias(self) -> torch.Tensor | None:
         """The bias in float32; the subclass says it."""
         raise NotImplementedError
+
+    def convolved(self, x: torch.Tensor, *others: Any) -> torch.Tensor:
+        """The sums in float32; `others`: output_size of a transposed one."""
+        return convolved(self, x, self.real_weight(), self.bias(), *others)
 
     def sizes_repr(self) -> str:
         """Channels, kernel and stride: the start of a repr."""
@@ -114,34 +116,6 @@ class Convolution(ConvolutionBase):
         self.make_buffers(shape, out_channels if bias else None)
         self.to(device)
 
-    def convolved(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums in float32."""
-        mode = self.padding_mode
-        padded = x if mode == "zeros" else F.pad(x, self._sides(), mode)
-        y: torch.Tensor = _CONVOLVE[self.dims](
-            padded,
-            self.real_weight(),
-            self.bias(),
-            self.stride,
-            self.padding if mode == "zeros" else 0,
-            self.dilation,
-            self.groups,
-        )
-        return y
-
-    def _sides(self) -> list[int]:
-        """Padding as F.pad wants it: last axis first, both sides."""
-        if self.padding == "valid":
-            return [0] * (2 * self.dims)
-        sides: list[int] = []
-        for axis in reversed(range(self.dims)):
-            if isinstance(self.padding, str):  # "same"
-                total = self.dilation[axis] * (self.kernel_size[axis] - 1)
-                sides += [total // 2, total - total // 2]
-            else:
-                sides += [self.padding[axis]] * 2
-        return sides
-
 
 class TransposedConvolution(ConvolutionBase):
     """y[n, o, i * stride + k * dilation - pad] += x[n, c, i] w[c, o, k], + b[o].
@@ -152,6 +126,7 @@ class TransposedConvolution(ConvolutionBase):
         channel_axis: of the weight, along which scales lie.
     """
 
+    transposed = True
     channel_axis: int
 
     def __init__(
@@ -185,20 +160,6 @@ class TransposedConvolution(ConvolutionBase):
         self.make_buffers(shape, out_channels if bias else None)
         self.to(device)
 
-    def convolved(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """The sums in float32."""
-        y: torch.Tensor = CONV_TRANSPOSE[self.dims - 1](
-            x,
-            self.real_weight(),
-            self.bias(),
-            self.stride,
-            self.padding,
-            output_padding(self, x, output_size),
-            self.groups,
-            self.dilation,
-        )
-        return y
-
 
 def _sizes(value: Any, dims: int) -> tuple[int, ...]:
     return (value,) * dims if isinstance(value, int) else tuple(value)
@@ -214,6 +175,15 @@ def _check_groups(name: str, in_channels: int, out_channels: int, groups: int) -
 
 class _ConvNd(Weighted, ConvolutionBase):
     """A convolution or a transposed one on integers; its result is fake-quantized."""
+
+    @property
+    def output_channels(self) -> int:
+        """Length of a bias."""
+        return self.out_channels
+
+    def computed(self, x: torch.Tensor, *others: Any) -> torch.Tensor:
+        """The sums and their ReLU in float32, not quantized yet."""
+        return self.activated(self.convolved(x, *others))
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
@@ -236,10 +206,6 @@ class _Conv(Convolution, _ConvNd):
         """Fake-quantized float32, (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
         return self.requantized(self.computed(x))
 
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums and their ReLU in float32, not quantized yet."""
-        return self.activated(self.convolved(x))
-
 
 class _ConvTranspose(TransposedConvolution, _ConvNd):
     """A transposed convolution: in the exported model a QLinearConv over the phases of the result.
@@ -247,18 +213,9 @@ class _ConvTranspose(TransposedConvolution, _ConvNd):
     These are then put in their places.
     """
 
-    @property
-    def output_channels(self) -> int:
-        """Length of a bias."""
-        return self.out_channels
-
     def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
         """Fake-quantized float32, (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
         return self.requantized(self.computed(x, output_size))
-
-    def computed(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """The sums and their ReLU in float32, not quantized yet."""
-        return self.activated(self.convolved(x, output_size))
 
 
 if not TYPE_CHECKING:  # which reads no list that is computed
