@@ -201,8 +201,7 @@ def feeds(
     Raises:
         QConfigError, UnsupportedError: as `export`.
     """
-    tensors = bind(module, inputs, names).tensors
-    return {name: x.detach().cpu().numpy() for name, x in tensors.items()}
+    return bind(module, inputs, names).arrays
 
 
 def _arguments(signature: inspect.Signature, owner: str, inputs: Inputs) -> inspect.BoundArguments:

@@ -65,12 +65,10 @@ class Dequantized:
     Attributes:
         paths: module -> whether its weights are int8 (else float16).
         rows: bytes of a float32 row of a weight -> its (scale, zero point).
-        largest: the largest magnitude of an integer.
     """
 
     paths: dict[str, bool]
     rows: dict[bytes, tuple[float, int]]
-    largest: int = 0
 
     def take(self, weight: Tensor, path: str) -> Tensor:
         """The float values of a weight, which is noted with its scales."""
@@ -81,11 +79,10 @@ class Dequantized:
         self.paths[path] = True
         real = weight.dequantize()
         rows = np.ascontiguousarray(real.numpy().reshape(real.shape[0], -1))
-        scales = np.broadcast_to(read.scale.numpy(), len(rows))
-        zeros = np.broadcast_to(read.zero_point.numpy(), len(rows))
+        scales = np.broadcast_to(read.qparams.scale, len(rows))
+        zeros = np.broadcast_to(read.qparams.zero_point, len(rows))
         for row, scale, zero in zip(rows, scales, zeros, strict=True):
             self.rows[row.tobytes()] = (float(scale), int(zero))
-        self.largest = max(self.largest, int(read.integers.int().abs().max()))
         return real
 
 

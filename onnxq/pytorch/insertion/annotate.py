@@ -35,12 +35,7 @@ from onnxq.pytorch.nn.qat.linear import rounding_part
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
-from onnxq.pytorch.train.annotations import (
-    AnnotatedGroup,
-    AnnotatedWeight,
-    Annotations,
-    Unannotated,
-)
+from onnxq.pytorch.train.annotations import AnnotatedWeight, Annotations, Unannotated
 from onnxq.qconfig import (
     Choice,
     FakeQuantSpec,
@@ -64,14 +59,6 @@ if TYPE_CHECKING:
     from onnxq.pytorch.programs.program import Program
     from onnxq.qdq.sum_scales import Sum
     from onnxq.targets import Target
-__all__ = [
-    "AnnotatedGroup",
-    "AnnotatedWeight",
-    "Annotations",
-    "Unannotated",
-    "annotate",
-    "annotate_program",
-]
 
 # --- Parameters of other values while a program's ONNX form is made, so that none is like another.
 #

@@ -16,8 +16,9 @@ import torch
 from torch import fx, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from onnxq.pytorch.modules.adapter import DROPOUTS, TRAINS
 from onnxq.pytorch.programs.graph_module import TrainingGraph
-from onnxq.pytorch.programs.leaf_calls import DROPOUTS, LAYERS
+from onnxq.pytorch.programs.leaf_calls import LAYERS
 from onnxq.pytorch.programs.out_of_place import is_mutation
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-aten = torch.ops.aten
-
-_TRAINS = {aten.batch_norm.default: 5, aten.instance_norm.default: 5, **dict.fromkeys(DROPOUTS, 2)}
-"""Operators with an argument that says whether they train -> its position."""
 _RATE = 1  # position in a dropout
 
 
@@ -158,8 +155,8 @@ def _keys(program: ExportedProgram) -> Mapping[fx.Node, Hashable]:
             keys[node] = _path(program, node) or node.name
             continue
         args = list(node.args)
-        if node.target in _TRAINS:
-            args[_TRAINS[node.target] :] = []
+        if node.target in TRAINS:
+            args[TRAINS[node.target] :] = []
         if node.target in DROPOUTS:
             args[_RATE:] = []
         read = fx.node.map_arg((tuple(args), node.kwargs), lambda one: f"<{hash(keys[one])}>")

@@ -22,7 +22,8 @@ from torch.overrides import TorchFunctionMode
 
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
 from onnxq.pytorch.arguments.nesting import leaves
-from onnxq.pytorch.programs.leaf_calls import DROPOUTS, arguments, scope
+from onnxq.pytorch.modules.adapter import DROPOUTS
+from onnxq.pytorch.programs.leaf_calls import arguments, scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -21,6 +21,7 @@ from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from onnxq.pytorch.modules.adapter import DROPOUTS
 from onnxq.pytorch.modules.transposed import CONVOLUTIONS, TRANSPOSED
 
 if TYPE_CHECKING:
@@ -51,14 +52,6 @@ _PARAMETERS: dict[Any, tuple[Any, tuple[str, ...]]] = {
 }
 LAYERS = frozenset(_PARAMETERS)
 """Operators that are the whole of a layer."""
-DROPOUTS = (
-    aten.dropout.default,
-    aten.feature_dropout.default,
-    aten.alpha_dropout.default,
-    aten.feature_alpha_dropout.default,
-)
-"""Operators of dropout."""
-
 _TRANSPOSED = ("stride", "padding", "output_padding", "groups", "dilation")
 _BATCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 _INSTANCE_NORMS = {3: nn.InstanceNorm1d, 4: nn.InstanceNorm2d, 5: nn.InstanceNorm3d}

@@ -60,10 +60,6 @@ class Linear(DynamicWeights):
             self.weight_integers = self.weight_integers.half()
         self.refresh()
 
-    def refresh(self) -> None:
-        """Notes whether the weight has zero points: a number, so that tracing has no branch."""
-        self._centred = not bool(self.weight_zero_point.any())
-
     @takes_halves
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
