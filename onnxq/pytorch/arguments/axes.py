@@ -91,12 +91,7 @@ class Axes:
 
 
 def resolved(axes: DynamicAxes, bound: BoundInputs) -> Axes:
-    """The axes that the caller names.
-
-    Args:
-        axes: in one of the forms above; the arguments may be a sequence, in forward's order.
-        bound: example inputs.
-    """
+    """The axes that the caller names."""
     reading = _Reading(bound)
     if not isinstance(axes, Mapping):
         known = list(bound.call.arguments)

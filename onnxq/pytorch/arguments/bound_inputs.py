@@ -147,13 +147,7 @@ def positional(tensors: Mapping[str, torch.Tensor]) -> BoundInputs:
 
 
 def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) -> BoundInputs:
-    """The inputs as module.forward takes them, each tensor under a name.
-
-    Args:
-        module: whose forward is called.
-        inputs: as `onnxq.export` takes them.
-        names: of the tensors, in order; None: made of the parameters' names, as above.
-    """
+    """The inputs as module.forward takes them, each tensor under a name."""
     owner = f"{type(module).__name__}.forward"
     bound = _arguments(inspect.signature(module.forward), owner, inputs)
     paths: list[Path] = []

@@ -84,12 +84,7 @@ class TensorAgreement:
 
 
 class Layers(NamedTuple):
-    """How a batch compares.
-
-    Attributes:
-        tensors: that the module rounds, in graph order, with all batches so far.
-        outputs: the model's and the module's, of this batch.
-    """
+    """How a batch compares."""
 
     tensors: list[TensorAgreement]
     outputs: list[tuple[Array, Array]]
@@ -114,12 +109,7 @@ def beside(
 
 
 class ModulePair:
-    """A module and its exported model, side by side.
-
-    Attributes:
-        feeding: what the parts of the module are given.
-        tensors: how integers compare so far, by node in graph order.
-    """
+    """A module and its exported model, side by side."""
 
     def __init__(
         self,
@@ -153,12 +143,7 @@ class ModulePair:
 
 @dataclass(frozen=True, slots=True)
 class _Integers:
-    """Integers that ONNX Runtime computed of one batch.
-
-    Attributes:
-        qparams: tensor -> scale and zero point.
-        arrays: tensor -> integers.
-    """
+    """Integers that ONNX Runtime computed of one batch."""
 
     qparams: Mapping[str, tuple[float, int]]
     arrays: Mapping[str, Array]

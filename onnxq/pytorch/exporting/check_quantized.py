@@ -166,14 +166,7 @@ def difference(
     expected: npt.NDArray[np.generic],
     scale: float | None,
 ) -> Difference | None:
-    """Differences of an output from the module's; None where there is nothing to compare.
-
-    Args:
-        where: begins the message.
-        actual: of the model.
-        expected: of the module, in the same shape and type.
-        scale: of the output; None: it is in float32.
-    """
+    """Differences of an output from the module's; None where there is nothing to compare."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise VerificationError(
             f"{where}: {actual.dtype}{list(actual.shape)}; the module gives "

@@ -217,14 +217,7 @@ _INTEGER = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMI
 def quantize_again(
     model: nn.Module, exported: ir.Model, dequantized: Dequantized, limit: int | None
 ) -> ir.Model:
-    """The exported model with integer linear layers where the dequantized modules are.
-
-    Args:
-        model: that was exported, with the dequantized modules in it.
-        exported: the ONNX model.
-        dequantized: which modules they are, and their scales.
-        limit: integers are brought into [-limit, limit]; None: as torch has them.
-    """
+    """The exported model with integer linear layers where the dequantized modules are."""
     entries: dict[type[nn.Module] | str, QConfigDynamic | None] = {
         path: _INTEGER if integers else float16_dynamic_qconfig
         for path, integers in dequantized.paths.items()

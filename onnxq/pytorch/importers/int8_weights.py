@@ -60,12 +60,7 @@ class ImportedWeights(enum.Enum):
 
 
 def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
-    """Notes the machines that do not compute the model's integer products exactly.
-
-    Args:
-        model: with Q/DQ, or dynamically quantized.
-        target: the machine that the model is for, looked at beside this one; None: it may be any.
-    """
+    """Notes the machines that do not compute the model's integer products exactly."""
     found = [(integers, saturates) for _, integers, saturates in _weights(model)]
     if not found:
         return

@@ -90,15 +90,7 @@ def _use_buffers(fake: nn.Module) -> None:
 
 @dataclass(slots=True)
 class _Trained:
-    """A fake-quantized weight, all arrays with the channels first.
-
-    Attributes:
-        real: float32 (channels, ...): what the trained model computes with.
-        scale: float32 (channels,), or (1,).
-        zero_point: integers, same shape.
-        qmin: smallest integer.
-        qmax: largest integer.
-    """
+    """A fake-quantized weight, all arrays with the channels first."""
 
     real: Tensor
     scale: Tensor

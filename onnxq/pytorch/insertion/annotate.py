@@ -228,12 +228,7 @@ def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None
 def annotate_program(
     traced: fx.GraphModule, program: Program, qconfig: QConfigMapping, target: str | Target | None
 ) -> Annotations:
-    """Annotates the training graph of a program.
-
-    Raises:
-        UnsupportedError: the program has no ONNX form.
-        QConfigError: as onnxq.prepare.
-    """
+    """Annotates the training graph of a program."""
     # in training every node that can is in integers; nothing is chosen
     mapping = qconfig.set_choice(Choice.ALL_INTEGERS)
     with parameters_apart(program.exported):

@@ -135,13 +135,7 @@ def _form(node: fx.Node) -> tuple[torch.dtype, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class View:
-    """Both graphs of a program, which annotation reads and never changes.
-
-    Attributes:
-        traced: the training graph.
-        names: leads values to its nodes.
-        prepared: the ONNX form of the same program, and its decisions.
-    """
+    """Both graphs of a program, which annotation reads and never changes."""
 
     traced: fx.GraphModule
     names: Names

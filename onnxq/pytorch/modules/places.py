@@ -19,12 +19,7 @@ def places(parent: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def exchanged(root: nn.Module, others: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """The model with other modules in all places of some; changed in place, but for the root.
-
-    Args:
-        root: of the model.
-        others: module -> what takes its places.
-    """
+    """The model with other modules in all places of some; changed in place, but for the root."""
     for parent in list(root.modules()):
         for name, child in places(parent):
             if child in others:

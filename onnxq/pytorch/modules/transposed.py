@@ -85,23 +85,13 @@ def _sides(conv: Any) -> list[int]:
 
 
 def channel_axis(shape: Sequence[int], groups: int) -> int:
-    """Axis of a transposed convolution's weight along which scales lie.
-
-    Args:
-        shape: (in_channels, out_channels / groups, *kernel).
-        groups: of the convolution.
-    """
+    """Axis of a transposed convolution's weight along which scales lie."""
     depthwise = (shape[0], shape[1]) == (groups, 1) != (1, 1)
     return 0 if depthwise else 1
 
 
 def along_channels(part: Part, module: nn.Module) -> Part:
-    """The weight's part of a qconfig, its scales along the channels of the module's weight.
-
-    Args:
-        part: of the qconfig; its ch_axis is that of layers whose rows are output channels.
-        module: with the weight; anything but a transposed convolution leaves the part as it is.
-    """
+    """The weight's part of a qconfig, its scales along the channels of the module's weight."""
     if not isinstance(module, TRANSPOSED):
         return part
     spec = part.observer if isinstance(part, FakeQuantSpec) else part

@@ -182,11 +182,9 @@ def _least_and_largest(x: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
 
 # --- Min and max in a state_dict, and as the state of the observer that they stand for.
 #
-# A state_dict has min_val and max_val, by PyTorch's names. Checkpoints of torch.ao's FakeQuantize
-# have them in their observer.
+# A state_dict has min_val and max_val, by PyTorch's names.
 
 MIN, MAX = "min_val", "max_val"
-_TORCHS = "activation_post_process."  # where torch's FakeQuantize keeps its observer
 
 
 def observer_state(
@@ -210,22 +208,11 @@ def save_min_max(destination: Any, prefix: str, min_max: Tensor) -> None:
 
 
 def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
-    """Min and max in a state_dict, whose entries are removed from it; None: there are none.
-
-    Where the entries are torch's, its flags and the rest of its observer are taken for onnxq's.
-    """
-    where = prefix
-    if prefix + _TORCHS + MIN in state_dict:
-        where = prefix + _TORCHS
-        state_dict.pop(where + "eps", None)
-    low, high = (state_dict.pop(where + name, None) for name in (MIN, MAX))
+    """Min and max in a state_dict, whose entries are removed from it; None: there are none."""
+    low, high = (state_dict.pop(prefix + name, None) for name in (MIN, MAX))
     if low is None or high is None:
         return None
-    min_max = torch.stack([-low.detach(), high.detach()]).to(torch.float32)
-    if where != prefix:
-        seen = bool(min_max.numel() and torch.isfinite(min_max).all())
-        state_dict.setdefault(prefix + "has_observed", torch.tensor([seen], dtype=torch.uint8))
-    return min_max
+    return torch.stack([-low.detach(), high.detach()]).to(torch.float32)
 
 
 def warn_unseen(name: str) -> None:

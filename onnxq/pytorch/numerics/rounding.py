@@ -68,12 +68,7 @@ def check_floats(x: Tensor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A scale and a zero point that lie in main memory, where reading them waits for nothing.
-
-    Attributes:
-        scale: of a scale of rank 0; None: one for each channel.
-        zero_point: of the tensor, or of every channel alike.
-    """
+    """A scale and a zero point that lie in main memory, where reading them waits for nothing."""
 
     scale: float | None
     zero_point: int

@@ -78,13 +78,7 @@ def left_out(
 def buffer_updates(
     program: ExportedProgram, trained: ExportedProgram, buffers: Collection[str]
 ) -> tuple[BufferUpdate, ...]:
-    """The updates of buffers in a program of train mode, by the nodes of one of eval mode.
-
-    Args:
-        program: of eval mode.
-        trained: of train mode, of the same model and inputs.
-        buffers: to be updated; of those that the operators above cannot be had of, there are none.
-    """
+    """The updates of buffers in a program of train mode, by the nodes of one of eval mode."""
     found = _Found(program, trained)
     updates: dict[str | None, list[fx.Node]] = {}
     for node in trained.graph.nodes:

@@ -40,12 +40,7 @@ _MARK = 0.5  # rate of the dropout that marks a module; eval mode does not read 
 
 @dataclass(frozen=True, slots=True)
 class DropCall:
-    """One call of a dropout function in train mode.
-
-    Attributes:
-        p: share of elements that are dropped.
-        training: whether they are.
-    """
+    """One call of a dropout function in train mode."""
 
     p: float
     training: bool

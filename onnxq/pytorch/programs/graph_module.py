@@ -30,11 +30,6 @@ class TrainingGraph(fx.GraphModule):
 
     It is saved and copied like any module; names of nodes stay. A checkpoint of the float model can
     be loaded: it leaves the state of quantizers as it is.
-
-    Args:
-        root: whose tree becomes that of this module.
-        graph: names modules and tensors of the root.
-        class_name: of the generated class.
     """
 
     def __init__(
@@ -54,12 +49,7 @@ class TrainingGraph(fx.GraphModule):
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # one for all
-        """Every tensor once, by its name in the float model if it has one: as safetensors wants it.
-
-        Args:
-            args: of nn.Module.state_dict.
-            kwargs: likewise.
-        """
+        """Every tensor once, by its name in the float model: as safetensors wants it."""
         found: dict[str, Any] = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")
         others = tuple(f"{prefix}{other}." for _, other in self._other_paths())

@@ -59,12 +59,7 @@ _INERT = (aten.sym_size.int, aten._assert_tensor_metadata.default)  # noqa: SLF0
 
 
 class LeafCalls:
-    """Which nodes of a program are calls of layers.
-
-    Args:
-        model: its layers are called; those that are found are changed to what the program shows.
-        program: of the model.
-    """
+    """Which nodes of a program are calls of layers."""
 
     def __init__(self, model: nn.Module, program: ExportedProgram) -> None:
         self._modules = dict(model.named_modules(remove_duplicate=False))
@@ -248,15 +243,7 @@ _MATRIX = 2  # rank
 
 @dataclass(frozen=True, slots=True)
 class LinearCall:
-    """One operator with a weight.
-
-    Attributes:
-        x: what is multiplied.
-        weight: (rows, columns) of a matrix, or that of a convolution.
-        bias: None where there is none.
-        is_transposed: whether the weight is (columns, rows) of the layer's.
-        node: the operator.
-    """
+    """One operator with a weight."""
 
     x: fx.Node
     weight: fx.Node

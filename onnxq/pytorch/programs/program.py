@@ -125,14 +125,7 @@ def _drop_dtype_checks(graph: fx.Graph) -> None:
 def _inlined(
     root: fx.GraphModule, region: fx.Node, owner: nn.Module, outer: dict[fx.Node, Any]
 ) -> list[fx.Node]:
-    """The results of a region, whose operators are written where the graph's cursor is.
-
-    Args:
-        root: whose graph is written to.
-        region: the node that runs it.
-        owner: of the region's body.
-        outer: node of the graph that holds the region -> node of the root's graph.
-    """
+    """The results of a region, whose operators are written where the graph's cursor is."""
     args: tuple[Any, ...] = region.args
     position = next(i for i, a in enumerate(args) if _is_body(a))
     body: Any = operator.attrgetter(args[position].target)(owner)
@@ -224,14 +217,7 @@ def program_of(
     dynamic_axes: DynamicAxes | None = None,
     left_open: Open = Open.BATCH,
 ) -> Program:
-    """The program of a module, of which training graph and ONNX model are made.
-
-    Args:
-        model: float; left as it is.
-        inputs: example inputs of forward.
-        dynamic_axes: as for `onnxq.export`; None finds those of `left_open`.
-        left_open: what to find.
-    """
+    """The program of a module, of which training graph and ONNX model are made."""
     given = without_cache(model, bind(model, inputs))
     with eval_mode(model), same_buffers(model):
         with same_buffers(model):

@@ -28,14 +28,7 @@ _ZEROS = torch.ops.aten.zeros.default
 def layer_call(
     node: fx.Node, layer: nn.RNNBase, read: Callable[[Any], Any], graph: fx.Graph
 ) -> list[fx.Node]:
-    """The call of a layer that a node of the program stands for, and its y, h and c.
-
-    Args:
-        node: of the program.
-        layer: that makes the call; `scope(node)` is its path.
-        read: gives the node of the graph for one of the program.
-        graph: that trains; the call is put at its end.
-    """
+    """The call of a layer that a node of the program stands for, and its y, h and c."""
     path = scope(node)
     x, lengths, states, *_ = cast("tuple[Any, ...]", node.args)
     args = [read(x)]

@@ -98,11 +98,6 @@ def gradient_notes(model: nn.Module, graph: TrainingGraph, program: Program) -> 
 
     A gradient counts as another one where the difference exceeds what it moves by when each weight
     moves by 2**-16 of itself.
-
-    Args:
-        model: that was exported; left as it is.
-        graph: of `training_graph`, on a copy of the model, without quantizers; left as it is.
-        program: that it was made of.
     """
     wanted, got = (_gradients(module, program.bound) for module in (model, graph))
     unlike = [name for name, x in wanted.items() if _norm(x - got[name]) > _EQUAL * _norm(x)]

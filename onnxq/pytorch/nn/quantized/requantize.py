@@ -24,17 +24,14 @@ from onnxq.pytorch.numerics.rounding_ops import (
 from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from onnxq.dtypes import QDType
 
 
-def _number(name: str, value: float | torch.Tensor) -> float:
-    if isinstance(value, torch.Tensor):
-        if value.numel() != 1:
-            raise ShapeError(
-                f"{name} has {value.numel()} elements; wanted one for the whole activation."
-            )
-        return value.item()
-    return value
+def _number(value: float | torch.Tensor) -> npt.NDArray[Any]:
+    """The number as an array of shape (); one of more elements is for QParams to refuse."""
+    return np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value).squeeze()
 
 
 class Requantize(Stored):
@@ -74,8 +71,7 @@ class Requantize(Stored):
     ) -> None:
         super().__init__()
         qdtype = qdtype_of(dtype)
-        numbers = (_number("scale", scale), _number("zero_point", zero_point))
-        qparams = QParams(np.asarray(numbers[0], np.float32), np.asarray(numbers[1]), qdtype)
+        qparams = QParams(_number(scale).astype(np.float32), _number(zero_point), qdtype)
         self.hold(qparams, quant_min, quant_max)
 
     def hold(self, qparams: QParams, quant_min: int | None, quant_max: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn import intrinsic
+from onnxq.pytorch.nn.intrinsic import FAMILIES, FusedModule
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm as WithBatchNorm
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import freeze_bn_stats as freeze_bn_stats
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import update_bn_stats as update_bn_stats
@@ -31,14 +32,7 @@ __all__ = sorted(
         "WithBatchNorm",
         "freeze_bn_stats",
         "update_bn_stats",
-        *names_of(
-            "ConvBn",
-            "ConvBnReLU",
-            "ConvReLU",
-            "ConvTransposeBn",
-            "ConvTransposeBnReLU",
-            "ConvTransposeReLU",
-        ),
+        *names_of(*FAMILIES),
     ]
 )
 
@@ -108,29 +102,28 @@ class QatConvTransposeBn(WithBatchNorm, TransposedConvolution):
         self.make_batch_norm(out_channels, eps, momentum, freeze_bn)
 
 
-def _trained(name: str, doc: str, *bases: type | tuple[type, ...]) -> Triplet:
+def _trained(name: str, *bases: type | tuple[type, ...]) -> Triplet:
     """Makes {name}1d, {name}2d and {name}3d, each for the float module of that name."""
-    return triplet(
-        __name__, name, doc, *bases, float_type=lambda n: getattr(intrinsic, f"{name}{n}d")
-    )
+
+    def kind(n: int) -> type[FusedModule]:
+        found: type[FusedModule] = getattr(intrinsic, f"{name}{n}d")
+        return found
+
+    doc = str(kind(2).__doc__).replace("2d", "{n}d")
+    return triplet(__name__, name, doc, *bases, float_type=kind)
 
 
-ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", "Conv{n}d and ReLU.", QatConv, CONVS)
-ConvBn1d, ConvBn2d, ConvBn3d = _trained("ConvBn", "Conv{n}d and BatchNorm{n}d.", QatConvBn, CONVS)
-ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = _trained(
-    "ConvBnReLU", "Conv{n}d, BatchNorm{n}d and ReLU.", QatConvBn, CONVS
-)
+ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", QatConv, CONVS)
+ConvBn1d, ConvBn2d, ConvBn3d = _trained("ConvBn", QatConvBn, CONVS)
+ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = _trained("ConvBnReLU", QatConvBn, CONVS)
 ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = _trained(
-    "ConvTransposeReLU", "ConvTranspose{n}d and ReLU.", QatConvTranspose, TRANSPOSED
+    "ConvTransposeReLU", QatConvTranspose, TRANSPOSED
 )
 ConvTransposeBn1d, ConvTransposeBn2d, ConvTransposeBn3d = _trained(
-    "ConvTransposeBn", "ConvTranspose{n}d and BatchNorm{n}d.", QatConvTransposeBn, TRANSPOSED
+    "ConvTransposeBn", QatConvTransposeBn, TRANSPOSED
 )
 ConvTransposeBnReLU1d, ConvTransposeBnReLU2d, ConvTransposeBnReLU3d = _trained(
-    "ConvTransposeBnReLU",
-    "ConvTranspose{n}d, BatchNorm{n}d and ReLU.",
-    QatConvTransposeBn,
-    TRANSPOSED,
+    "ConvTransposeBnReLU", QatConvTransposeBn, TRANSPOSED
 )
 
 # --- Linear with the ReLU or batch norm behind it, in training.
