@@ -135,7 +135,9 @@ class ModulePair:
         asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]
         arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
         runner = _Runner(self._module, self, _Integers(self._qparams, arrays))
-        result = runner.run(*_ordered(self._module, bound))
+        given = bound.arguments
+        inputs = [n for n in self._module.graph.nodes if n.op == "placeholder"]
+        result = runner.run(*(given[str(node.target)] for node in inputs))
         outputs = [arrays[name] for name in self._outputs]
         wanted = [x.numpy() for x in flatten(result)]
         return Layers([*self.tensors.values()], [*zip(outputs, wanted, strict=True)])
@@ -213,8 +215,7 @@ class _Runner(fx.Interpreter):
             raise UnsupportedError(
                 f"'{node.name}' rounds to scale {key[0]:.6g}, zero point {key[1]}, shape "
                 f"{integers.shape}; the model has no such tensor. Was it exported from this "
-                "module, "
-                "as it is now?"
+                "module, as it is now?"
             )
         arrays = self._integers.arrays
         nearest = min(unused, key=lambda name: np.count_nonzero(arrays[name] != integers))
@@ -256,9 +257,3 @@ def _written_out(model: ir.Model) -> dict[str, tuple[float, int]]:
             found[str(value.name)] = (float(scale), int(zero_point))
             values += [r.outputs[0] for r in value.consumers() if r.op_type in _IN_PLACE]
     return found
-
-
-def _ordered(module: fx.GraphModule, inputs: BoundInputs) -> list[Any]:
-    arguments = inputs.arguments
-    names = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
-    return [arguments[name] for name in names]

@@ -61,12 +61,9 @@ class GroupMember(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x, rounded; as it is until every place has seen a batch."""
         fake = self.fake_quant
-        if not isinstance(fake, FakeQuantize):  # converted
-            rounded: Tensor = fake(x)
-            return rounded
-        if fake.has_own_forward:
-            own: Tensor = fake(x)
-            return own
+        if not isinstance(fake, FakeQuantize) or fake.has_own_forward:  # converted, or a user's
+            made: Tensor = fake(x)
+            return made
         if self.batch is not None and self.slot is not None:
             self.batch.watch(x, self.slot)
         if not fake.fake_quant_enabled or not fake.has_observed:

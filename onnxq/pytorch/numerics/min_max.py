@@ -13,7 +13,6 @@ a CUDA tensor by a number with its reciprocal.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -213,12 +212,3 @@ def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
     if low is None or high is None:
         return None
     return torch.stack([-low.detach(), high.detach()]).to(torch.float32)
-
-
-def warn_unseen(name: str) -> None:
-    """Warns that qparams were asked for before any data."""
-    warnings.warn(
-        f"{name} has seen no data: returning scale 1, zero_point 0. Run the model on data first.",
-        UserWarning,
-        stacklevel=3,
-    )

@@ -9,6 +9,7 @@ the state_dict.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -29,7 +30,6 @@ from onnxq.pytorch.numerics.min_max import (
     rule_of,
     save_min_max,
     take_min_max,
-    warn_unseen,
 )
 from onnxq.pytorch.numerics.own_module import ModuleSpec
 from onnxq.pytorch.numerics.ranks import has_ranks, mean_of_ranks, merged_of_ranks, widest_of_ranks
@@ -330,16 +330,19 @@ class Observing(ExactBuffers):
         self.check_left_out()
         self._refresh()
         if not self.has_observed:
-            warn_unseen(type(self).__name__)
+            warnings.warn(
+                f"{type(self).__name__} has seen no data: returning scale 1, zero_point 0. Run the "
+                "model on data first.",
+                UserWarning,
+                stacklevel=2,
+            )
         scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))
         return QParams(scale, zero_point, self.dtype, self.granularity)
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """(scale, zero_point): copies of the buffers, up to date with what was observed."""
-        found = self.qparams()
-        scale = torch.from_numpy(found.scale.copy()).to(self.scale.device)
-        zero_point = torch.from_numpy(found.zero_point.astype(np.int32))
-        return scale, zero_point.to(self.scale.device)
+        self.qparams()
+        return self.scale.detach().clone(), self.zero_point.clone()
 
     def synchronize(self) -> None:
         """Takes over what the other ranks have seen; see `synchronize_ranks`."""
@@ -419,9 +422,7 @@ class Observing(ExactBuffers):
         found = take_min_max(state_dict, prefix)
         if found is None:
             missing += [prefix + name for name in (MIN, MAX)]
-        elif (
-            found.ndim == self.min_max.ndim
-        ):  # else the scale has another rank too, and torch says so
+        elif found.ndim == self.min_max.ndim:  # else the scale has another rank too: torch says so
             self.set_tensor("min_max", found)
         # checkpoints of torch, and of onnxq before it counted
         state_dict.setdefault(prefix + "left_out", torch.zeros_like(self.left_out))

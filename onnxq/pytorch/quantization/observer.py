@@ -80,9 +80,6 @@ def _prefixes(mod: nn.Module) -> tuple[str, ...]:
     return tuple(f"{name}." for name, one in parts if isinstance(one, Observing | ObserverBase))
 
 
-_NO_SCALE = "{} computes no scale: it looks at no ranges."
-
-
 class HistogramObserver(UniformObserver):
     """The qparams of least squared error, searched on a histogram of all values.
 
@@ -160,7 +157,19 @@ class HistogramObserver(UniformObserver):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-class RecordingObserver(ObserverBase):
+class _WithoutScale(ObserverBase):
+    """An observer that looks at no ranges."""
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Nothing: always an error.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(f"{type(self).__name__} computes no scale: it looks at no ranges.")
+
+
+class RecordingObserver(_WithoutScale):
     """Keeps a copy of every tensor, for debugging; it says no scale.
 
     Attributes:
@@ -179,16 +188,8 @@ class RecordingObserver(ObserverBase):
         """The copies, in order."""
         return self.tensor_val
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Nothing: always an error.
 
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(_NO_SCALE.format(type(self).__name__))
-
-
-class NoopObserver(ObserverBase):
+class NoopObserver(_WithoutScale):
     """Lets tensors pass: for weights that are stored as float16, which need no range."""
 
     def __init__(self, dtype: torch.dtype = torch.float16, **_: Any) -> None:
@@ -196,14 +197,6 @@ class NoopObserver(ObserverBase):
 
     def observe(self, x: Tensor) -> None:
         """Does nothing."""
-
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Nothing: always an error.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(_NO_SCALE.format(type(self).__name__))
 
 
 class PlaceholderObserver(NoopObserver):

@@ -160,7 +160,7 @@ class QatModule(MappedModule):
 
     def take(self, parts: Any) -> None:
         """Makes the float layer's parameters its own: not copies."""
-        self.weight, self.bias = parts[0].weight, parts[0].bias
+        self.weight, self.bias = parts[0].weight, getattr(parts[0], "bias", None)
         self.weight_fake_quant.to(self.weight.device)
 
     @torch.no_grad()
@@ -186,9 +186,13 @@ class QatModule(MappedModule):
         kind = self.deployed_type()
         parts = kind.PARTS if issubclass(kind, FusedModule) else (kind,)
         weight, bias = self.folded()
-        layer: Any = parts[0](**self.arguments(self) | {"bias": bias is not None})
+        arguments = self.arguments(self)
+        if "bias" in arguments:  # which embeddings have not
+            arguments["bias"] = bias is not None
+        layer: Any = parts[0](**arguments)
         layer.weight = nn.Parameter(weight.detach())
-        layer.bias = None if bias is None else nn.Parameter(bias.detach())
+        if bias is not None:
+            layer.bias = nn.Parameter(bias.detach())
         made: Any = kind(layer, *(part() for part in parts[1:])) if len(parts) > 1 else layer
         made.qconfig = layer.qconfig = self.qconfig
         return made.train(self.training)  # type: ignore[no-any-return]  # of an untyped call

@@ -71,15 +71,3 @@ class Embedding(QatModule, nn.Embedding):
         """Sizes of the embedding, and what changes it or its gradient."""
         names = "num_embeddings embedding_dim padding_idx max_norm norm_type scale_grad_by_freq"
         return {name: getattr(layer, name) for name in (*names.split(), "sparse")}
-
-    def take(self, parts: Any) -> None:
-        """Makes the float layer's weight its own."""
-        self.weight = parts[0].weight
-        self.weight_fake_quant.to(self.weight.device)
-
-    def to_float(self) -> nn.Module:
-        """The float module again, with the weight as it is now."""
-        embedding: Any = nn.Embedding(**self.arguments(self))
-        embedding.weight = nn.Parameter(self.weight.detach())
-        embedding.qconfig = self.qconfig
-        return embedding.train(self.training)  # type: ignore[no-any-return]  # of an untyped call

@@ -11,7 +11,7 @@ from torch import nn
 from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
-from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
+from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.integer_types import qdtype_of
@@ -123,7 +123,13 @@ class Requantize(Stored):
             UnsupportedError: the module has no FakeQuantize.
             CalibrationError: it has seen no data.
         """
-        fake = fake_quantize_of(mod, cls.__name__)
+        fake = output_fake_quantize(mod)
+        if fake is None:
+            raise UnsupportedError(
+                f"{cls.__name__}.from_float: the {type(mod).__name__} has no FakeQuantize for its "
+                "output. Call prepare or prepare_qat with a qconfig for it, and run data through "
+                "the model."
+            )
         check_observed(fake, type(mod).__name__)
         if not fake.fake_quant_enabled:  # only observed: nothing was trained to stay inside
             return cls.of(fake.qparams())
