@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnxq.pytorch.modules.transposed import (
     CONVS,
@@ -12,21 +12,29 @@ from onnxq.pytorch.modules.transposed import (
     per_weight,
 )
 from onnxq.pytorch.nn.qat.base import QatModule
-from onnxq.pytorch.nn.triplets import names_of, triplet
+from onnxq.pytorch.nn.triplets import given, names_of, signature_of, triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
     from torch import Tensor
-
-    from onnxq.qconfig import QConfig
-
-Sizes = int | tuple[int, ...]
 
 
 class _AnyConvolution(QatModule):
     """The arithmetic of a convolution, transposed or not, with 1, 2 or 3 spatial axes."""
+
+    more: ClassVar[dict[str, Any]] = {"qconfig": None}
+    """Arguments beside those of torch.nn's layer, and their defaults."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        arguments = given(self, args, kwargs)
+        own = {name: arguments.pop(name) for name in self.more}
+        super().__init__(**arguments)
+        self.finish(**own)
+
+    def finish(self, qconfig: object) -> None:
+        """The end of the constructor, with the arguments beside."""
+        self.set_qconfig(qconfig)
 
     @classmethod
     def arguments(cls, layer: Any) -> dict[str, Any]:
@@ -67,25 +75,6 @@ class QatConv(Convolution):
         QConfigError: no qconfig, or one that does not round weights.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: str | Sizes = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        qconfig: QConfig | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
-        super().__init__(*sizes, bias, padding_mode, device=device, dtype=dtype)
-        self.set_qconfig(qconfig)
-
 
 class QatConvTranspose(TransposedConvolution):
     """Transposed convolutions without batch norm; nn.ConvTranspose2d's arguments and a qconfig.
@@ -97,26 +86,6 @@ class QatConvTranspose(TransposedConvolution):
         QConfigError: no qconfig, or one that does not round weights.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: Sizes = 0,
-        output_padding: Sizes = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Sizes = 1,
-        padding_mode: str = "zeros",
-        qconfig: QConfig | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, groups)
-        super().__init__(*sizes, bias, dilation, padding_mode, device=device, dtype=dtype)
-        self.set_qconfig(qconfig)
-
 
 if not TYPE_CHECKING:  # which reads no list that is computed
     __all__ = names_of("Conv", "ConvTranspose")
@@ -127,6 +96,7 @@ Conv1d, Conv2d, Conv3d = triplet(
     QatConv,
     CONVS,
     float_type=lambda n: CONVS[n - 1],
+    __signature__=lambda n: signature_of(CONVS[n - 1], "device", **QatConv.more),
 )
 ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     __name__,
@@ -135,4 +105,5 @@ ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     QatConvTranspose,
     TRANSPOSED,
     float_type=lambda n: TRANSPOSED[n - 1],
+    __signature__=lambda n: signature_of(TRANSPOSED[n - 1], "device", **QatConv.more),
 )

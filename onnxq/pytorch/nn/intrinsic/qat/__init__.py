@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
@@ -15,12 +16,11 @@ from onnxq.pytorch.nn.qat.conv import (
     Convolution,
     QatConv,
     QatConvTranspose,
-    Sizes,
     TransposedConvolution,
 )
 from onnxq.pytorch.nn.qat.linear import Linear
 from onnxq.pytorch.nn.refused import INTRINSIC_QAT
-from onnxq.pytorch.nn.triplets import names_of, triplet
+from onnxq.pytorch.nn.triplets import names_of, signature_of, triplet
 
 if TYPE_CHECKING:
     from onnxq.pytorch.nn.triplets import Triplet
@@ -39,7 +39,7 @@ __all__ = sorted(
 # --- Convolutions with the batch norm or ReLU behind them, in training; transposed ones too.
 
 
-class QatConvBn(WithBatchNorm, Convolution):
+class _WithBatchNorm(WithBatchNorm):
     """Convolutions with batch norm; the arguments are the convolution's, then batch norm's.
 
     freeze_bn: starts with frozen statistics.
@@ -48,58 +48,26 @@ class QatConvBn(WithBatchNorm, Convolution):
         QConfigError: no qconfig, or one that does not round weights.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: str | Sizes = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        bias: bool | None = None,
-        padding_mode: str = "zeros",
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        freeze_bn: bool = False,
-        qconfig: QConfig | None = None,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
-        super().__init__(*sizes, bool(bias), padding_mode)
+    more: ClassVar[dict[str, Any]] = {
+        "eps": 1e-5,
+        "momentum": 0.1,
+        "freeze_bn": False,
+        **QatConv.more,
+    }
+    out_channels: int
+
+    def finish(self, qconfig: object, **norm: Any) -> None:
+        """The end of the constructor, with the arguments beside."""
         self.set_qconfig(qconfig)
-        self.make_batch_norm(out_channels, eps, momentum, freeze_bn)
+        self.make_batch_norm(self.out_channels, *norm.values())
 
 
-class QatConvTransposeBn(WithBatchNorm, TransposedConvolution):
-    """Transposed convolutions with batch norm; the layer's arguments, then batch norm's.
+class QatConvBn(_WithBatchNorm, Convolution):
+    """Convolutions with batch norm."""
 
-    freeze_bn: starts with frozen statistics.
 
-    Raises:
-        QConfigError: no qconfig, or one that does not round weights.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: Sizes = 0,
-        output_padding: Sizes = 0,
-        groups: int = 1,
-        bias: bool | None = None,
-        dilation: Sizes = 1,
-        padding_mode: str = "zeros",
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        freeze_bn: bool = False,
-        qconfig: QConfig | None = None,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, groups)
-        super().__init__(*sizes, bool(bias), dilation, padding_mode)
-        self.set_qconfig(qconfig)
-        self.make_batch_norm(out_channels, eps, momentum, freeze_bn)
+class QatConvTransposeBn(_WithBatchNorm, TransposedConvolution):
+    """Transposed convolutions with batch norm."""
 
 
 def _trained(name: str, *bases: type | tuple[type, ...]) -> Triplet:
@@ -110,7 +78,18 @@ def _trained(name: str, *bases: type | tuple[type, ...]) -> Triplet:
         return found
 
     doc = str(kind(2).__doc__).replace("2d", "{n}d")
-    return triplet(__name__, name, doc, *bases, float_type=kind)
+    base: Any = bases[0]
+    layers: Any = bases[1]
+
+    def signature(n: int) -> inspect.Signature:
+        made = signature_of(layers[n - 1], "device", **base.more)
+        if not issubclass(base, WithBatchNorm):
+            return made
+        own = made.parameters
+        parameters = [own[k].replace(default=False) if k == "bias" else own[k] for k in own]
+        return made.replace(parameters=parameters)
+
+    return triplet(__name__, name, doc, *bases, float_type=kind, __signature__=signature)
 
 
 ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", QatConv, CONVS)
