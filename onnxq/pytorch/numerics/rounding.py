@@ -128,8 +128,8 @@ def passed_inside(
     numbers = numbers_of(scale, zero_point)
     s = spread(scale, x.ndim, integers.axis)
     if numbers is None:
-        code = (_exact(x) / s).round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
-        return _where_between(grad, code, integers.qmin - _HALF, integers.qmax + _HALF)
+        rounded = (_exact(x) / s).round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
+        return _where_between(grad, rounded, integers.qmin - _HALF, integers.qmax + _HALF)
     # quotients x / scale that are the first outside
     low = _beyond(integers.qmin - numbers.zero_point, -1)
     high = _beyond(integers.qmax - numbers.zero_point, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnxq.pytorch.modules.refused_names import refusing
@@ -23,6 +22,8 @@ from onnxq.pytorch.nn.refused import INTRINSIC_QAT
 from onnxq.pytorch.nn.triplets import names_of, signature_of, triplet
 
 if TYPE_CHECKING:
+    import inspect
+
     from onnxq.pytorch.nn.triplets import Triplet
     from onnxq.qconfig import QConfig
 __all__ = sorted(
