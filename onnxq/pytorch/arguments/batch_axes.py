@@ -191,7 +191,8 @@ def length_axes(module: nn.Module, bound: BoundInputs, batch: Axes) -> dict[str,
     found: dict[str, set[int]] = {}
     for group in _groups(bound, batch):
         first = {name: axes[:1] for name, axes in group.items()}
-        taken = next((g for g in _distinct(group, first) if _is_length(module, bound, g)), {})
+        choices = [group] if group == first else [group, first]
+        taken = next((g for g in choices if _is_length(module, bound, g)), {})
         for name, axes in taken.items():
             found.setdefault(name, set()).update(axes)
     return found
@@ -207,10 +208,6 @@ def _groups(bound: BoundInputs, batch: Axes) -> list[Group]:
                 group = groups.setdefault(size, {})
                 group[name] = (*group.get(name, ()), axis)
     return list(groups.values())
-
-
-def _distinct(whole: Group, first: Group) -> list[Group]:
-    return [whole] if whole == first else [whole, first]
 
 
 def _is_length(module: nn.Module, bound: BoundInputs, group: Group) -> bool:

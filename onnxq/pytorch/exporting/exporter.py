@@ -135,8 +135,9 @@ def _origin(module: nn.Module, inputs: BoundInputs) -> str:
 
 
 def _holds_nan(x: object) -> bool:
-    is_float = isinstance(x, torch.Tensor) and x.is_floating_point()
-    return is_float and bool(x.detach().isnan().any())
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+        return False
+    return bool(x.detach().isnan().any())
 
 
 MIN_OPSET = 18  # the exporter's translations are written for it; asked for less it returns 18

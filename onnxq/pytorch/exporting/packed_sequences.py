@@ -197,7 +197,8 @@ class Lengths:
         """Results of a layer, y flat."""
         states = list(hx) if kind == "lstm" else [hx]
         x = self._unflattened(data)
-        y, h, c = recurrence(x, self._values, states, params, *rest, False, kind)
+        given: tuple[Any, ...] = (x, self._values, states, params, *rest, False, kind)
+        y, h, c = recurrence(*given)
         flat = self.flat(y)
         self._zero_behind.append(flat)
         return (flat, h, c)[: 1 + _STATES.get(kind, 1)]

@@ -100,7 +100,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
     (Over 40 lines: onnxscript wants the functions to close over the opset.)
     """
 
-    def joined(y):  # type: ignore[no-untyped-def]  # (T, D, N, H) -> (T, N, D H)
+    def joined(y: Any) -> Any:  # (T, D, N, H) -> (T, N, D H)
         return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), op.Constant(value_ints=[0, 0, -1]))
 
     def dynamic_quantize_linear(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
@@ -198,7 +198,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         return op.DequantizeLinear(narrow[0], scale, narrow[1], axis=axis)
 
     def fake_quantize(x, scale, zero_point, qmin: int, qmax: int, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
-        stored = _smallest(qmin, qmax)
+        stored = next(t for t in _STORED if t.qmin <= qmin and qmax <= t.qmax)  # the smallest
         dtype = onnx.TensorProto.DataType.Value(stored.onnx)
         zero_point = op.Cast(zero_point, to=dtype)
         integers = op.QuantizeLinear(x, scale, zero_point, axis=axis)
@@ -220,8 +220,3 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
 
 
 _STORED = (dtypes.UINT8, dtypes.INT8, dtypes.UINT16, dtypes.INT16)
-
-
-def _smallest(qmin: int, qmax: int) -> dtypes.QDType:
-    """The first type that holds [qmin, qmax]."""
-    return next(t for t in _STORED if t.qmin <= qmin and qmax <= t.qmax)

@@ -147,6 +147,7 @@ class WholeLayers(TorchFunctionMode):
         kind = getattr(func, "__name__", "")
         if kind in KINDS and len(args) > _BIASES and isinstance(args[_BIASES], bool):
             x, hx, *rest = args
-            y, h, c = recurrence(x, None, hx if kind == "lstm" else [hx], *rest, kind)
+            given: tuple[Any, ...] = (x, None, hx if kind == "lstm" else [hx], *rest, kind)
+            y, h, c = recurrence(*given)
             return (y, h, c) if kind == "lstm" else (y, h)
         return func(*args, **(kwargs or {}))

@@ -208,19 +208,6 @@ def _keeping(compute: Callable[..., Tensor]) -> Handler:
     return handler
 
 
-def _relu6(region: Region, x: Tensor, inplace: object = None) -> Tensor:
-    del inplace
-    return region.clamped(x, region.need_qparams(x, "relu6"), 0.0, 6.0)
-
-
-def _leaky_relu(x: Tensor, slope: float, _inplace: object) -> Tensor:
-    return functional.leaky_relu(x, slope)
-
-
-def _elu(x: Tensor, alpha: float = 1.0, *_: object) -> Tensor:
-    return functional.elu(x, alpha)
-
-
 def _instance_norm(x: Tensor, weight: Any, bias: Any, eps: float) -> Tensor:
     return functional.instance_norm(x, weight=weight, bias=bias, eps=eps)
 
@@ -287,16 +274,16 @@ def _operators() -> dict[str, Handler]:
         "matmul": _binary(torch.matmul, _same),
         "cat": _cat(_same),
         "cat_relu": _cat(relu),
-        "relu6": _relu6,
+        "relu6": lambda region, x, *_: region.clamped(x, region.need_qparams(x, "relu6"), 0.0, 6.0),
         "dropout": lambda _region, x, *_arguments: x,
         "max_pool1d": _keeping(functional.max_pool1d),
         "max_pool2d": _keeping(functional.max_pool2d),
         "max_pool3d": _keeping(functional.max_pool3d),
         "hardswish": _into(functional.hardswish),
         "sigmoid": _into(torch.sigmoid),
-        "leaky_relu": _into(_leaky_relu, 2),
+        "leaky_relu": _into(lambda x, slope, _inplace: functional.leaky_relu(x, slope), 2),
         "celu": _into(functional.celu),
-        "elu": _into(_elu),
+        "elu": _into(lambda x, alpha=1.0, *_: functional.elu(x, alpha)),
         "prelu": _into(functional.prelu, 1),
         "softmax": _into(functional.softmax, 1),
         "layer_norm": _into(functional.layer_norm, 4),

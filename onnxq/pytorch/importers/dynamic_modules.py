@@ -115,10 +115,6 @@ def _linear(module: Any, dequantized: Dequantized, path: str) -> nn.Module:
     return made
 
 
-def _linear_relu(module: Any, dequantized: Dequantized, path: str) -> nn.Module:
-    return nn.Sequential(_linear(module, dequantized, path), nn.ReLU())
-
-
 def _fill(made: nn.Module, values: Mapping[str, Tensor | None]) -> None:
     made.load_state_dict({k: v.detach() for k, v in values.items() if v is not None})
 
@@ -202,7 +198,7 @@ class BothWays(nn.Module):
 
 _MAKERS: dict[str, Callable[[Any, Dequantized, str], nn.Module]] = {
     "Linear": _linear,
-    "LinearReLU": _linear_relu,
+    "LinearReLU": lambda *given: nn.Sequential(_linear(*given), nn.ReLU()),
     "LSTM": _recurrent(nn.LSTM),
     "GRU": _recurrent(nn.GRU),
     "LSTMCell": _cell(nn.LSTMCell),

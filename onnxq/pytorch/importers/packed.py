@@ -161,7 +161,7 @@ def make_printable(model: nn.Module) -> None:
 def _read(script: Any, where: str) -> PackedWeight:
     kind = script._type().name()
     if kind.startswith("Linear") and "Sparse" not in kind:
-        return PackedWeight(*script.unpack(), None, where)
+        return PackedWeight(*script.unpack(), windows=None, where=where)
     if kind.startswith("Conv"):
         windows = WindowSizes(
             script.stride(),
@@ -171,7 +171,7 @@ def _read(script: Any, where: str) -> PackedWeight:
             script.groups(),
             bool(script.transpose()),
         )
-        return PackedWeight(*script.unpack(), windows, where)
+        return PackedWeight(*script.unpack(), windows=windows, where=where)
     raise UnsupportedError(
         f"{where}: holds a {kind}; linear layers and convolutions can be imported. Replace the "
         "module by its float original and let onnxq quantize it."

@@ -100,7 +100,7 @@ class Builder:
         parts = [node, *([self._nodes[weight.norm]] if weight.norm else [])]
         modules: list[nn.Module] = [self._layer(weight), *map(self._called, parts[1:])]
         made, taken = self._made(weight, parts, modules)
-        self._set_module(weight.path, made)
+        self._traced.set_submodule(weight.path, made)
         if weight.norm and self.folds_norms:
             self._folded.add(self._called(node))
         for part in taken[1:]:
@@ -132,10 +132,6 @@ class Builder:
             f"'{weight.path}' ({names}): there is no module that has a quantized weight in its "
             f"place. Leave node '{weight.exported}' float in the qconfig."
         )
-
-    def _set_module(self, path: str, module: nn.Module) -> None:
-        parent, _, name = path.rpartition(".")
-        setattr(self._traced.get_submodule(parent), name, module)
 
     def activation(self, group: AnnotatedGroup) -> None:
         """Leads every tensor of a group through one FakeQuantize."""

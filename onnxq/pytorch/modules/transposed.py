@@ -61,10 +61,9 @@ def convolved(
     """
     axes = weight.ndim - 2
     if conv.transposed:
-        padding = (conv.padding, output_padding(conv, x, output_size))
-        of_groups = (conv.groups, conv.dilation)
-        return CONV_TRANSPOSE[axes - 1](x, weight, bias, conv.stride, *padding, *of_groups)
-    padding = conv.padding
+        rest = (output_padding(conv, x, output_size), conv.groups, conv.dilation)
+        return CONV_TRANSPOSE[axes - 1](x, weight, bias, conv.stride, conv.padding, *rest)
+    padding: Any = conv.padding
     if conv.padding_mode != "zeros":
         x, padding = functional.pad(x, _sides(conv), conv.padding_mode), 0
     return CONV[axes - 1](x, weight, bias, conv.stride, padding, conv.dilation, conv.groups)

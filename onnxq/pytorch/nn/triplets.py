@@ -63,7 +63,7 @@ def signature_of(kind: type, ahead_of: str, /, **more: object) -> inspect.Signat
 
 def given(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a constructor by name, defaults included, as its class's __signature__ says."""
-    bound = type(layer).__signature__.bind(*args, **kwargs)
+    bound: inspect.BoundArguments = type(layer).__signature__.bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments
 

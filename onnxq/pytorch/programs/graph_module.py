@@ -171,7 +171,7 @@ def _restored(rest: dict[str, Any], rows: tuple[_Row, ...], name: str) -> Traini
         if isinstance(target, _OperatorName):
             target = operator.attrgetter(target)(torch.ops)
         given = [fx.node.map_aggregate(x, found) for x in (args, kwargs)]
-        nodes[called] = graph.create_node(op, target, *given, called)
+        nodes[called] = graph.create_node(op, target, *given, name=called)
         nodes[called].meta.update(meta)
     root = nn.Module()
     root.__dict__.update(rest)

@@ -141,7 +141,9 @@ class LeafCalls:
         """Makes a module the plain layer that the operator shows; False where it cannot be."""
         if not isinstance(module, kind) and not _is_norm(module, kind):
             return False
-        if hasattr(module, "output_padding") and not _is_transposed(module, bound):
+        if isinstance(module, TRANSPOSED) and not all(  # output_size changes them
+            _same(getattr(module, name), bound[name]) for name in _TRANSPOSED
+        ):
             return False
         if path in self._plain:
             return self._plain[path] == wanted
@@ -205,13 +207,6 @@ def _is_norm(module: object, kind: type[nn.Module]) -> bool:
     """Whether a norm for any rank (SyncBatchNorm) computes what this one does."""
     batch = isinstance(module, _BatchNorm) and issubclass(kind, _BatchNorm)
     return batch or (isinstance(module, _InstanceNorm) and issubclass(kind, _InstanceNorm))
-
-
-def _is_transposed(module: nn.Module, bound: Mapping[str, Any]) -> bool:
-    """Whether a transposed convolution has the operator's numbers: output_size changes them."""
-    if not isinstance(module, TRANSPOSED):
-        return True
-    return all(_same(getattr(module, name), bound[name]) for name in _TRANSPOSED)
 
 
 def _same(held: Any, value: Any) -> bool:

@@ -214,11 +214,10 @@ class _Call:
                 self._arguments[node.args[2]] = node
             elif is_mark:
                 self._results[node.args[2]] = node
-            elif any(x in self._inside or self._is_argument(x) for x in node.all_input_nodes):
+            elif any(
+                x in self._inside or x in self._arguments.values() for x in node.all_input_nodes
+            ):
                 self._inside[node] = None
-
-    def _is_argument(self, node: fx.Node) -> bool:
-        return node in self._arguments.values()
 
     @property
     def is_closed(self) -> bool:

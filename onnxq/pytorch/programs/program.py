@@ -81,8 +81,9 @@ def inline_regions(program: ExportedProgram) -> None:
             position: Any = part.args[1]
             _take_place(part, results[position], part.name in outputs)
         _erase(node)
-    if any(str(node.target) == _AUTOCAST for node in regions):
-        _drop_dtype_checks(module.graph)
+    if any(str(node.target) == _AUTOCAST for node in regions):  # which makes other dtypes
+        for check in module.graph.find_nodes(op="call_function", target=_DTYPE_CHECK):
+            module.graph.erase_node(check)
     module.graph.lint()
     module.delete_all_unused_submodules()
     module.recompile()
@@ -115,19 +116,12 @@ def _erase(region: fx.Node) -> None:
             region.graph.erase_node(body)
 
 
-def _drop_dtype_checks(graph: fx.Graph) -> None:
-    """Takes away what holds dtypes against those that autocast makes."""
-    for node in list(graph.nodes):
-        if node.target is _DTYPE_CHECK:
-            graph.erase_node(node)
-
-
 def _inlined(
     root: fx.GraphModule, region: fx.Node, owner: nn.Module, outer: dict[fx.Node, Any]
 ) -> list[fx.Node]:
     """The results of a region, whose operators are written where the graph's cursor is."""
     args: tuple[Any, ...] = region.args
-    position = next(i for i, a in enumerate(args) if _is_body(a))
+    position = next(i for i, a in enumerate(args) if isinstance(a, fx.Node) and a.op == "get_attr")
     body: Any = operator.attrgetter(args[position].target)(owner)
     given = [outer.get(a, a) for a in args[position + 1 :]]
     inner = [n for n in body.graph.nodes if n.op == "placeholder"]
@@ -147,10 +141,6 @@ def _inlined(
     if str(region.target) == _NO_GRAD and region.args[0] is False:
         return [_detached(root.graph, x) for x in found]
     return found
-
-
-def _is_body(argument: object) -> bool:
-    return isinstance(argument, fx.Node) and argument.op == "get_attr"
 
 
 def _attribute(root: fx.GraphModule, step: fx.Node, body: nn.Module) -> fx.Node:

@@ -89,7 +89,8 @@ class _Building:
         """Builds the graph, and the module of it."""
         exported = self._program.exported
         for module in self._model.modules():
-            _remove_hooks(module)
+            for name in HOOKS:  # what they do around forward is in the program
+                getattr(module, name).clear()
         self._enter(exported)
         self._update(None)
         for node in exported.graph.nodes:
@@ -346,12 +347,6 @@ class _Building:
         for made, value in zip(results, node.meta["val"], strict=False):
             made.meta["val"] = value
         self._values[node] = results
-
-
-def _remove_hooks(module: nn.Module) -> None:
-    """Takes the hooks around forward away: what they do is in the program."""
-    for name in HOOKS:
-        getattr(module, name).clear()
 
 
 def _has(model: nn.Module, path: str) -> bool:

@@ -131,7 +131,7 @@ def test_gradient_is_one_where_the_integer_is_inside_and_zero_where_it_was_clamp
         x.requires_grad_()
         zero = zero_point.to(torch.int32)
         upstream = torch.from_numpy(np.random.default_rng(seed).normal(size=x.shape)).float()
-        fake_quantize(x, scale, zero, 0, 255, AXIS).backward(upstream)
+        torch.autograd.backward(fake_quantize(x, scale, zero, 0, 255, AXIS), upstream)
         assert x.grad is not None
         wide = QParams(p.scale, p.zero_point.astype(np.int64), dtypes.INT16, p.granularity)
         integers = torch.from_numpy(affine.quantize(x.detach().numpy(), wide).astype(np.int64))
@@ -148,10 +148,10 @@ def test_ties_at_min_and_max_pass_where_they_round_inwards(qmin: int, qmax: int,
     x = torch.cat([x, x.nextafter(torch.tensor(1e9)), x.nextafter(torch.tensor(-1e9))])
     one, zero_point = torch.tensor(1.0), torch.tensor(zero, dtype=torch.int32)
     single = x.clone().requires_grad_()
-    fake_quantize(single, one, zero_point, qmin, qmax, 0).sum().backward()
+    torch.autograd.backward(fake_quantize(single, one, zero_point, qmin, qmax, 0).sum())
     channels = x.clone().requires_grad_()
     wide = (one.expand(len(x)).clone(), zero_point.expand(len(x)).clone())
-    fake_quantize(channels, *wide, qmin, qmax, 0).sum().backward()
+    torch.autograd.backward(fake_quantize(channels, *wide, qmin, qmax, 0).sum())
     rounded = x.double().round() + zero
     wanted = ((rounded >= qmin) & (rounded <= qmax)).float()
     assert single.grad is not None
@@ -171,7 +171,7 @@ def test_gradient_agrees_with_finite_differences_of_the_straight_through_surroga
     h = 1e-4
     numeric = (torch.clamp(x + h, low, high) - torch.clamp(x - h, low, high)) / (2 * h)
     leaf = x.float().requires_grad_()
-    fake_quantize(leaf, scale, zero_point, 0, 255, -1).sum().backward()
+    torch.autograd.backward(fake_quantize(leaf, scale, zero_point, 0, 255, -1).sum())
     assert leaf.grad is not None
     torch.testing.assert_close(leaf.grad.double(), numeric, rtol=0, atol=1e-6)
     assert 0.5 < leaf.grad.mean() < 1
@@ -183,7 +183,7 @@ def test_the_mask_is_exact_in_bfloat16_too(bound: str) -> None:
     x = torch.tensor([127.0 if bound == "inside" else 128.0], dtype=torch.bfloat16)
     x.requires_grad_()
     one, zero = torch.tensor(1.0), torch.tensor(0, dtype=torch.int32)
-    fake_quantize(x, one, zero, -128, 127, -1).sum().backward()
+    torch.autograd.backward(fake_quantize(x, one, zero, -128, 127, -1).sum())
     assert x.grad is not None
     assert x.grad.item() == (bound == "inside")
 
@@ -201,7 +201,7 @@ def test_learned_scale_has_the_gradient_of_the_paper() -> None:
         rounded = fake_quantize(x, scale, zero, -7, 7, AXIS, ScaleRule.LEARNED)
         plain = fake_quantize(x, scale.detach(), zero, -7, 7, AXIS)
         assert torch.equal(rounded, plain)
-        rounded.backward(upstream)
+        torch.autograd.backward(rounded, upstream)
         s = scale.detach().double() if channels is None else scale.detach().double()[:, None]
         v = x.detach().double() / s
         slope = torch.where(v <= -7, -7.0, torch.where(v >= 7, 7.0, v.round() - v))
@@ -228,7 +228,7 @@ def test_learned_scale_agrees_with_finite_differences_away_from_the_steps() -> N
         return out.double()
 
     numeric = (rounded(0.1 + h) - rounded(0.1 - h)) / (2 * h)  # the integers
-    fake_quantize(x, scale, zero, -7, 7, -1, ScaleRule.LEARNED).sum().backward()
+    torch.autograd.backward(fake_quantize(x, scale, zero, -7, 7, -1, ScaleRule.LEARNED).sum())
     clamped = torch.round(x / 0.1).abs() > 7
     wanted = torch.where(clamped, numeric, numeric - x.double() / 0.1).sum() / np.sqrt(5 * 7)
     assert scale.grad is not None
@@ -302,6 +302,12 @@ def test_runs_wherever_x_is() -> None:
 
 class Rounds(nn.Module):
     """Every operator once, integers of four types."""
+
+    scale: Tensor
+    zero: Tensor
+    scales: Tensor
+    zeros: Tensor
+    stored: Tensor
 
     def __init__(self) -> None:
         super().__init__()

@@ -172,13 +172,9 @@ class QatModule(MappedModule):
             bias: likewise; of a layer that has none, it becomes a parameter. None: as it is.
         """
         self.weight.copy_(weight)
-        if bias is not None:
-            self._start_bias_at(bias)
-
-    def _start_bias_at(self, bias: Tensor) -> None:
-        if self.bias is not None:
+        if bias is not None and self.bias is not None:
             self.bias.copy_(bias)
-        elif bias.any():
+        elif bias is not None and bias.any():
             self.bias = nn.Parameter(bias.to(self.weight))
 
     def to_float(self) -> nn.Module:
