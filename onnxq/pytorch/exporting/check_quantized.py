@@ -78,16 +78,10 @@ def check_in_lsb(
     tolerance: float | None,
     by_layer: ByLayer | None = None,
 ) -> None:
-    """Holds one run of the exported model against the module.
+    """Holds one run of the exported model, arrays by input name -> outputs, against the module.
 
-    Args:
-        module: quantized, in eval mode.
-        run: arrays by input name -> the exported model's outputs.
-        outputs: name and scale of each; None: it is in float32.
-        inputs: one batch.
-        roundings: number of tensors that are rounded.
-        tolerance: largest accepted difference in LSB; None: derived from `roundings`.
-        by_layer: compares layer by layer; None where the module's graph is not known.
+    Outputs are a name and a scale each, None where they are float32. Without a tolerance it follows
+    from the number of roundings; by_layer compares layer by layer, where the graph is known.
     """
     where, pairs = run_both(module, run, inputs)
     sigma = math.sqrt(roundings / 6)
@@ -134,14 +128,7 @@ def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
 
 
 class Difference(NamedTuple):
-    """Differences of an output from the module's, in LSB.
-
-    Attributes:
-        lsb: in the output's own unit.
-        largest: of all elements.
-        mean: root mean square.
-        spread: standard deviation of the module's own result.
-    """
+    """Differences of an output from the module's, in LSB; spread is that of the module's own."""
 
     lsb: float
     largest: float

@@ -29,11 +29,7 @@ NAME_BEFORE = "pkg.torch.onnx.original_node_name"
 
 
 class _Written(NamedTuple):
-    """A node as it was translated.
-
-    Attributes:
-        read: name of its first input; "": none.
-    """
+    """A node as it was translated."""
 
     name: str
     op_type: str

@@ -49,18 +49,8 @@ def run_recurrence(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(y, h, c) of all layers of a recurrence; c is h but for an LSTM.
 
-    Args:
-        x: (T, N, F), or (N, T, F) with batch_first.
-        lengths: integers (N,), from 1 to T; None: every sequence has T steps.
-        hx: (h,), of an LSTM (h, c): (layers * directions, N, hidden).
-        params: as torch.lstm has them.
-        has_biases: whether biases are among them.
-        num_layers: one behind the other.
-        dropout: between them, of training.
-        train: whether it is on.
-        bidirectional: whether each layer has two directions.
-        batch_first: without lengths alone.
-        kind: one of KINDS.
+    x (T, N, F), or (N, T, F) with batch_first, which goes without lengths; lengths (N,), from 1 to
+    T, None: all T; hx (h,), or (h, c) of an LSTM, (layers * directions, N, hidden).
     """
     function: Any = getattr(torch, kind)
     options = (has_biases, num_layers, dropout, train, bidirectional)

@@ -51,14 +51,7 @@ STORED = {
 
 @dataclass(frozen=True, eq=False)
 class TracedQParams:
-    """Real values that integers stand for: (q - zero_point) * scale.
-
-    Attributes:
-        scale: float32 as a Python number.
-        zero_point: an integer.
-        dtype: of the integers, torch.uint8 or torch.int8.
-        tensors: scale and zero point, rank 0.
-    """
+    """Real values that integers stand for: (q - zero_point) * scale."""
 
     scale: float
     zero_point: int

@@ -73,11 +73,7 @@ _SEED = 0
 
 @contextlib.contextmanager
 def parameters_apart(program: ExportedProgram) -> Iterator[None]:
-    """A context in which parameters that are constant, or equal to others, have other values.
-
-    Args:
-        program: has its own values again outside.
-    """
+    """A context in which parameters that are constant, or equal to others, have other values."""
     state = program.state_dict
     held = dict(state)
     parameters = {name: state[name] for name in program.graph_signature.parameters}

@@ -93,9 +93,7 @@ def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
 def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
     """The module and its submodules anew, tensors and other attributes shared.
 
-    Args:
-        model: it stays as it is, as long as nobody writes into the tensors of the copy.
-        replaced: id of a submodule, or of an object in an attribute -> the module in its place.
+    replaced: id of a submodule, or of an object in an attribute -> the module in its place.
     """
     return _copy(model, dict(replaced))
 

@@ -50,15 +50,7 @@ def convolved(
     bias: Tensor | None,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Result of a convolution, transposed or not, with these parameters.
-
-    Args:
-        conv: with the other arguments of torch.nn's module as attributes, tuples.
-        x: its input, (batch, channels, *spatial).
-        weight: in place of the module's own.
-        bias: likewise.
-        output_size: of a transposed one; None: what follows from x.
-    """
+    """Result of a convolution, transposed or not, with these parameters."""
     axes = weight.ndim - 2
     if conv.transposed:
         rest = (output_padding(conv, x, output_size), conv.groups, conv.dilation)
@@ -101,13 +93,7 @@ def along_channels(part: Part, module: nn.Module) -> Part:
 
 
 def per_weight(values: Tensor, weight: Tensor, groups: int) -> Tensor:
-    """A vector of output channels, shaped to broadcast with the weight.
-
-    Args:
-        values: (out_channels,).
-        weight: (in_channels, out_channels / groups, *kernel).
-        groups: of the convolution.
-    """
+    """A vector of output channels, shaped to broadcast with the weight."""
     rows = values.reshape(groups, -1).repeat_interleave(weight.shape[0] // groups, 0)
     return rows.reshape(*rows.shape, *[1] * (weight.ndim - 2))
 

@@ -26,15 +26,7 @@ def triplet(
     *bases: type | tuple[type, ...],
     **attributes: Callable[[int], object],
 ) -> Triplet:
-    """Makes three classes of a module, which it binds to {name}1d, {name}2d and {name}3d.
-
-    Args:
-        module: its __name__.
-        name: of the classes, without the number of axes.
-        doc: their docstring; {n} stands for the number of axes.
-        bases: a class, or one for each number of axes.
-        attributes: of the classes, as functions of the number of axes.
-    """
+    """Makes three classes of a module, which it binds to {name}1d, {name}2d and {name}3d."""
 
     def made(n: int) -> type[Any]:
         own = tuple(base[n - 1] if isinstance(base, tuple) else base for base in bases)

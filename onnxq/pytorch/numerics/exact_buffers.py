@@ -28,11 +28,7 @@ def _held(x: Tensor) -> Tensor:
 
 
 def held(x: Tensor) -> Tensor:
-    """The values of x, without gradient, that compiled code never computes a second time.
-
-    Args:
-        x: computed of a buffer that changes in place behind it.
-    """
+    """The values of x, without gradient, that compiled code never computes a second time."""
     return _held(x.detach()) if torch.compiler.is_compiling() else x.detach()
 
 

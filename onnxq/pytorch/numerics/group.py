@@ -42,13 +42,7 @@ class WholeBatch:
 
 
 class GroupMember(nn.Module):
-    """One of several places where the same FakeQuantize rounds.
-
-    Args:
-        fake_quant: a FakeQuantize, or the Requantize that convert makes of it.
-        batch: what shows it the values; None: they are copies of values that it has seen.
-        slot: number of this place in the batch.
-    """
+    """One of several places where the same FakeQuantize rounds."""
 
     def __init__(
         self, fake_quant: nn.Module, batch: WholeBatch | None = None, slot: int | None = None

@@ -91,16 +91,7 @@ def numbers_of(scale: Tensor, zero_point: Tensor) -> Numbers | None:
 
 
 def rounded(x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange) -> Tensor:
-    """The real values of x after a round trip through the integers; NaN stays NaN.
-
-    Args:
-        x: floating point, any shape; computed in float32.
-        scale: float32, shape () or (channels,).
-        zero_point: integers, same shape.
-        integers: that are in use.
-    Returns:
-        dtype and shape of x.
-    """
+    """The real values of x after a round trip through the integers; NaN stays NaN."""
     s = spread(scale, x.ndim, integers.axis)
     v = (_exact(x) / s).round_()
     numbers = numbers_of(scale, zero_point)
@@ -148,13 +139,7 @@ def _beyond(last: int, sign: int) -> float:
 
 @functools.lru_cache(maxsize=4096)  # scales that rest are asked for at every step
 def last_with(scale: float, bound: float, sign: int) -> float:
-    """The float32 x nearest to 0 whose quotient x / scale, rounded to float32, reaches the bound.
-
-    Args:
-        scale: float32, positive.
-        bound: float32 beyond 0 on the side of `sign`.
-        sign: 1: the quotient is the bound or above it; -1: or below.
-    """
+    """The float32 x nearest to 0 whose quotient x / scale, as float32, reaches the bound."""
     away, back = np.float32(sign * np.inf), np.float32(0)
     with np.errstate(all="ignore"):
         s, least = np.float32(scale), np.float32(bound)

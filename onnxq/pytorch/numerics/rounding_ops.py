@@ -60,14 +60,7 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
 
 @torch_operator("dequantize_linear", _float_like)
 def dequantize_linear(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
-    """Real values: (integers - zero_point) * scale, in float32.
-
-    Args:
-        integers: integers, any shape.
-        scale: float32, shape () or (channels,).
-        zero_point: of the dtype of integers, same shape as scale.
-        axis: axis of the channels in integers; without meaning for a scale of rank 0.
-    """
+    """Real values: (integers - zero_point) * scale, in float32."""
     # int64: the difference of two int32 is rounded to float32 once, as ONNX Runtime does
     wide = torch.int64 if integers.dtype == torch.int32 else torch.int32
     centred = integers.to(wide) - spread(zero_point, integers.ndim, axis).to(wide)
@@ -76,14 +69,7 @@ def dequantize_linear(integers: Tensor, scale: Tensor, zero_point: Tensor, axis:
 
 @torch_operator("dequantize_4bits", _float_like)
 def dequantize_4bits(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
-    """Real values as dequantize_linear has them, of integers that ONNX stores in 4 bits.
-
-    Args:
-        integers: int8 in [-8, 7] or uint8 in [0, 15]; torch computes with no smaller type.
-        scale: float32, shape () or (channels,).
-        zero_point: of the dtype of integers, same shape as scale.
-        axis: axis of the channels in integers.
-    """
+    """Real values as dequantize_linear has them, of integers that ONNX stores in 4 bits."""
     return dequantize_linear(integers, scale, zero_point, axis)
 
 
@@ -96,18 +82,7 @@ def _checked(x: Tensor, scale: Tensor, *_: object) -> Tensor:
 def fake_quantize(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
-    """The real values of x after a round trip through integers in [qmin, qmax].
-
-    Args:
-        x: floating point, any shape; computed in float32. NaN stays NaN.
-        scale: float32, shape () or (channels,).
-        zero_point: integers, same shape.
-        qmin: smallest integer.
-        qmax: largest integer.
-        axis: axis of the channels in x; without meaning for a scale of rank 0.
-    Returns:
-        dtype and shape of x.
-    """
+    """The real values of x after a round trip through integers in [qmin, qmax]."""
     return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis))
 
 

@@ -165,13 +165,7 @@ def is_plain(outputs: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InputShape:
-    """Sizes of one input.
-
-    Attributes:
-        name: of the input.
-        sizes: a number where an axis is fixed; else the name of its size, alike for axes that have
-            to be of one length; None: anything.
-    """
+    """Sizes of one input: a number, the name of sizes that are of one length, or None for any."""
 
     name: str
     sizes: tuple[int | str | None, ...]

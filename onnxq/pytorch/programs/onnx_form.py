@@ -101,10 +101,7 @@ def _found(model: ir.Model, of_decomposed: Mapping[str, str]) -> dict[str, list[
 class Cast(NamedTuple):
     """One node, by names that stay when the exporter's optimizer leaves it out.
 
-    Attributes:
-        read: value that it reads.
-        made: value that it gives.
-        to: the type; or the name of a value that has it (CastLike).
+    `to` is a type, or the name of a value that has it (CastLike).
     """
 
     read: str

@@ -37,11 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Stands for a tensor among the arguments of a call.
-
-    Attributes:
-        position: among the call's tensors.
-    """
+    """Stands for a tensor among the arguments of a call."""
 
     position: int
 
@@ -113,11 +109,7 @@ class FunctionCall:
 
 
 class OwnGradients:
-    """A context in which calls of functions are marked and noted.
-
-    Attributes:
-        noted: by the number that marks them, without the names of nodes.
-    """
+    """A context in which calls of functions are marked and noted."""
 
     def __init__(self) -> None:
         self.noted: dict[int, FunctionCall] = {}

@@ -59,10 +59,7 @@ _PARAMETRIZED = nn.utils.parametrize.ParametrizationList
 def training_graph(model: nn.Module, program: Program) -> TrainingGraph:
     """The graph of the program on the model's own modules, parameters and buffers.
 
-    Args:
-        model: the one that was exported, or a copy of it; its layers become part of the result, and
-            their hooks, which the program has, are taken away. Its mode is the result's.
-        program: of `program_of`.
+    The model's layers become part of the result, in its mode, without hooks: the program has them.
     """
     return _Building(model, program).run()
 

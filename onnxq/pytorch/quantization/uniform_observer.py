@@ -29,10 +29,6 @@ class WithArgs:
     """A class and keyword arguments: calling it makes the module.
 
     Two of the same class and arguments are equal. What a QConfig holds is one of these, or a class.
-
-    Attributes:
-        func: what is called.
-        keywords: with these arguments.
     """
 
     func: Callable[..., Any]
@@ -168,12 +164,7 @@ class UniformObserver(ObserverBase):
 
 
 class RangeObserver(UniformObserver):
-    """An observer of ranges: two buffers on the tensor's device, updated there without a copy.
-
-    Attributes:
-        min_val: float32, () or (channels,); inf, or empty, before any data.
-        max_val: likewise; -inf.
-    """
+    """An observer of ranges: two buffers on the tensor's device, updated there without a copy."""
 
     min_val: Tensor
     max_val: Tensor

@@ -165,12 +165,7 @@ class QatModule(MappedModule):
 
     @torch.no_grad()
     def start_at(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Changes the parameters so that `folded` gives these.
-
-        Args:
-            weight: of the layer that is deployed, batch norm folded in.
-            bias: likewise; of a layer that has none, it becomes a parameter. None: as it is.
-        """
+        """Changes the parameters so that `folded` gives these."""
         self.weight.copy_(weight)
         if bias is not None and self.bias is not None:
             self.bias.copy_(bias)
@@ -195,12 +190,7 @@ class QatModule(MappedModule):
 
 
 def round_bias(bias: Tensor, scale: Tensor) -> Tensor:
-    """rint(bias / scale) * scale, saturated to int32 integers; the gradient is the bias's.
-
-    Args:
-        bias: float, (channels,).
-        scale: float32, () or (channels,).
-    """
+    """rint(bias / scale) * scale, saturated to int32 integers; the gradient is the bias's."""
     rounded = bias_lsb(bias.detach(), scale).float() * scale
     return rounded.to(bias.dtype) + (bias - bias.detach())
 

@@ -69,11 +69,7 @@ class TransposedConvolution(_AnyConvolution):
 
 
 class QatConv(Convolution):
-    """Convolutions without batch norm; the arguments are nn.Conv2d's and a qconfig.
-
-    Raises:
-        QConfigError: no qconfig, or one that does not round weights.
-    """
+    """Convolutions without batch norm; the arguments are nn.Conv2d's and a qconfig."""
 
 
 class QatConvTranspose(TransposedConvolution):
@@ -81,9 +77,6 @@ class QatConvTranspose(TransposedConvolution):
 
     Per channel, the weight has a scale for each output channel of a group; depthwise, for each
     channel. The ch_axis of the qconfig's observer does not count.
-
-    Raises:
-        QConfigError: no qconfig, or one that does not round weights.
     """
 
 

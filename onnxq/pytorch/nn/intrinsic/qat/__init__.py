@@ -44,9 +44,6 @@ class _WithBatchNorm(WithBatchNorm):
     """Convolutions with batch norm; the arguments are the convolution's, then batch norm's.
 
     freeze_bn: starts with frozen statistics.
-
-    Raises:
-        QConfigError: no qconfig, or one that does not round weights.
     """
 
     more: ClassVar[dict[str, Any]] = {

@@ -95,12 +95,7 @@ class _Weight:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A model whose layers hold what torchao's held.
-
-    Attributes:
-        model: of the same structure; other layers and their tensors are shared.
-        notes: where it computes otherwise than torchao.
-    """
+    """A model whose layers hold what torchao's held."""
 
     model: nn.Module
     notes: tuple[str, ...]
