@@ -34,12 +34,7 @@ _CONSTANTS = (
 
 
 class Slot:
-    """The place of a tensor in an argument: a leaf, and so no dataclass.
-
-    Attributes:
-        name: of the model's input.
-        path: forward's parameter, then the keys that lead to it.
-    """
+    """The place of a tensor in an argument: a leaf, and so no dataclass."""
 
     __slots__ = ("name", "path")
 
@@ -74,12 +69,7 @@ def _fill(leaf: object, tensors: Mapping[str, object]) -> object:
 
 @dataclass(frozen=True, slots=True)
 class BoundInputs:
-    """Example inputs of a module.
-
-    Attributes:
-        tensors: by input name, in the order of forward's parameters; without gradients.
-        call: where they stand in forward's arguments.
-    """
+    """Example inputs of a module."""
 
     tensors: dict[str, torch.Tensor]
     call: ForwardCall

@@ -161,8 +161,10 @@ def make_printable(model: nn.Module) -> None:
 def _read(script: Any, where: str) -> PackedWeight:
     kind = script._type().name()
     if kind.startswith("Linear") and "Sparse" not in kind:
-        return PackedWeight(*script.unpack(), windows=None, where=where)
+        weight, bias = script.unpack()
+        return PackedWeight(weight, bias, None, where)
     if kind.startswith("Conv"):
+        weight, bias = script.unpack()
         windows = WindowSizes(
             script.stride(),
             script.padding(),
@@ -171,7 +173,7 @@ def _read(script: Any, where: str) -> PackedWeight:
             script.groups(),
             bool(script.transpose()),
         )
-        return PackedWeight(*script.unpack(), windows=windows, where=where)
+        return PackedWeight(weight, bias, windows, where)
     raise UnsupportedError(
         f"{where}: holds a {kind}; linear layers and convolutions can be imported. Replace the "
         "module by its float original and let onnxq quantize it."

@@ -170,8 +170,8 @@ def _restored(rest: dict[str, Any], rows: tuple[_Row, ...], name: str) -> Traini
     for op, called, target, args, kwargs, meta in rows:
         if isinstance(target, _OperatorName):
             target = operator.attrgetter(target)(torch.ops)
-        given = [fx.node.map_aggregate(x, found) for x in (args, kwargs)]
-        nodes[called] = graph.create_node(op, target, *given, name=called)
+        args, kwargs = (fx.node.map_aggregate(x, found) for x in (args, kwargs))
+        nodes[called] = graph.create_node(op, target, args, kwargs, called)
         nodes[called].meta.update(meta)
     root = nn.Module()
     root.__dict__.update(rest)
