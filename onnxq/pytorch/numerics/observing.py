@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
-    from torch import Tensor
 
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer, ObserverSpec
@@ -97,18 +96,9 @@ class Observing(ExactBuffers):
 
     In train mode under DistributedDataParallel min and max are those of all ranks' tensors.
 
-    Attributes:
-        scale: buffer, float32, shape () or (channels,); (1,) before any data where per channel.
-        zero_point: buffer, int32, same shape.
-        left_out: buffer, int64 (): batches that held NaN or infinite values, and were not taken
-            into account; `check_left_out` raises for them.
-        has_observed: whether it has seen data.
-        ran_unobserved: whether data passed before that, while the observer rested.
-        observer_enabled: whether it watches.
+    Attributes, beside those that FakeQuantize documents:
+        ran_unobserved: whether data passed before any was seen, while the observer rested.
         is_replicated: whether all ranks are shown the same values: those of a weight.
-    Raises:
-        QConfigError: arguments of the observer that do not fit together.
-        UnsupportedError: a type that ONNX QuantizeLinear does not have.
     """
 
     scale: Tensor

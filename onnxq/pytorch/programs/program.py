@@ -43,7 +43,6 @@ from onnxq.pytorch.programs.take_apart import take_apart
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import nn
     from torch.export import ExportedProgram
 
 # --- Regions of a program (torch.no_grad, autocast), as plain operators of its graph.

@@ -41,7 +41,7 @@ from onnxq.pytorch.quantization.uniform_observer import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor, nn
+    from torch import nn
 
     from onnxq.observers import ObserverSpec
     from onnxq.qparams import QParams
@@ -161,11 +161,7 @@ class _WithoutScale(ObserverBase):
     """An observer that looks at no ranges."""
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Nothing: always an error.
-
-        Raises:
-            UnsupportedError: always.
-        """
+        """Raises UnsupportedError, always."""
         raise UnsupportedError(f"{type(self).__name__} computes no scale: it looks at no ranges.")
 
 
@@ -220,11 +216,7 @@ class PlaceholderObserver(NoopObserver):
 
 
 def of_spec(spec: ObserverSpec) -> WithArgs:
-    """The maker of a module that observes as onnxq's observer of that spec does.
-
-    Raises:
-        UnsupportedError: torch does not document an observer of that name.
-    """
+    """The maker of a module that observes as onnxq's observer of that spec does."""
     kind = _BY_NAME.get(spec.name)
     if kind is None:
         raise UnsupportedError(

@@ -102,11 +102,7 @@ class Taken:
 
 
 def taken_from_torchao(model: nn.Module) -> Taken | None:
-    """The model with layers of onnxq in the place of those that torchao quantized; None: no such.
-
-    Raises:
-        UnsupportedError: float8, and what else has no form; the message names layer and type.
-    """
+    """The model with layers of onnxq in place of those that torchao quantized; None: no such."""
     made: dict[int, nn.Module] = {}
     notes: list[str] = []
     for path, module in model.named_modules():
