@@ -28,7 +28,7 @@ def takes_halves(forward: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(forward)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves = pytree.tree_leaves((args, kwargs))
-        given = [x.dtype for x in leaves if getattr(x, "dtype", None) in HALVES]
+        given = [x.dtype for x in leaves if isinstance(x, torch.Tensor) and x.dtype in HALVES]
         if not given:
             return forward(*args, **kwargs)
         args, kwargs = pytree.tree_map_only(torch.Tensor, _single, (args, kwargs))
