@@ -274,7 +274,9 @@ def _operators() -> dict[str, Handler]:
         "matmul": _binary(torch.matmul, _same),
         "cat": _cat(_same),
         "cat_relu": _cat(relu),
-        "relu6": lambda region, x, *_: region.clamped(x, region.need_qparams(x, "relu6"), 0.0, 6.0),
+        "relu6": lambda region, x, *_, **__: region.clamped(
+            x, region.need_qparams(x, "relu6"), 0.0, 6.0
+        ),
         "dropout": lambda _region, x, *_arguments: x,
         "max_pool1d": _keeping(functional.max_pool1d),
         "max_pool2d": _keeping(functional.max_pool2d),
