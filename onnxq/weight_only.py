@@ -164,8 +164,7 @@ def _of_embeddings(spec: GroupSpec, bits: int | None, format: WeightFormat) -> G
             "embedding_bits with format 'qdq': rows of blocks are looked up by an operator of "
             "com.microsoft alone. Leave embeddings in float, or ask for format 'matmulnbits'."
         )
-    whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
-    return GroupSpec(bits, spec.group_size, whole)
+    return GroupSpec(bits, spec.group_size, spec.with_whole_points.scheme)
 
 
 def check_accuracy(level: int) -> None:

@@ -23,6 +23,7 @@ from onnxq.graph.edit import all_values
 from onnxq.graph.walk import node_name, walk
 from onnxq.jobs import in_order
 from onnxq.operator.nodes import input_at
+from onnxq.weights.experts import unfolded
 from onnxq.weights.given_groups import given_integers
 from onnxq.weights.plan_weights import rows_of
 from onnxq.weights.sequential import SequentialPipeline
@@ -104,6 +105,7 @@ def find_integers(
         integers: holds those that were found before; the others are added.
         executor: whose workers solve; None: this process. The integers are the same.
     """
+    model = unfolded(model, plan.mixtures)
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     keys = {name: decision.stored_as for name, decision in plan.quantized.items()}
     first = {

@@ -30,7 +30,7 @@ from onnxq.errors import CalibrationError, listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
 from onnxq.weights.activation_cache import ActivationCache, SpilledArrays
-from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
+from onnxq.weights.hessian import Hessian, InputHessians, InputSums, can_be_summed, parts_of_inputs
 from onnxq.weights.subgraphs import Subgraph, cut, subgraphs_of
 from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array, Singles
     from onnxq.samples.inputs import Batch
-    from onnxq.weights.hessian import Hessian
     from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
     Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
@@ -268,6 +267,8 @@ class _Run:
             if can_be_summed(wanted) and not can_be_summed(seen):
                 raise CalibrationError(self._spoilt(inputs.tensor))
             sums.add(seen, wanted)
+        if not sums.count and self.walked.plan.quantized[group.nodes[0]].part_of:
+            return Hessian(np.eye(size), shrinkage=1.0)  # an expert that no sample goes to
         return sums.hessian()
 
     def _spoilt(self, tensor: str) -> str:

@@ -26,11 +26,12 @@ from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer,
 from onnxq.graph.folded import note_cast
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived, renamed
-from onnxq.operator.nodes import find_input, input_at, shape
+from onnxq.operator.nodes import find_input, input_at, shape, sizes
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.weights.embeddings import is_lookup
+from onnxq.weights.experts import FC1, FC2, part_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,6 +109,56 @@ class GroupwiseWriter:
         replace(node, made, self._names)
         made.name, node.name = node.name, None
         drop_if_unread(weight)
+
+    def write_mixture(
+        self,
+        node: ir.Node,
+        integers: Mapping[str, Mapping[str, ir.TensorProtocol]],
+        decisions: Mapping[str, Groupwise],
+    ) -> None:
+        """Replaces a mixture of experts by QMoE.
+
+        Args:
+            node: MoE of the model.
+            integers: product of an expert -> its arrays.
+            decisions: on the products, of one spec.
+        """
+        self._model.opset_imports.setdefault(MICROSOFT, 1)
+        name, slots = node_name(node), list[ir.Value | None](node.inputs[:2])
+        points: list[ir.Value | None] = []
+        for slot in (FC1, FC2):
+            parts = [part_name(name, expert, slot) for expert in range(sizes(node, slot)[0])]
+            arrays = [integers[part] for part in parts]
+            made = [
+                self._stacked(node, slot, kind, [each[kind] for each in arrays])
+                for kind in arrays[0]
+            ]
+            slots += [*made[:2], find_input(node, slot + 1)]
+            points += made[2:] or [None]
+        slots += [None] * 3 + points
+        if not node.attributes.get_int("normalize_routing_weights", 0):
+            # QMoE takes the softmax of the chosen experts alone, unless it is given their shares
+            shares = ir.node("Softmax", [input_at(node, 1)], {"axis": 1})
+            slots += [None, self._inserted(node, shares)]
+        spec = decisions[parts[0]].spec
+        form = {"expert_weight_bits": spec.bits, "block_size": spec.group_size}
+        made_ = ir.node("QMoE", slots, domain=MICROSOFT, attributes=form)
+        made_.attributes.update({a.name: a for a in node.attributes.values()})
+        weights = [input_at(node, slot) for slot in (FC1, FC2)]
+        replace(node, made_, self._names)
+        made_.name, node.name = node.name, None
+        for weight in weights:
+            drop_if_unread(weight)
+
+    def _stacked(
+        self, node: ir.Node, slot: int, kind: str, parts: Sequence[ir.TensorProtocol]
+    ) -> ir.Value:
+        """A new initializer: arrays of all experts, (experts, outputs, numbers of a row)."""
+        experts, outputs, _ = sizes(node, slot)
+        shape = (experts, outputs, parts[0].size // outputs)
+        name = self._names.value(f"{value_name(input_at(node, slot))}_{kind}")
+        tensor = derived(lambda: np.stack([p.numpy() for p in parts]), parts[0].dtype, shape, name)
+        return new_initializer(graph_of(node), name, tensor)
 
     def _add(
         self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise

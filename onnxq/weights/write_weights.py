@@ -34,7 +34,7 @@ from onnxq.qdq.compact import compact, names_in
 from onnxq.qparams.group_spec import is_scrambled
 from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.weights.reasons import MisreadByRuntime
+from onnxq.weights.reasons import MisreadByRuntime, NoQMoE
 from onnxq.weights.write_products import GroupwiseWriter, StoredIntegers, drop_if_unread
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 
 
 def misread(plan: WeightPlan) -> dict[str, Float]:
-    """Products that ONNX Runtime would compute wrongly in this format, each with the reason."""
-    return {
+    """Nodes that ONNX Runtime would compute wrongly in this format, or not, and the reason."""
+    mixtures = {name: Float(NoQMoE("form in operators of ai.onnx alone")) for name in plan.mixtures}
+    return mixtures | {
         name: Float(MisreadByRuntime(d.spec.bits, d.outputs))
         for name, d in plan.quantized.items()
         if d.inputs_first and is_scrambled(d.spec.bits, d.outputs)
@@ -170,6 +171,8 @@ def write_weights(
         decision = plan.quantized.get(node_name(node))
         if decision is not None:
             writer.write(node, integers[node_name(node)], decision)
+        elif node_name(node) in plan.mixtures and isinstance(writer, GroupwiseWriter):
+            writer.write_mixture(node, integers, plan.quantized)
     write_as_given(written)
     store_tied_integers_once(float_matrices(written))
     compact(written, names_in(model))
