@@ -19,6 +19,7 @@ from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
+from onnxq.weights.stacked_products import split_stacked_products
 from onnxq.weights.write_products import ACCURACIES, INT8_ACCURACY
 from onnxq.weights.write_weights import WeightFormat
 
@@ -103,6 +104,7 @@ def quantize_weights(
     )
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
+    split_stacked_products(canonical.model, request.exclude)
     job = WeightsJob(
         canonical.model,
         request,

@@ -31,7 +31,13 @@ from onnxq.operator.nodes import input_at, is_constant, sizes, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.targets.speedups import LINEAR_OPS
-from onnxq.weights.embeddings import find_ties, is_lookup, notes_on_no_embeddings, why_no_rows
+from onnxq.weights.embeddings import (
+    find_ties,
+    is_lookup,
+    is_stack,
+    notes_on_no_embeddings,
+    why_no_rows,
+)
 from onnxq.weights.experts import FC1, FC2, is_mixture, part_name, why_no_qmoe
 from onnxq.weights.given_groups import given_spec
 from onnxq.weights.hessian import parts_of_inputs
@@ -40,6 +46,7 @@ from onnxq.weights.reasons import (
     EmbeddingsNotAsked,
     Excluded,
     GroupsAlongRows,
+    GroupsDoNotDivide,
     IsEmbedding,
     NoGroupwiseMatrix,
     NoGroupwiseOperator,
@@ -115,6 +122,11 @@ class Groupwise:
         """Key of the integers: nodes that agree in it read the same ones."""
         side = "inputs first" if self.inputs_first and not self.embedding else "outputs first"
         return f"{self.embedding or self.tensor}, {side}: {self.spec.words}, {self.method.value}"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether no operator of ai.onnx reads the integers: of a lookup, or of experts."""
+        return bool(self.embedding or self.part_of)
 
     @property
     def how(self) -> StoredGroupwise:
@@ -242,7 +254,7 @@ def rows_of(value: ir.Value, decision: Groupwise, start: int, stop: int) -> Sing
         start: the first output.
         stop: the one behind the last.
     """
-    array = tensor_of(value).numpy()
+    array = tensor_of(value).numpy().reshape(-1, tensor_of(value).shape[-1])
     part = array[:, start:stop].T if decision.inputs_first else array[start:stop]
     return np.ascontiguousarray(part, np.float32)
 
@@ -263,7 +275,7 @@ def _excluded(patterns: Collection[str], names: Sequence[str]) -> set[str]:
 def _decision(
     node: ir.Node, request: WeightRequest, ties: Mapping[str, Tie], excluded: Collection[str]
 ) -> WeightDecision:
-    if is_lookup(node):
+    if is_lookup(node) or is_stack(node):
         return _lookup(node, request, excluded)
     operator = catalog.find(node.op_type, node.domain)
     if is_mixture(node):
@@ -330,6 +342,8 @@ def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
 
 
 def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
+    if is_stack(node):
+        return _stack(node, request, excluded)
     if request.embeddings is None:
         return Float(EmbeddingsNotAsked())
     if node_name(node) in excluded:
@@ -340,6 +354,19 @@ def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) ->
     name, (rows, width) = value_name(value), tensor_of(value).shape.numpy()
     _check_finite(name, tensor_of(value).numpy())
     return Groupwise(request.embeddings, Method.HQQ, 0, name, False, rows, width, embedding=name)
+
+
+def _stack(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
+    """Decision on a lookup of whole matrices, which a product behind it reads."""
+    spec, (count, outputs, inputs) = request.spec.with_whole_points, sizes(node, 0)
+    if node_name(node) in excluded:
+        return Float(Excluded())
+    if inputs % spec.group_size:
+        return Float(GroupsDoNotDivide(spec.group_size, inputs))
+    value = input_at(node, 0)
+    name = value_name(value)
+    _check_finite(name, tensor_of(value).numpy())
+    return Groupwise(spec, Method.HQQ, 0, name, False, count * outputs, inputs, embedding=name)
 
 
 def _float_embeddings(

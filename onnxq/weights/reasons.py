@@ -23,6 +23,10 @@ class NoGroupwiseOperator(Reason):
     constant: str
 
 
+class ReadByMicrosoftAlone(Reason):
+    WORDS = "operators of com.microsoft alone read its weight in groups; ask for 'matmulnbits'"
+
+
 class NoQMoE(Reason):
     WORDS = "ONNX Runtime's QMoE has on CPUs no {what}"
     what: str

@@ -30,7 +30,7 @@ from onnxq.operator.nodes import find_input, input_at, shape, sizes
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.qparams.groups import INTEGERS, SCALES
-from onnxq.weights.embeddings import is_lookup
+from onnxq.weights.embeddings import LOOKUP_ND, is_lookup, is_stack
 from onnxq.weights.experts import FC1, FC2, part_name
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ class GroupwiseWriter:
         self._model.opset_imports.setdefault(MICROSOFT, 1)
         weight = input_at(node, decision.slot)
         graph = graph_of(node)
-        stored = self._stored.of(graph, decision, lambda: self._add(graph, tensors, decision))
-        write = self._rows if is_lookup(node) else self._product
+        stored = self._stored.of(graph, decision, lambda: self._add(node, tensors, decision))
+        write = self._rows if is_lookup(node) or is_stack(node) else self._product
         made = write(node, stored, decision)
         replace(node, made, self._names)
         made.name, node.name = node.name, None
@@ -161,17 +161,19 @@ class GroupwiseWriter:
         return new_initializer(graph_of(node), name, tensor)
 
     def _add(
-        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
+        self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> list[ir.Value]:
         """New initializers that hold the integers."""
+        stack = sizes(node, 0)[:-1] if is_stack(node) else (decision.outputs,)
         made = []
         for kind, tensor in tensors.items():
             name = self._names.value(f"{decision.embedding or decision.tensor}_{kind}")
-            shape = _shape_of_embedding(kind, tensor, decision) if decision.embedding else None
-            stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
+            stored = renamed(tensor, name)
+            if decision.embedding and not (kind == INTEGERS and decision.tied):
+                stored = _shaped(tensor, (*stack, tensor.size // decision.outputs), name)
             if kind == SCALES and decision.given:
                 stored = _as_half(stored)
-            made.append(new_initializer(graph, name, stored))
+            made.append(new_initializer(graph_of(node), name, stored))
         return made
 
     def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
@@ -191,9 +193,14 @@ class GroupwiseWriter:
             "bits": decision.spec.bits,
             "block_size": decision.spec.group_size,
             "gather_axis": 0,
-            "quantize_axis": 1,
+            "quantize_axis": len(sizes(node, 0)) - 1,
         }
-        slots = [integers, input_at(node, 1), *others]
+        ids = input_at(node, 1)
+        if node.op_type == LOOKUP_ND:
+            last = new_constant(node, self._names.value(f"{node_name(node)}_last"), np.array([-1]))
+            ids = self._inserted(node, ir.node("Squeeze", [ids, last]))
+            ids.type = input_at(node, 1).type
+        slots = [integers, ids, *others]
         return ir.node(GATHER_BLOCK_QUANTIZED, slots, attributes, domain=MICROSOFT)
 
     def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
@@ -242,15 +249,6 @@ class GroupwiseWriter:
         result.type = ir.TensorType(ir.DataType.FLOAT)
         graph_of(node).insert_before(node, made)
         return result
-
-
-def _shape_of_embedding(
-    kind: str, tensor: ir.TensorProtocol, decision: Groupwise
-) -> tuple[int, ...] | None:
-    """Shape in which a lookup, too, reads an array; None: as it is."""
-    if kind == INTEGERS and decision.tied:
-        return None
-    return (decision.outputs, tensor.size // decision.outputs)
 
 
 def _as_half(scales: ir.TensorProtocol) -> ir.TensorProtocol:

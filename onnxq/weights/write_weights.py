@@ -34,7 +34,7 @@ from onnxq.qdq.compact import compact, names_in
 from onnxq.qparams.group_spec import is_scrambled
 from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.weights.reasons import MisreadByRuntime, NoQMoE
+from onnxq.weights.reasons import MisreadByRuntime, ReadByMicrosoftAlone
 from onnxq.weights.write_products import GroupwiseWriter, StoredIntegers, drop_if_unread
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 
 def misread(plan: WeightPlan) -> dict[str, Float]:
-    """Nodes that ONNX Runtime would compute wrongly in this format, or not, and the reason."""
-    mixtures = {name: Float(NoQMoE("form in operators of ai.onnx alone")) for name in plan.mixtures}
-    return mixtures | {
+    """Nodes that this format has nothing for, or that ONNX Runtime would compute wrongly."""
+    floats = {n: Float(ReadByMicrosoftAlone()) for n, d in plan.nodes.items() if d.is_foreign}
+    return floats | {
         name: Float(MisreadByRuntime(d.spec.bits, d.outputs))
         for name, d in plan.quantized.items()
         if d.inputs_first and is_scrambled(d.spec.bits, d.outputs)
