@@ -156,8 +156,9 @@ def _with_part(source: ir.Model, like: Path, target: Path) -> Path:
         )
     ((name, old),) = same.items()
     tensors = (tensor for _, tensor in all_tensors(old))
-    left = {like / name} | {Path(t.path) for t in tensors if isinstance(t, ir.ExternalTensor)}
-    others = [path for path in like.iterdir() if path.is_file() and path not in left]
+    data = {Path(t.path).resolve() for t in tensors if isinstance(t, ir.ExternalTensor)}
+    left = data | {(like / name).resolve()}
+    others = [path for path in like.iterdir() if path.is_file() and path.resolve() not in left]
     with _made(target):
         for path in others:
             check_writable(target / path.name)

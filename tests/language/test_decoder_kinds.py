@@ -96,7 +96,7 @@ def built(tmp_path: Path) -> Path:
     """A folder of two parts, as the builder writes Whisper's."""
     folder = tmp_path / "built"
     folder.mkdir()
-    onnxq.save(encoder(), folder / "encoder.onnx", inline_bytes=0)
+    ir.save(encoder(), folder / "encoder.onnx", external_data="encoder.onnx.data")
     onnxq.save(behind_encoder(), folder / "decoder.onnx")
     (folder / "tokenizer.json").write_text("{}")
     (folder / "genai_config.json").write_text(
