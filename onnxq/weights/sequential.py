@@ -257,7 +257,9 @@ class _Run:
         inputs = group.inputs
         assert inputs is not None
         size = part.stop - part.start
-        sums = InputSums(inputs.tensor, size, has_cross=self.quantized is not None)
+        is_expert = bool(self.walked.plan.quantized[group.nodes[0]].part_of)
+        has_cross = self.quantized is not None and not is_expert
+        sums = InputSums(inputs.tensor, size, has_cross=has_cross)
         for batch in range(self.batches):
             wanted = inputs.rows(self.floats.get(inputs.tensor, batch))[:, part]
             if self.quantized is None:
@@ -266,8 +268,8 @@ class _Run:
             seen = inputs.rows(self.quantized.get(inputs.tensor, batch))[:, part]
             if can_be_summed(wanted) and not can_be_summed(seen):
                 raise CalibrationError(self._spoilt(inputs.tensor))
-            sums.add(seen, wanted)
-        if not sums.count and self.walked.plan.quantized[group.nodes[0]].part_of:
+            sums.add(seen, wanted if has_cross else None)  # other tokens go to a quantized expert
+        if not sums.count and is_expert:
             return Hessian(np.eye(size), shrinkage=1.0)  # an expert that no sample goes to
         return sums.hessian()
 

@@ -107,6 +107,12 @@ def test_a_mixture_becomes_qmoe_of_the_same_routing(kind: dict[str, object]) -> 
     assert -10 * np.log10(error) > 34
 
 
+def test_a_quantized_router_that_sends_tokens_elsewhere_is_no_hindrance() -> None:
+    samples = batches(2)
+    made = onnxq.quantize_weights(mixture(), samples, bits=2, check=onnxq.Check.NONE)
+    assert {"QMoE", "MatMulNBits"} <= {node.op_type for node in made.graph}
+
+
 def test_an_expert_that_no_sample_goes_to_is_rounded_without() -> None:
     model = mixture(**SWIGLU)
     one = [{"x": np.ones((1, 3, HIDDEN), np.float32)}]
