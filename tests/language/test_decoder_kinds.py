@@ -27,7 +27,7 @@ TEXTS = np.random.default_rng(4).integers(0, 256, (2, 24))
 
 
 def encoded() -> dict[str, Array]:
-    """What the encoder gives, by the names under which the decoder takes it."""
+    """Arrays that the encoder gives, by the names under which the decoder takes them."""
     frames = np.random.default_rng(0).standard_normal((2, FRAMES, WIDTH)).astype(np.float32)
     session = open_session(encoder())
     made = session.run({"audio_features": frames})

@@ -1,4 +1,4 @@
-"""What torch.export sees of layers that choose their way at run time."""
+"""Layers that choose their way at run time, as torch.export sees them."""
 
 from __future__ import annotations
 
