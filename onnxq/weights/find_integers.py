@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
     Packed = dict[str, Array]
 
-PART_BYTES = 1 << 24
-"""Weights that are solved at a time, as float32; solvers need some 8 times as much in between."""
+PART_BYTES, GPTQ_PART_BYTES = 1 << 22, 1 << 24
+"""Weights that are solved at a time, as float32; solvers need some 8 times as much in between, and
+gptq goes through all columns of each part once more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +172,8 @@ def parts_of(node: ir.Node, decision: Groupwise) -> Iterator[WeightRows]:
         decision: on it.
     """
     value = input_at(node, decision.slot)
-    rows = max(1, PART_BYTES // (decision.inputs * np.dtype(np.float32).itemsize))
+    part_bytes = GPTQ_PART_BYTES if decision.method.needs_samples else PART_BYTES
+    rows = max(1, part_bytes // (decision.inputs * np.dtype(np.float32).itemsize))
     for start in range(0, decision.outputs, rows):
         stop = min(start + rows, decision.outputs)
         yield WeightRows(
