@@ -19,6 +19,7 @@ from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
+from onnxq.weights.stacked_products import split_stacked_products
 from onnxq.weights.write_weights import ACCURACIES, INT8_ACCURACY, WeightFormat
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def quantize_weights(
     )
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
+    split_stacked_products(canonical.model, request.exclude)
     job = WeightsJob(
         canonical.model,
         request,
@@ -163,8 +165,7 @@ def _of_embeddings(spec: GroupSpec, bits: int | None, format: WeightFormat) -> G
             "embedding_bits with format 'qdq': rows of blocks are looked up by an operator of "
             "com.microsoft alone. Leave embeddings in float, or ask for format 'matmulnbits'."
         )
-    whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
-    return GroupSpec(bits, spec.group_size, whole)
+    return GroupSpec(bits, spec.group_size, spec.with_whole_points.scheme)
 
 
 def check_accuracy(level: int) -> None:

@@ -9,7 +9,6 @@ NAMES = frozenset(
         "MatMulBnb4",
         "MatMulFpQ4",
         "MulInteger",
-        "QMoE",
         "QuantizeBFP",
         "QuantizeWithOrder",
         "ReduceSumInteger",

@@ -76,7 +76,7 @@ def cache_verdict(
 def _quantized(batch: Batch, made: ir.Model) -> dict[str, Array]:
     """The batch with keys and values as the integers that the int8 cache has."""
     quantized = dict(batch)
-    for name, present in Decoder.of(made).past.items():
+    for name, present in Decoder.of(made).keys.items():
         scale = constant_array(made.graph.initializers[f"{present}_scale"])
         past = np.asarray(batch[name], np.float32)
         integers = np.clip(np.rint(past / scale), -INT8.qmax, INT8.qmax)
@@ -87,4 +87,5 @@ def _quantized(batch: Batch, made: ir.Model) -> dict[str, Array]:
 def _token_bytes(model: ir.Model) -> int:
     decoder = Decoder.of(model)
     heads, size = decoder.cache
-    return sum(heads * size * empty.itemsize for empty in decoder.empty(1).values())
+    dtypes = {spec.name: spec.dtype for spec in decoder.inputs}
+    return sum(heads * size * np.dtype(dtypes[name]).itemsize for name in decoder.keys)

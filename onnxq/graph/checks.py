@@ -26,7 +26,11 @@ _REMEDY_QDQ = (
 )
 _READS_INTEGERS = "DequantizeLinear"  # makes floats of stored integers: of weights, or of an input
 _ONE_MACHINE = ("com.microsoft.nchwc", "NhwcFusedConv")
-_STORED = ("MatMulNBits", "GatherBlockQuantized")  # float in, float out; they stay as they are
+_STORED = (
+    "MatMulNBits",
+    "GatherBlockQuantized",
+    "QMoE",
+)  # float in, float out; they stay as they are
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)"}
 
 

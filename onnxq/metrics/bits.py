@@ -242,13 +242,22 @@ def windows(tokens: Array, length: int) -> Tokens:
     return np.asarray(tokens[: count * length], np.int64).reshape(count, length)
 
 
-def as_samples(model: str | Path | onnx.ModelProto | ir.Model, rows: Tokens) -> dict[str, Array]:
+def as_samples(
+    model: str | Path | onnx.ModelProto | ir.Model,
+    rows: Tokens,
+    encoded: Mapping[str, Array] | None = None,
+) -> dict[str, Array]:
     """Windows (N, tokens) as samples of a decoder: all its inputs, with an empty cache.
 
+    Args:
+        model: the decoder.
+        rows: windows.
+        encoded: inputs that tokens do not give: past_key_cross_I, which is the encoder's
+            present_key_cross_I, or inputs_embeds; None: there are none.
     Raises:
         ModelError: it is no decoder.
-        CalibrationError: tokens or positions that the model does not know.
+        CalibrationError: tokens or positions that the model does not know; an input is missing.
     """
     decoder = Decoder.of(io.load(model))
     decoder.check(rows)
-    return decoder.feeds(rows, decoder.empty(*rows.shape))
+    return decoder.feeds(rows, {**decoder.empty(*rows.shape), **(encoded or {})})

@@ -146,6 +146,11 @@ class InputSums:
                 stripe = slice(start, start + STRIPE)
                 self._cross[stripe] += wanted[:, stripe].T @ seen
 
+    @property
+    def count(self) -> int:
+        """Rows so far."""
+        return self._sum.count
+
     def hessian(self) -> Hessian:
         """The means; the sums are theirs then, and take no more rows."""
         if not self._sum.count:

@@ -21,6 +21,7 @@ from onnxq.graph.saving import saved_bytes
 from onnxq.operator import Float
 from onnxq.qparams.group_spec import BITS
 from onnxq.weights.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
+from onnxq.weights.experts import unfolded
 from onnxq.weights.reasons import ErrorAboveBudget
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ def mixed_bits(
 ) -> Mixed:
     """The plan with the bits of each product chosen within a budget."""
     _check(plan, budget)
+    model = unfolded(model, plan.mixtures)
     few = list(itertools.islice(batches, MEASURED_BATCHES))
     noise = bit_noise(model, plan, batches, few)
     best = _Search(plan, noise, budget).mix(budget.most(plan))
@@ -203,16 +205,26 @@ class _Search:
 
     def __init__(self, plan: WeightPlan, noise: Mapping[str, BitNoise], budget: BitBudget) -> None:
         self._plan, self._noise = plan, noise
+        self._units: dict[str, list[str]] = {}  # experts of a mixture have the same bits
+        for name, decision in plan.quantized.items():
+            self._units.setdefault(decision.part_of or name, []).append(name)
         things = [
-            [Option(budget.cost(d, b), _noise(noise[n], b)) for b in CHOICES]
-            for n, d in plan.quantized.items()
+            [
+                Option(
+                    sum(budget.cost(plan.quantized[n], b) for n in names),
+                    sum(_noise(noise[n], b) for n in names),
+                )
+                for b in CHOICES
+            ]
+            for names in self._units.values()
         ]
         self._knapsack = Knapsack(things)
 
     def mix(self, most: float) -> Mix:
         """The quietest mix within a cost."""
         taken = self._knapsack.least_noise(most)
-        bits = {n: CHOICES[i] for n, i in zip(self._plan.quantized, taken, strict=True)}
+        units = zip(self._units.values(), taken, strict=True)
+        bits = {n: CHOICES[i] for names, i in units for n in names}
         return _mix(self._plan, self._noise, bits)
 
 
