@@ -9,8 +9,6 @@ the same integers. Both compute float32(sum) * (x_scale * w_scale[n]) + bias[n],
 step, as the operators do that they stand for: equal bit for bit, fused or not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

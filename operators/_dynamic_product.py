@@ -1,7 +1,5 @@
 """Matrix products with one constant operand, quantized dynamically: what MatMul and Gemm share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -10,8 +10,6 @@ A table is exact: the function in float64, rounded once. Around float, ONNX Runt
 within one LSB of that.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Normalization by statistics of the data, which ONNX Runtime computes in float between Q/DQ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

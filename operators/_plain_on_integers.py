@@ -5,8 +5,6 @@ DequantizeLinear, where it reads and writes integers. The operator's own `kernel
 called with scale 1 and zero point 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Protocol, Self, runtime_checkable
 

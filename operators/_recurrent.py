@@ -9,8 +9,6 @@ Shapes: X (T, N, I), h (N, H), P (T, N, G H) with G gates, integers of W (I, D, 
 a Transpose before and after.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

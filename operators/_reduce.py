@@ -1,7 +1,5 @@
 """Axes that reductions run over."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

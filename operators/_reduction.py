@@ -1,7 +1,5 @@
 """Reductions that are a formula of reals; ONNX Runtime has no kernels of theirs for integers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

@@ -3,8 +3,6 @@
 Scales are positive, so that integers are ordered as the numbers are.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

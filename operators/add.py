@@ -1,7 +1,5 @@
 """Element-wise sum."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Normalization by fixed statistics: an affine function per channel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Clamping to constant bounds: ReLU6, hardtanh."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

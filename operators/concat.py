@@ -1,7 +1,5 @@
 """Tensors side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Convolution."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

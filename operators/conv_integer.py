@@ -1,7 +1,5 @@
 """Convolution of integers, to int32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Transposed convolution."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

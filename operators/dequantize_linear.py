@@ -1,7 +1,5 @@
 """Integers to reals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

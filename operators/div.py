@@ -1,7 +1,5 @@
 """Element-wise quotient."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Reals to integers, with a scale from the tensor itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

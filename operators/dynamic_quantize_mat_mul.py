@@ -1,7 +1,5 @@
 """Matrix product of integers and a float32 matrix, quantized on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

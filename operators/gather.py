@@ -1,7 +1,5 @@
 """Slices picked by index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of a table in blocks of 2, 4 or 8 bits, dequantized as they are picked."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Gated recurrent unit: dynamic quantization alone; ONNX Runtime has no integer kernel of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

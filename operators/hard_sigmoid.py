@@ -1,7 +1,5 @@
 """Logistic function of straight pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rectifier with a slope below 0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Long short-term memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matrix product with NumPy's broadcasting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matrix product of integers, to float32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matrix product of a float matrix and a group-wise weight of 2, 4 or 8 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Maximum over windows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -3,8 +3,6 @@
 Over 300 lines, because what a node lacks decides which of its precisions there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Element-wise product."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sign change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """Maximum of integers over windows, channels last."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

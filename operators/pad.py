@@ -1,7 +1,5 @@
 """Borders around a tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rectifier with a slope of its own for each channel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Attention of several heads whose projections are products of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

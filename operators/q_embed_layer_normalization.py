@@ -1,7 +1,5 @@
 """Rows of three quantized embeddings, added and normalized: the entrance of BERT."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

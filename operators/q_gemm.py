@@ -1,7 +1,5 @@
 """General matrix product of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Element-wise sum of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer

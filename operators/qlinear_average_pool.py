@@ -1,7 +1,5 @@
 """Mean of integers over windows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import (

@@ -1,7 +1,5 @@
 """Rectifier of integers, with a slope below 0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer

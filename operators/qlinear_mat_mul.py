@@ -1,7 +1,5 @@
 """Matrix product of integers, to integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exponentials of integers that sum to 1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

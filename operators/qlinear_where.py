@@ -1,7 +1,5 @@
 """One of two tensors of integers, by a condition."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

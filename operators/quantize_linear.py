@@ -1,7 +1,5 @@
 """Reals to integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Mean along axes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Sum along axes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir

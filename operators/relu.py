@@ -1,7 +1,5 @@
 """Rectifier."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir

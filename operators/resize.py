@@ -1,7 +1,5 @@
 """Another resolution."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 

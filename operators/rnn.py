@@ -1,7 +1,5 @@
 """Elman's recurrent network: dynamic quantization alone; ONNX Runtime has no integer kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """Exponentials that sum to 1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

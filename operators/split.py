@@ -1,7 +1,5 @@
 """Consecutive parts along an axis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

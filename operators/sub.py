@@ -1,7 +1,5 @@
 """Element-wise difference."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Hyperbolic tangent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The largest or smallest elements, and their places."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One of two, by a condition."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
