@@ -4,14 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
+from onnxq import operator as op
 from onnxq.operator.examples import integers, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._gemm import centred
@@ -21,8 +14,8 @@ from onnxq.operators.conv import check_shapes, convolve
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
-@register_integer
-class ConvInteger(IntegerOperator):
+@op.register_integer
+class ConvInteger(op.IntegerOperator):
     """Y = sum_{c, k} (X - x_zp)[n, c, p * stride + k * dilation - pad] (W - w_zp)[o, c, k], int32.
 
     ONNX ConvInteger-10: inputs x, w, x_zero_point, w_zero_point; each of x and w is uint8 or int8;
@@ -32,11 +25,11 @@ class ConvInteger(IntegerOperator):
     op_type = "ConvInteger"
     weights = (1,)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
+    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
         """int32."""
         return self.kernel_on(call, EXACT)
 
-    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
+    def kernel_on(self, call: op.IntegerCall, accumulator: Accumulator) -> tuple[op.Array, ...]:
         """Results of `kernel` on a machine."""
         x, w = call.operand(0, "x"), call.operand(1, "w")
         one = np.ones((), np.float32)
@@ -61,17 +54,17 @@ class ConvInteger(IntegerOperator):
             total = total if change is None else np.asarray(total + change)
         return (total,)
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
+    def risks(self, call: op.IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         x, w = call.operand(0, "x"), call.operand(1, "w")
         return conv_integer_risks(saturation_mode, x.dtype, stored(w))
 
-    def cases(self) -> Iterable[Case]:
+    def cases(self) -> Iterable[op.Case]:
         """All four pairs of types, extreme zero points, groups, pads, ranks, empty batch."""
         extremes = {"uint8": 255, "int8": -128}
         for left, x_zp in extremes.items():
             for right, w_zp in extremes.items():
-                yield Case(
+                yield op.Case(
                     f"{left} by {right}, pads",
                     (
                         integers(2, 4, 6, 5, dtype=left),
@@ -83,15 +76,15 @@ class ConvInteger(IntegerOperator):
                     {"pads": [1, 0, 2, 1]},
                 )
         x, w = integers(2, 4, 7, 6), integers(6, 2, 3, 2, dtype="int8", seed=1)
-        yield Case("no zero points, groups", (x, w), (), {"group": 2})
-        strides: dict[str, AttributeValue] = {"strides": [2, 1], "dilations": [1, 2], "group": 2}
-        yield Case("strides, dilations", (x, w, zero(7), zero(3, "int8")), (2, 3), strides)
+        yield op.Case("no zero points, groups", (x, w), (), {"group": 2})
+        strides: dict[str, op.AttributeValue] = {"strides": [2, 1], "dilations": [1, 2], "group": 2}
+        yield op.Case("strides, dilations", (x, w, zero(7), zero(3, "int8")), (2, 3), strides)
         for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield Case(mode, (x, w, zero(7)), (2,), {"auto_pad": mode, "group": 2})
+            yield op.Case(mode, (x, w, zero(7)), (2,), {"auto_pad": mode, "group": 2})
         depthwise = integers(4, 1, 3, 3, dtype="int8")
-        yield Case("depthwise", (x, depthwise, None, zero(-7, "int8")), (3,), {"group": 4})
-        yield Case("1d", (integers(1, 3, 9), integers(2, 3, 4), zero(7), zero(8)), (2, 3))
-        yield Case(
+        yield op.Case("depthwise", (x, depthwise, None, zero(-7, "int8")), (3,), {"group": 4})
+        yield op.Case("1d", (integers(1, 3, 9), integers(2, 3, 4), zero(7), zero(8)), (2, 3))
+        yield op.Case(
             "3d", (integers(1, 2, 4, 5, 4), integers(3, 2, 2, 3, 2, dtype="int8"), zero(7)), (2,)
         )
-        yield Case("empty batch", (x[:0], w), (), {"group": 2})
+        yield op.Case("empty batch", (x[:0], w), (), {"group": 2})
