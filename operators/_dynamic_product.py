@@ -57,22 +57,18 @@ def constant_operand(node: ir.Node) -> int | op.Float:
     """Slot of the constant matrix, the right one first, or why there is none to store."""
     slot = next((slot for slot in (1, 0) if is_constant(node, slot)), None)
     if slot is None:
-        return op.Float(
-            op.OperatorLimit(
-                "both of its matrices are computed at run time: it has no weights to store"
-            )
+        return op.Float.because(
+            "both of its matrices are computed at run time: it has no weights to store"
         )
     value = node.inputs[slot]
     assert value is not None
     assert value.const_value is not None
     if value.const_value.dtype != ir.DataType.FLOAT:
-        return op.Float(
-            op.OperatorLimit(
-                f"its weight holds {value.const_value.dtype.name.lower()}; wanted float32"
-            )
+        return op.Float.because(
+            f"its weight holds {value.const_value.dtype.name.lower()}; wanted float32"
         )
     if not value.const_value.size:
-        return op.Float(op.OperatorLimit("its weight has no element"))
+        return op.Float.because("its weight has no element")
     return slot
 
 

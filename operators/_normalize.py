@@ -29,7 +29,7 @@ class Normalization(Formula):
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """X alone is an activation; the result is observed."""
         if len(node.outputs) > 1:
-            return op.Float(op.OperatorLimit("its mean and deviation are read too"))
+            return op.Float.because("its mean and deviation are read too")
         return op.Rule(op.OpCategory.ELEMENTWISE, precision=op.Precision.FLOAT_BETWEEN_QDQ)
 
     def responses(self, node: ir.Node) -> tuple[op.Response, ...]:

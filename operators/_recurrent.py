@@ -89,11 +89,9 @@ class Recurrence(op.Operator):
 
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Float: no scale of the state is known ahead, and there is no integer kernel."""
-        return op.Float(
-            op.OperatorLimit(
-                f"{self.op_type} has no integer kernel; dynamic quantization quantizes its "
-                f"weights: {dynamic_entry(self.op_type)}"
-            )
+        return op.Float.because(
+            f"{self.op_type} has no integer kernel; dynamic quantization quantizes its "
+            f"weights: {dynamic_entry(self.op_type)}"
         )
 
     def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
@@ -120,12 +118,12 @@ def dynamic_rule(node: ir.Node) -> op.DynamicRule | op.Float:
     """W and R, with a scale per row that both directions share."""
     x = node.inputs[X]
     if x is not None and x.dtype not in (None, FLOAT):
-        return op.Float(op.OperatorLimit(f"it computes in {x.dtype}; only float32 is quantized"))
+        return op.Float.because(f"it computes in {x.dtype}; only float32 is quantized")
     for slot, name in ((W, "W"), (R, "R"), (B, "the bias")):
         if has_input(node, slot) and not is_constant(node, slot):
-            return op.Float(op.OperatorLimit(f"{name} is computed when the model runs"))
+            return op.Float.because(f"{name} is computed when the model runs")
     if shape(node, W) is None or shape(node, R) is None:
-        return op.Float(op.OperatorLimit("the shapes of W and R are not known"))
+        return op.Float.because("the shapes of W and R are not known")
     return op.DynamicRule(
         # R first: how fast integers are depends on the hidden size
         weights=(op.DynamicWeight(R, 1, R_STORED), op.DynamicWeight(W, 1, W_STORED)),

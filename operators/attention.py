@@ -37,12 +37,10 @@ class Attention(op.Operator):
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Q, K and V are activations."""
         if any(value.name or value.uses() for value in node.outputs[SCORES:]):
-            return op.Float(op.OperatorLimit("its scores are read too"))
+            return op.Float.because("its scores are read too")
         if has_input(node, PAD_LENGTHS):
-            return op.Float(
-                op.OperatorLimit(
-                    "it is given the lengths of its keys, which onnxq has no kernel for"
-                )
+            return op.Float.because(
+                "it is given the lengths of its keys, which onnxq has no kernel for"
             )
         return op.Rule(
             op.OpCategory.ELEMENTWISE,

@@ -30,19 +30,15 @@ class AveragePool(op.Operator):
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise in cost: one addition per tap."""
         if any(step != 1 for step in node.attributes.get_ints("dilations", [])):
-            return op.Float(
-                op.OperatorLimit(
-                    "dilations are not 1, which ONNX Runtime's integer kernel does not know"
-                )
+            return op.Float.because(
+                "dilations are not 1, which ONNX Runtime's integer kernel does not know"
             )
         if node.attributes.get_int("ceil_mode", 0) and node.attributes.get_int(
             "count_include_pad", 0
         ):
-            return op.Float(
-                op.OperatorLimit(
-                    "with ceil_mode and count_include_pad, ONNX Runtime's integer kernel counts "
-                    "what lies beyond the padding too"
-                )
+            return op.Float.because(
+                "with ceil_mode and count_include_pad, ONNX Runtime's integer kernel counts "
+                "what lies beyond the padding too"
             )
         return op.Rule(op.OpCategory.ELEMENTWISE)
 

@@ -38,18 +38,14 @@ class BatchNormalization(op.Operator):
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """One affine function per channel, of constants."""
         if node.attributes.get_int("training_mode", 0) or len(node.outputs) > 1:
-            return op.Float(op.OperatorLimit("it computes statistics of its input (training mode)"))
+            return op.Float.because("it computes statistics of its input (training mode)")
         values = [constant(node, slot) for slot in PARAMETERS]
         for name, value in zip(PARAMETERS.values(), values, strict=True):
             if value is None:
-                return op.Float(
-                    op.OperatorLimit(f"its {name} is computed at run time; a constant is needed")
-                )
+                return op.Float.because(f"its {name} is computed at run time; a constant is needed")
         x = shape(node, 0)
         if x is None or len(x) not in RANKS:
-            return op.Float(
-                op.OperatorLimit(f"its input has shape {x}; wanted 1 to 3 spatial axes")
-            )
+            return op.Float.because(f"its input has shape {x}; wanted 1 to 3 spatial axes")
         slope, offset = _affine([v for v in values if v is not None], _epsilon(node))
         if not (np.isfinite(slope).all() and np.isfinite(offset).all()):
             return op.Float(

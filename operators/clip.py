@@ -26,14 +26,12 @@ class Clip(op.Operator):
         """Clamps to its bounds, which must be constants."""
         bounds = _bounds(node)
         if bounds is None:
-            return op.Float(
-                op.OperatorLimit("its bounds are computed at run time; constant bounds are needed")
+            return op.Float.because(
+                "its bounds are computed at run time; constant bounds are needed"
             )
         if bounds[0] > bounds[1]:
-            return op.Float(
-                op.OperatorLimit(
-                    f"its lower bound {bounds[0]} is above its upper bound {bounds[1]}"
-                )
+            return op.Float.because(
+                f"its lower bound {bounds[0]} is above its upper bound {bounds[1]}"
             )
         return op.Rule(op.OpCategory.CLAMP, clamp=bounds, lowered=True)
 

@@ -35,18 +35,12 @@ COLUMN_ELEMENTS = 1 << 24  # 64 MiB of float32: images unfolded at once
 def filter_shape(node: ir.Node) -> tuple[int, ...] | op.Float:
     """Shape of the weight of a convolution with constants, or why it is none."""
     if not is_constant(node, 1):
-        return op.Float(
-            op.OperatorLimit("its weight is computed at run time; constant weights are needed")
-        )
+        return op.Float.because("its weight is computed at run time; constant weights are needed")
     if has_input(node, 2) and not is_constant(node, 2):
-        return op.Float(
-            op.OperatorLimit("its bias is computed at run time; a constant bias is needed")
-        )
+        return op.Float.because("its bias is computed at run time; a constant bias is needed")
     weight = sizes(node, 1)
     if len(weight) - 2 not in SPATIAL_RANKS:
-        return op.Float(
-            op.OperatorLimit(f"its weight has shape {weight}; wanted 1 to 3 spatial axes")
-        )
+        return op.Float.because(f"its weight has shape {weight}; wanted 1 to 3 spatial axes")
     return weight
 
 
@@ -141,8 +135,8 @@ class Conv(op.Operator):
     def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """A constant weight has one scale per output channel; computed in float."""
         if not is_constant(node, 1):
-            return op.Float(
-                op.OperatorLimit("its weight is computed at run time; constant weights are needed")
+            return op.Float.because(
+                "its weight is computed at run time; constant weights are needed"
             )
         return op.DynamicRule(
             (op.DynamicWeight(1, 0),),

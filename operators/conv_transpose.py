@@ -71,11 +71,9 @@ class ConvTranspose(op.Operator):
             return weight
         sizes = _spatial(node, len(weight) - 2)
         if node.attributes.get_ints("output_shape", []) and None in sizes:
-            return op.Float(
-                op.OperatorLimit(
-                    "its output_shape is given but the size of its input is not known; "
-                    "the padding follows from both"
-                )
+            return op.Float.because(
+                "its output_shape is given but the size of its input is not known; "
+                "the padding follows from both"
             )
         group = node.attributes.get_int("group", 1)
         depthwise, odd = weight[:2] == (group, 1) != (1, 1), weight[0] // group % 2 == 1
@@ -224,8 +222,8 @@ class ConvTranspose(op.Operator):
         """A constant weight has a scale per output channel of a group; depthwise, per channel."""
         weight = shape(node, 1)
         if not is_constant(node, 1) or weight is None:
-            return op.Float(
-                op.OperatorLimit("its weight is computed at run time; constant weights are needed")
+            return op.Float.because(
+                "its weight is computed at run time; constant weights are needed"
             )
         return op.DynamicRule(
             (op.DynamicWeight(1, 0 if weight[OUTPUT_CHANNELS] == 1 else OUTPUT_CHANNELS),),

@@ -58,13 +58,11 @@ class Gather(op.Operator):
         """
         table = constant(node, 0)
         if table is None:
-            return op.Float(
-                op.OperatorLimit(
-                    "it picks from data that are computed at run time: it has no table"
-                )
+            return op.Float.because(
+                "it picks from data that are computed at run time: it has no table"
             )
         if table.ndim < 1 or not table.size:
-            return op.Float(op.OperatorLimit("its table has no element"))
+            return op.Float.because("its table has no element")
         if refused := infinite_operand(node, (0,)):
             return refused
         axis = node.attributes.get_int("axis", 0) % table.ndim

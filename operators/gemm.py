@@ -64,7 +64,7 @@ class Gemm(op.Operator):
             return self.rule(node)
         for factor in ("alpha", "beta"):
             if node.attributes.get_float(factor, 1.0) != 1.0:
-                return op.Float(op.OperatorLimit(f"{factor} is not 1 and there is a bias"))
+                return op.Float.because(f"{factor} is not 1 and there is a bias")
         trans_b = node.attributes.get_int("transB", 0)
         weight = op.WeightSlot(1, 0 if trans_b else 1)
         return op.Rule(op.OpCategory.COMPUTE, weight=weight, bias=2, needs_output=False)
@@ -167,30 +167,22 @@ def _times(site: op.NodeSite, factor: str, x: ir.Value) -> ir.Value:
 def _with_bias(node: ir.Node, rule: op.Rule, column_axis: int) -> op.Rule | op.Float:
     """The rule with its bias in slot 2, or why an int32 bias cannot hold it."""
     if rule.weight is None:
-        return op.Float(
-            op.OperatorLimit(
-                "its B is computed at run time; a bias needs constant weights beside it"
-            )
+        return op.Float.because(
+            "its B is computed at run time; a bias needs constant weights beside it"
         )
     if not is_constant(node, 2):
-        return op.Float(
-            op.OperatorLimit("its bias is computed at run time; a constant bias is needed")
-        )
+        return op.Float.because("its bias is computed at run time; a constant bias is needed")
     if node.attributes.get_float("beta", 1.0) != 1.0:
-        return op.Float(
-            op.OperatorLimit("beta is not 1: an int32 bias needs beta = 1; fold beta into the bias")
+        return op.Float.because(
+            "beta is not 1: an int32 bias needs beta = 1; fold beta into the bias"
         )
     if node.attributes.get_float("alpha", 1.0) != 1.0:
-        return op.Float(
-            op.OperatorLimit("alpha is not 1 and there is a bias; fold alpha into the weight")
-        )
+        return op.Float.because("alpha is not 1 and there is a bias; fold alpha into the weight")
     b, c = shape(node, 1), shape(node, 2)
     columns = b[column_axis] if b else None
     if not c or c[:-1] not in ((), (1,)) or (columns is not None and c[-1] != columns):
-        return op.Float(
-            op.OperatorLimit(
-                f"its bias of shape {c} does not have one number per column ({columns})"
-            )
+        return op.Float.because(
+            f"its bias of shape {c} does not have one number per column ({columns})"
         )
     return replace(rule, bias=2)
 

@@ -34,12 +34,10 @@ class LSTM(op.Operator):
 
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """No kernel has scales that are known before the model runs."""
-        return op.Float(
-            op.OperatorLimit(
-                "ONNX Runtime has no LSTM with scales that are known ahead: its integer kernel "
-                "quantizes activations when it runs. Dynamic quantization has it: "
-                f"{dynamic_entry('LSTM')}"
-            )
+        return op.Float.because(
+            "ONNX Runtime has no LSTM with scales that are known ahead: its integer kernel "
+            "quantizes activations when it runs. Dynamic quantization has it: "
+            f"{dynamic_entry('LSTM')}"
         )
 
     def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
@@ -49,8 +47,8 @@ class LSTM(op.Operator):
         where speed is asked for: it runs at each step.
         """
         if not (is_constant(node, 1) and is_constant(node, 2)):
-            return op.Float(
-                op.OperatorLimit("its weights are computed at run time; constant ones are needed")
+            return op.Float.because(
+                "its weights are computed at run time; constant ones are needed"
             )
         sizes = shape(node, 2)
         hidden = None if sizes is None or len(sizes) != 3 else sizes[2]

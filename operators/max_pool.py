@@ -27,10 +27,8 @@ class MaxPool(op.Operator):
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Copies integers, so the output has the input's qparams."""
         if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
-            return op.Float(
-                op.OperatorLimit(
-                    "its Indices output is used, which ONNX Runtime has for float only"
-                )
+            return op.Float.because(
+                "its Indices output is used, which ONNX Runtime has for float only"
             )
         # ONNX Runtime fuses no MaxPool that has an Indices output, used or not
         lowered = len(node.outputs) > 1

@@ -49,28 +49,20 @@ class MicrosoftAttention(op.Operator):
         dynamic form (1 to 128 rows, widths 256 and 768; benchmarks/results/fusions.md), at the same
         SQNR: a static form gains nothing.
         """
-        return op.Float(
-            op.OperatorLimit(
-                "static quantization has no form of com.microsoft.Attention; dynamic quantization "
-                "has: give it a dynamic entry, such as --set op:Attention=dynamic_int8"
-            )
+        return op.Float.because(
+            "static quantization has no form of com.microsoft.Attention; dynamic quantization "
+            "has: give it a dynamic entry, such as --set op:Attention=dynamic_int8"
         )
 
     def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """One scale per column of Q, K and V; integers where QAttention has all that it needs."""
         sizes = shape(node, WEIGHT)
         if not is_constant(node, WEIGHT):
-            return op.Float(
-                op.OperatorLimit("its weight is computed at run time; a constant one is needed")
-            )
+            return op.Float.because("its weight is computed at run time; a constant one is needed")
         if not has_input(node, BIAS):  # the canonical model has one
-            return op.Float(
-                op.OperatorLimit("it has no bias, without which ONNX Runtime runs no form of it")
-            )
+            return op.Float.because("it has no bias, without which ONNX Runtime runs no form of it")
         if sizes is None or len(sizes) != 2:
-            return op.Float(
-                op.OperatorLimit(f"its weight has shape {sizes}; wanted (size, 3 * hidden)")
-            )
+            return op.Float.because(f"its weight has shape {sizes}; wanted (size, 3 * hidden)")
         weights = (op.DynamicWeight(WEIGHT, 1),)
         stored = (op.Precision.WEIGHT_ONLY, op.Precision.WEIGHT_ONLY_FLOAT16)
         if missing := _why_not_in_integers(node, sizes[1] or 0):

@@ -30,8 +30,8 @@ class Pad(op.Operator):
         if has_input(node, 2) and node.attributes.get_string("mode", "constant") == "constant":
             value = constant(node, 2)
             if value is None:
-                return op.Float(
-                    op.OperatorLimit("its pad value is computed at run time; a constant is needed")
+                return op.Float.because(
+                    "its pad value is computed at run time; a constant is needed"
                 )
             if infinite(value):
                 return op.Float(
@@ -40,11 +40,8 @@ class Pad(op.Operator):
                     )
                 )
             if value.any():
-                return op.Float(
-                    op.OperatorLimit(
-                        f"it pads with {value.item():g}, which may lie outside the range of its "
-                        "input"
-                    )
+                return op.Float.because(
+                    f"it pads with {value.item():g}, which may lie outside the range of its input"
                 )
         return op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True, lowered=True)
 

@@ -47,8 +47,8 @@ class Pow(op.Operator):
         fixed = {slot for slot in (0, 1) if is_constant(node, slot)} | ({1} if whole else set())
         varying = tuple(slot for slot in (0, 1) if slot not in fixed)
         if not varying:
-            return op.Float(
-                op.OperatorLimit("both its operands are constants, or its exponents whole numbers")
+            return op.Float.because(
+                "both its operands are constants, or its exponents whole numbers"
             )
         return op.Rule(
             op.OpCategory.ELEMENTWISE,

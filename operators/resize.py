@@ -50,9 +50,7 @@ class Resize(op.Operator):
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Nearest copies integers; interpolation computes."""
         if node.attributes.get_string("coordinate_transformation_mode", "") == CROP:
-            return op.Float(
-                op.OperatorLimit(f"{CROP} puts in a value of its own outside the image")
-            )
+            return op.Float.because(f"{CROP} puts in a value of its own outside the image")
         mode = node.attributes.get_string("mode", "nearest")
         if mode == "nearest" or _holds_integers(node):
             return op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True)

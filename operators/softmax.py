@@ -38,17 +38,13 @@ class Softmax(op.Operator):
         axis = node.attributes.get_int("axis", -1)
         size = sizes[axis] if sizes and -len(sizes) <= axis < len(sizes) else None
         if size is None:
-            return op.Float(
-                op.OperatorLimit(
-                    f"the size along its axis {axis} is not known: over a single element, ONNX "
-                    "Runtime's integer kernel overflows"
-                )
+            return op.Float.because(
+                f"the size along its axis {axis} is not known: over a single element, ONNX "
+                "Runtime's integer kernel overflows"
             )
         if size == 1:
-            return op.Float(
-                op.OperatorLimit(
-                    "it runs over a single element, where ONNX Runtime's integer kernel overflows"
-                )
+            return op.Float.because(
+                "it runs over a single element, where ONNX Runtime's integer kernel overflows"
             )
         return op.Rule(op.OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
 

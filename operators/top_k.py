@@ -22,10 +22,8 @@ class TopK(op.Operator):
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Copies integers, so Y has the input's qparams."""
         if not node.attributes.get_int("sorted", 1):
-            return op.Float(
-                op.OperatorLimit(
-                    "sorted is 0, which leaves the order of its results to the runtime"
-                )
+            return op.Float.because(
+                "sorted is 0, which leaves the order of its results to the runtime"
             )
         return op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True, lowered=True, shrinks=True)
 

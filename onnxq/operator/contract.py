@@ -12,7 +12,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from onnxq.operator.reasons import OperatorLimit
 from onnxq.operator.rule import Float
 from onnxq.targets.accumulation import risks
 
@@ -151,9 +150,7 @@ class Operator(ABC):
 
         May look at what `rule` may look at.
         """
-        return Float(
-            OperatorLimit(f"{self.op_type} has no weights that dynamic quantization could store")
-        )
+        return Float.because(f"{self.op_type} has no weights that dynamic quantization could store")
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Outputs of the dynamically quantized form, written: float in, float out.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
 from onnxq.core.saved import Key, OpenEnds
 from onnxq.operator.precision import Precision
+from onnxq.operator.reasons import OperatorLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,6 +108,11 @@ class Float:
     """
 
     reason: Annotated[Reason, Key("float")]
+
+    @classmethod
+    def because(cls, said: str) -> Float:
+        """Float by a limit of the operator, or of its kernel, in its author's words."""
+        return cls(OperatorLimit(said))
 
     def __str__(self) -> str:
         return self.reason.words
