@@ -63,7 +63,6 @@ class Formula(op.Operator):
     domain: str = ""
 
     def cases(self) -> Iterable[op.Case]:
-        """The examples."""
         return self.examples()
 
     def with_attributes(self, call: op.NodeCall) -> Callable[..., op.Reals]:
@@ -156,7 +155,6 @@ class Function(Formula):
         return lower_function(site, self._on_integers(call_of(site.node)))
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
         return (table_kernel(call, self._on_integers(call)),)
 
     def _on_integers(self, call: op.NodeCall) -> Callable[[op.Reals], op.Reals]:

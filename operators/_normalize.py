@@ -47,7 +47,6 @@ class Normalization(Formula):
         return lower_around(site)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         given = list(call.inputs)
         while given and given[-1] is None:
             given.pop()

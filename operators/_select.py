@@ -59,7 +59,6 @@ class Selection(Operator):
         return () if before is None else ({0: before},)
 
     def cases(self) -> Iterable[Case]:
-        """The examples."""
         return self.examples()
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
@@ -67,7 +66,6 @@ class Selection(Operator):
         return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         call.shared()
         with call.shape_errors():
@@ -111,7 +109,6 @@ class Extremum(Operator):
         )
 
     def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
         x = normal(2, 3, 4)
         yield Case("two", (x, normal(2, 3, 4, seed=1)))
         yield Case("constant", (x, np.array(0.25, np.float32)), (1,))
@@ -124,7 +121,6 @@ class Extremum(Operator):
         return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         slots = range(len(call.inputs))
         if not slots:
             raise call.shape_error("it has no inputs; wanted at least one.")

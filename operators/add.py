@@ -61,7 +61,6 @@ class Add(op.Operator):
         return site.qlinear("QLinearAdd", {})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
         return (sums(call, add_integers),)
 
     def agrees(self, call: op.Call) -> bool:

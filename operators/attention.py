@@ -49,7 +49,6 @@ class Attention(op.Operator):
         )
 
     def cases(self) -> Iterable[op.Case]:
-        """Ranks, shared heads, masks of both kinds, causal, softcap, past."""
         q, k, v = normal(2, 4, 5, 8), normal(2, 4, 6, 8, seed=1), normal(2, 4, 6, 3, seed=2)
         mask = normal(5, 6, seed=3)
         yield op.Case("plain", (q, k, v), opset=23)

@@ -52,7 +52,6 @@ class AveragePool(op.Operator):
         return ({0: scale},) if per_channel_alone(scale) else ()
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         x = normal(2, 3, 7, 6)
         yield op.Case("plain", (x,), (), {"kernel_shape": [2, 3]})
         pads = {"kernel_shape": [3, 3], "pads": [1, 0, 2, 1], "strides": [2, 3]}

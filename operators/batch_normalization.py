@@ -57,7 +57,6 @@ class BatchNormalization(op.Operator):
         )
 
     def cases(self) -> Iterable[op.Case]:
-        """Ranks, negative and zero slopes, large offsets, empty batch."""
         constants = (1, 2, 3, 4)
         parameters = _parameters(4)
         yield op.Case("plain", (normal(2, 4, 5, 6), *parameters), constants)
@@ -93,7 +92,6 @@ class BatchNormalization(op.Operator):
         return site.emit(slots, op_type="QLinearConv", attributes={"group": len(weight)})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         parameters = [call.plain(slot) for slot in PARAMETERS]

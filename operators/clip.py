@@ -36,7 +36,6 @@ class Clip(op.Operator):
         return op.Rule(op.OpCategory.CLAMP, clamp=bounds, lowered=True)
 
     def cases(self) -> Iterable[op.Case]:
-        """Bounds on either side, attributes of opset 6, empty batch."""
         x = normal(2, 3, 4)
         low, high = np.float32(-0.5), np.float32(0.75)
         yield op.Case("both bounds", (x, np.array(low), np.array(high)), (1, 2))

@@ -82,7 +82,6 @@ class Conv(op.Operator):
         return ({1: scale.reshape(-1, *[1] * (scale.ndim - 1)), 2: scale.reshape(-1)},)
 
     def cases(self) -> Iterable[op.Case]:
-        """Ranks, groups, pads, strides, dilations, auto_pad, empty batch."""
         x = normal(2, 4, 7, 6)
         yield op.Case("plain", (x, normal(3, 4, 3, 3, seed=1), normal(3, seed=2)), (1, 2))
         yield op.Case("no bias, 1x1", (x, normal(5, 4, 1, 1, seed=1)), (1,))
@@ -129,7 +128,6 @@ class Conv(op.Operator):
         return site.emit(slots, op_type="QLinearConv", attributes=site.attributes())
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
         return (quantized_conv(call, EXACT),)
 
     def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:

@@ -26,11 +26,9 @@ class ConvInteger(op.IntegerOperator):
     weights = (1,)
 
     def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
-        """int32."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: op.IntegerCall, accumulator: Accumulator) -> tuple[op.Array, ...]:
-        """Results of `kernel` on a machine."""
         x, w = call.operand(0, "x"), call.operand(1, "w")
         one = np.ones((), np.float32)
         x_qparams = call.qparams_of("x", one, call.optional(2), call.qdtype(x, "x"))
@@ -60,7 +58,6 @@ class ConvInteger(op.IntegerOperator):
         return conv_integer_risks(saturation_mode, x.dtype, stored(w))
 
     def cases(self) -> Iterable[op.Case]:
-        """All four pairs of types, extreme zero points, groups, pads, ranks, empty batch."""
         extremes = {"uint8": 255, "int8": -128}
         for left, x_zp in extremes.items():
             for right, w_zp in extremes.items():

@@ -93,7 +93,6 @@ class ConvTranspose(op.Operator):
         return unfolded_transposed(call_of(node), sizes(node, 1))
 
     def cases(self) -> Iterable[op.Case]:
-        """Ranks, groups, pads, strides, dilations, sizes given or padded to, empty batch."""
         x = normal(2, 4, 5, 4)
         w, b = normal(4, 3, 3, 3, seed=1), normal(3, seed=2)
         up = {"strides": [2, 2]}
@@ -194,7 +193,6 @@ class ConvTranspose(op.Operator):
         return [interleaved(site.tape, site.node, y, axes, outputs, spatial, y_qparams)]
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
         op = "ConvTranspose"
         x, w = call.integers(0), call.integers(1)
         group = call.integer("group", 1)

@@ -49,7 +49,6 @@ class DequantizeLinear(op.IntegerOperator):
             return (y.astype(dtype, copy=False),)
 
     def cases(self) -> Iterable[op.Case]:
-        """Types, granularities, int32 beyond 2^24, an empty tensor, a number."""
         for dtype in ("uint8", "int8", "uint16", "int16"):
             point = zero(np.iinfo(dtype).max, dtype)
             x = random_integers(3, 5, dtype=dtype)

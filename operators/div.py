@@ -62,7 +62,6 @@ class Div(op.Operator):
         return () if dividend is None else (dividend,)
 
     def cases(self) -> Iterable[op.Case]:
-        """Numbers, vectors and tensors on either side, an empty batch."""
         x, positive = normal(2, 3, 4), np.abs(normal(2, 3, 4, seed=1)) + np.float32(1)
         yield op.Case("number", (x, np.array(3, np.float32)), (1,))
         yield op.Case("negative number", (x, np.array([-0.3], np.float32)), (1,))
@@ -81,7 +80,6 @@ class Div(op.Operator):
         return lower_with_number(site, site.inputs[0], "QLinearMul", factor)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of C. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         divisor = call.inputs[1] if call.plan.inputs[1] is None else None
         factor = None if divisor is None or call.plan.inputs[0] is None else number(divisor)
         if factor is None:

@@ -34,7 +34,6 @@ class DynamicQuantizeLinear(IntegerOperator):
         return y, np.array(qparams.scale), np.array(qparams.zero_point)
 
     def cases(self) -> Iterable[Case]:
-        """Either sign, ties, constants, no element, a number."""
         yield Case("both signs", (normal(7, 9),), outputs=3)
         yield Case("positive", (np.abs(normal(5)) + 1,), outputs=3)
         yield Case("negative", (-np.abs(normal(5)) - 1,), outputs=3)

@@ -30,7 +30,6 @@ class Gather(op.Operator):
         return infinite_operand(node, (0,)) or op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True)
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         x = normal(5, 4)
         yield op.Case("rows", (x, np.array([[0, 4], [-1, 2]])), (1,))
         yield op.Case("columns", (x, ints(1, 1, 3)), (1,), {"axis": 1})
@@ -43,7 +42,6 @@ class Gather(op.Operator):
         return site.on_integers()
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         call.shared()
         indices = call.plain(1)

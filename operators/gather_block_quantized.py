@@ -64,7 +64,6 @@ class GatherBlockQuantized(op.IntegerOperator):
         return (np.asarray(centred * factors[picked][..., places]).astype(scales.dtype),)
 
     def cases(self) -> Iterable[op.Case]:
-        """Types, zero points, a short last block, negative indices, three axes, no index."""
         generator = np.random.default_rng(0)
         ids = np.array([[0, 4], [-1, 2]])
         signed = generator.integers(-8, 8, (5, 40)).astype(INT4)

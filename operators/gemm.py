@@ -84,7 +84,6 @@ class Gemm(op.Operator):
         return {1: scale.reshape((1, -1) if trans_b else (-1, 1))}
 
     def cases(self) -> Iterable[op.Case]:
-        """Both transpositions, alpha, biases of rank 1 and 2, run-time B, empty batch."""
         a, b, c = normal(3, 5), normal(5, 4, seed=1), normal(4, seed=2)
         yield op.Case("plain", (a, b, c), (1, 2))
         yield op.Case("transB", (a, normal(4, 5, seed=1), c), (1, 2), {"transB": 1})
@@ -115,7 +114,6 @@ class Gemm(op.Operator):
         return site.emit(slots, op_type="QGemm", domain=MICROSOFT, attributes=attributes)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y, or float32. Raises ShapeError where shapes or dtypes do not fit."""
         return quantized_gemm(call, EXACT)
 
     def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:

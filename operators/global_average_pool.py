@@ -34,7 +34,6 @@ class GlobalAveragePool(op.Operator):
         return ({0: scale},) if per_channel_alone(scale) else ()
 
     def cases(self) -> Iterable[op.Case]:
-        """1 to 3 spatial axes, one element, empty batch."""
         yield op.Case("2d", (normal(2, 3, 5, 4),))
         yield op.Case("1d", (normal(2, 3, 7),))
         yield op.Case("3d", (normal(2, 3, 2, 3, 4),))

@@ -50,7 +50,6 @@ class GRU(Recurrence):
         return run(call, _float_linear if linear else _float, self.functions(call))
 
     def cases(self) -> Iterable[Case]:
-        """Directions, both forms of the reset gate, lengths, initial states, no bias."""
         hidden, size = 4, 3
         x, bias = normal(5, 2, size), normal(2, 6 * hidden, seed=3)
         w, r = normal(2, 3 * hidden, size, seed=1), normal(2, 3 * hidden, hidden, seed=2)

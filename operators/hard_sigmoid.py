@@ -40,7 +40,6 @@ class HardSigmoid(op.Operator):
         )
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         yield op.Case("plain", (normal(2, 3, 4),))
         yield op.Case("as torch does", (5 * normal(2, 3, 4),), (), {"alpha": 1 / 6})
         yield op.Case("beta below 0", (5 * normal(2, 3, 4),), (), {"alpha": 0.7, "beta": -0.4})
@@ -75,7 +74,6 @@ class HardSigmoid(op.Operator):
         return [clipped]
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
         alpha, beta = _line(call)
         scaled = _scaled(call.qparams_in(0), float(alpha))
         if scaled is None:

@@ -76,7 +76,6 @@ class HardSwish(op.Operator):
         return replace(site, plan=pair, inputs=[site.inputs[0], gates]).qlinear("QLinearMul", {})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
         gate = _gate(call.plan)
         if gate is None:
             return (table_kernel(call, _hard_swish),)

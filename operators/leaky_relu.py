@@ -28,7 +28,6 @@ class LeakyRelu(op.Operator):
         return ({0: scale},)
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         yield op.Case("plain", (normal(2, 3, 4),))
         yield op.Case("alpha", (normal(2, 3, 4),), (), {"alpha": 0.3})
         yield op.Case("empty batch", (normal(0, 3),))
@@ -38,7 +37,6 @@ class LeakyRelu(op.Operator):
         return site.qlinear("QLinearLeakyRelu", site.attributes("alpha"))
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         alpha = np.float32(call.real("alpha", 0.01))

@@ -80,7 +80,6 @@ class LSTM(op.Operator):
         )
 
     def cases(self) -> Iterable[op.Case]:
-        """Directions, optional inputs, layouts, activations."""
         yield from _cases()
 
     def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:

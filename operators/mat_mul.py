@@ -82,7 +82,6 @@ class MatMul(op.Operator):
         return {1: scale.reshape(-1, 1)}
 
     def cases(self) -> Iterable[op.Case]:
-        """Ranks 1 to 4, broadcast batches, weights and activations, empty batch."""
         b = normal(5, 4, seed=1)
         yield op.Case("weight", (normal(3, 5), b), (1,))
         yield op.Case("weight, batches", (normal(2, 3, 5), b), (1,))
@@ -112,7 +111,6 @@ class MatMul(op.Operator):
         return site.emit(slots, op_type="QLinearMatMul", attributes={})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y, or float32. Raises ShapeError where shapes or dtypes do not fit."""
         a, b = call.integers(0), call.integers(1)
         if not a.ndim or not b.ndim:
             raise call.shape_error(

@@ -26,11 +26,9 @@ class MatMulInteger(IntegerOperator):
     weights = (1,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """int32."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         one = np.ones((), np.float32)
         a_qparams = call.qparams_of("a", one, call.optional(2), call.qdtype(a, "A"))
@@ -39,12 +37,10 @@ class MatMulInteger(IntegerOperator):
         return (matmul_columns(call, a, a_qparams, right, b, accumulator),)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """All four pairs of types, extreme zero points, ranks, no row."""
         extremes = {"uint8": 255, "int8": -128}
         for left, a_zp in extremes.items():
             for right, b_zp in extremes.items():

@@ -99,7 +99,6 @@ class MatMulNBits(op.IntegerOperator):
         return np.asarray(found)
 
     def cases(self) -> Iterable[op.Case]:
-        """Widths, block sizes, zero points, accuracy levels, a last block that is short, bias."""
         rows, inner, columns = 3, 70, 5
         a = normal(rows, inner)
         for bits in BITS:

@@ -41,7 +41,6 @@ class MaxPool(op.Operator):
         return ({0: scale},) if per_channel_alone(scale) else ()
 
     def cases(self) -> Iterable[op.Case]:
-        """Ranks, pads, strides, dilations, ceil_mode, auto_pad, empty batch."""
         x = normal(2, 3, 7, 6)
         yield op.Case("plain", (x,), (), {"kernel_shape": [2, 3]})
         yield op.Case(

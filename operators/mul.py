@@ -49,7 +49,6 @@ class Mul(op.Operator):
         return tuple(way for way in either if way is not None)
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         x = normal(2, 3, 4)
         yield op.Case("same shape", (x, normal(2, 3, 4, seed=1)))
         yield op.Case("constant vector", (x, normal(4, seed=1)), (1,))
@@ -62,7 +61,6 @@ class Mul(op.Operator):
         return site.qlinear("QLinearMul", {})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         return (products(call, multiply_integers),)
 
     def agrees(self, call: op.Call) -> bool:

@@ -31,7 +31,6 @@ class Neg(op.Operator):
         return (op.Linear((0,), 1.0, sign=-1.0),)
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         yield op.Case("plain", (normal(2, 3, 4),))
         yield op.Case("wide", (100 * normal(2, 3, 4),))
         yield op.Case("rank 0", (normal(),))
@@ -44,7 +43,6 @@ class Neg(op.Operator):
         return lower_with_number(site, site.inputs[0], "QLinearMul", -1.0)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         return (number_kernel(call, "QLinearMul", -1.0),)
 
     def agrees(self, call: op.Call) -> bool:

@@ -19,7 +19,6 @@ class NhwcMaxPool(op.IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
-        """Integers of Y."""
         x = call.operand(0, "x")
         if x.ndim < 3:
             raise call.shape_error(f"x {x.shape}; wanted (N, *spatial, C).")
@@ -29,7 +28,6 @@ class NhwcMaxPool(op.IntegerOperator):
         return (np.ascontiguousarray(np.moveaxis(y, 1, -1)),)
 
     def cases(self) -> Iterable[op.Case]:
-        """1 to 3 spatial axes, pads, strides, dilations, ceil_mode, auto_pad, types, no images."""
         x = integers(2, 7, 6, 3)
         pads: dict[str, op.AttributeValue] = {
             "kernel_shape": [3, 3],

@@ -46,7 +46,6 @@ class Pad(op.Operator):
         return op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True, lowered=True)
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         x = normal(2, 3, 4)
         yield op.Case("zeros", (x, ints(0, 1, 2, 0, 0, 1)), (1,))
         yield op.Case("given zero", (x, ints(0, 1, 2, 0, 0, 1), np.array(0, np.float32)), (1, 2))
@@ -70,7 +69,6 @@ class Pad(op.Operator):
         return site.emit(slots)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         qparams = call.shared()
         before, behind = _widths(x.ndim, call.vector(1), call.optional_vector(3))

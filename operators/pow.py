@@ -89,7 +89,6 @@ class Pow(op.Operator):
         return lower_function(site, lambda x: x**exponent)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Z. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         exponent = _exponent(call.inputs[1]) if call.plan.inputs[1] is None else None
         if exponent is None or call.plan.inputs[0] is None:
             exponents = call.inputs[1]

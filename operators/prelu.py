@@ -46,7 +46,6 @@ class PRelu(op.Operator):
         return op.Rule(op.OpCategory.ELEMENTWISE, precision=precision, lowered=has_tables)
 
     def cases(self) -> Iterable[op.Case]:
-        """One slope, one for each channel, many, computed at run time; an empty batch."""
         x = normal(2, 3, 4)
         yield op.Case("one slope", (x, np.array([0.3], np.float32)), (1,))
         yield op.Case("channels", (x, normal(3, 1, seed=1)), (1,))
@@ -68,7 +67,6 @@ class PRelu(op.Operator):
         return lower_table(site, _tables(slope, site.qparams_in(0), site.qparams_out()))
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         slope = call.inputs[1] if len(call.inputs) > 1 and call.plan.inputs[1] is None else None
         if slope is None or call.plan.inputs[0] is None:
             return (around_kernel(call, prelu),)

@@ -37,12 +37,10 @@ class QAttention(op.IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: op.IntegerCall, accumulator: Accumulator) -> tuple[op.Array, ...]:
-        """Results of `kernel` on a machine."""
         heads = _heads(call, accumulator)
         return merge_heads(attend(heads)), np.stack([heads.k, heads.v])
 
     def pairs(self, call: op.IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         weight = call.operand(1, "weight")
         return matmul_pairs(np.dtype(np.uint8), stored(weight), saturation_mode)
 
@@ -55,7 +53,6 @@ class QAttention(op.IntegerOperator):
         return merge_heads(attention_bound(_heads(call, accumulator)))
 
     def cases(self) -> Iterable[op.Case]:
-        """Types, columns, masks of every shape, past, one-sided, scale; a row masked throughout."""
         yield from _cases()
 
 

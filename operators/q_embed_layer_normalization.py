@@ -65,7 +65,6 @@ class QEmbedLayerNormalization(IntegerOperator):
         return np.asarray(2 * UNIT * ((width + 4) * sizes.astype(np.float64) + last))
 
     def cases(self) -> Iterable[Case]:
-        """Types, segments or none, masks or none, one row of one token, no row."""
         for dtype in ("uint8", "int8"):
             for name, with_segments, with_mask in (
                 ("all", True, True),

@@ -26,7 +26,6 @@ class QLinearAdd(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of C."""
         operands, plan = binary(call)
         return Add().kernel(call.planned(operands, plan))
 

@@ -22,13 +22,11 @@ class QLinearAveragePool(op.IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
-        """Integers of Y."""
         x, plan = unary(call, ("x", "y"))
         (y,) = AveragePool().kernel(call.planned([channels_first(call, x)], plan))
         return (channels_last(call, y),)
 
     def cases(self) -> Iterable[op.Case]:
-        """Both layouts, 1 to 3 spatial axes, padding, ceil_mode, auto_pad, types."""
         x = integers(2, 3, 7, 6)
         p, q = (scales(0.25), zero(7)), (scales(0.25), zero(9))
         signed = (scales(0.07), zero(-128, "int8"))

@@ -27,11 +27,9 @@ class QLinearConv(IntegerOperator):
     weights = (3,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of y."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         x, w = call.operand(0, "x"), call.operand(3, "w")
         x_qparams = call.qparams("x", 1, call.qdtype(x, "x"))
         w_qparams = call.qparams("w", 4, call.qdtype(w, "w"), axis=0)
@@ -48,13 +46,11 @@ class QLinearConv(IntegerOperator):
         return (channels_last(call, y),)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         x, w, points = call.operand(0, "x"), call.operand(3, "w"), call.optional(5)
         symmetric, group = points is None or not points.any(), call.integer("group", 1)
         return conv_pairs(saturation_mode, x.dtype, stored(w), group, symmetric)
 
     def cases(self) -> Iterable[Case]:
-        """Types, per-channel scales and zero points, groups, pads, ranks."""
         x, w = integers(2, 4, 7, 6), integers(3, 4, 3, 3, dtype="int8", seed=1)
         y_qparams = (scales(0.05), zero(0))
         weight = (scales(0.02), zero(0, "int8"))

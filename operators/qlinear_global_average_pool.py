@@ -22,13 +22,11 @@ class QLinearGlobalAveragePool(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of Y."""
         x, plan = unary(call, ("x", "y"))
         (y,) = GlobalAveragePool().kernel(call.planned([channels_first(call, x)], plan))
         return (channels_last(call, y),)
 
     def cases(self) -> Iterable[Case]:
-        """Both layouts, 1 to 3 spatial axes, types, no images."""
         p, q = (scales(0.25), zero(7)), (scales(0.125), zero(200))
         signed = (scales(0.07), zero(-128, "int8"))
         fixed = (1, 2, 3, 4)

@@ -22,12 +22,10 @@ class QLinearLeakyRelu(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of Y."""
         x, plan = unary(call)
         return LeakyRelu().kernel(call.planned([x], plan))
 
     def cases(self) -> Iterable[Case]:
-        """Types, slopes, zero points absent, scales of shape (1,), no elements."""
         yield from unary_cases((scales(0.04), zero(50)), {"alpha": 0.3})
         falling = (integers(300), scales(0.03), zero(128), scales(1 / 256), None)
         yield Case("negative slope", falling, (), {"alpha": -0.25})

@@ -26,7 +26,6 @@ class QLinearMul(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of C."""
         operands, plan = binary(call)
         return Mul().kernel(call.planned(operands, plan))
 

@@ -22,10 +22,8 @@ class QLinearSigmoid(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of Y."""
         x, plan = unary(call)
         return Sigmoid().kernel(call.planned([x], plan))
 
     def cases(self) -> Iterable[Case]:
-        """Types, zero points absent, scales of shape (1,), no elements."""
         return unary_cases((scales(1 / 256), zero(0)))

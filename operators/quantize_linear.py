@@ -41,7 +41,6 @@ class QuantizeLinear(op.IntegerOperator):
     domains = ("", MICROSOFT)
 
     def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
-        """Integers of y."""
         x, scale = call.operand(0, "x"), call.operand(1, "y_scale")
         if x.dtype not in REALS:
             raise call.shape_error(f"x has dtype {x.dtype}; wanted float32 or float16.")
@@ -60,7 +59,6 @@ class QuantizeLinear(op.IntegerOperator):
         return (as_tensor(quantize(reals, y_qparams), dtype),)
 
     def cases(self) -> Iterable[op.Case]:
-        """Types, ties, granularities, float16, an empty tensor, a number."""
         x = normal(3, 5) * np.float32(20)
         ties = np.arange(-9, 9, dtype=np.float32) / 2
         for dtype in ("uint8", "int8", "uint16", "int16"):

@@ -47,7 +47,6 @@ class ReduceMean(op.Operator):
         return (op.Summed(0, count, 1.0 / count),)
 
     def cases(self) -> Iterable[op.Case]:
-        """Pools of either layout; other axes by input, attribute or not at all; no rows."""
         x = normal(2, 30, 4)
         yield op.Case("tokens", (x, ints(1)), (1,))
         yield op.Case("tokens, dropped", (x, ints(-2)), (1,), {"keepdims": 0})
@@ -76,7 +75,6 @@ class ReduceMean(op.Operator):
         return [squeezed]
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         axes = axes_of(call, x.ndim, call.optional_vector(1))

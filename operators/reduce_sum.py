@@ -32,7 +32,6 @@ class ReduceSum(op.Operator):
         return (op.Summed(0, summands(node) or 1),)
 
     def cases(self) -> Iterable[op.Case]:
-        """Axes by input, attribute or not at all; dropped; no rows."""
         x = normal(2, 30, 4)
         yield op.Case("last", (x, ints(-1)), (1,))
         yield op.Case("two, dropped", (x, ints(0, 1)), (1,), {"keepdims": 0})
@@ -46,7 +45,6 @@ class ReduceSum(op.Operator):
         return lower_around(site)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         axes = axes_of(call, x.ndim, call.optional_vector(1))

@@ -29,7 +29,6 @@ class Relu(op.Operator):
         return ({0: scale},)
 
     def cases(self) -> Iterable[op.Case]:
-        """Any rank, empty batch."""
         yield op.Case("plain", (normal(2, 3, 4),))
         yield op.Case("rank 0", (normal(),))
         yield op.Case("empty batch", (normal(0, 3),))
@@ -39,5 +38,4 @@ class Relu(op.Operator):
         return lower_clamp(site, BOUNDS)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where dtypes or qparams differ."""
         return (clamp_integers(call, BOUNDS),)

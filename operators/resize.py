@@ -57,7 +57,6 @@ class Resize(op.Operator):
         return op.Rule(op.OpCategory.ELEMENTWISE, precision=op.Precision.FLOAT_BETWEEN_QDQ)
 
     def cases(self) -> Iterable[op.Case]:
-        """Modes, scales, sizes, axes, layouts, no images."""
         x = normal(2, 3, 4, 5)
         scales = np.array([1, 1, 2, 1.5], np.float32)
         yield op.Case("scales", (x, None, scales), (2,))
@@ -105,7 +104,6 @@ class Resize(op.Operator):
         return lower_around(site)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, scales, dtypes or qparams do not fit."""
         x = call.integers(0)
         axes = _axes(call, x)
         if _mode(call) == "nearest":

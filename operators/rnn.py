@@ -39,7 +39,6 @@ class RNN(Recurrence):
         return run(call, _float, self.functions(call))
 
     def cases(self) -> Iterable[Case]:
-        """Directions, lengths, initial states, no bias."""
         hidden, size = 4, 3
         x, bias = normal(5, 2, size), normal(2, 2 * hidden, seed=3)
         w, r = normal(2, hidden, size, seed=1), normal(2, hidden, hidden, seed=2)

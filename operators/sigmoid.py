@@ -26,7 +26,6 @@ class Sigmoid(op.Operator):
         return op.Rule(op.OpCategory.ELEMENTWISE, output_range=(0.0, 1.0))
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         yield op.Case("plain", (normal(2, 3, 4),))
         yield op.Case("wide", (100 * normal(2, 3, 4),))
         yield op.Case("empty batch", (normal(0, 3),))
@@ -36,7 +35,6 @@ class Sigmoid(op.Operator):
         return site.qlinear("QLinearSigmoid", {})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         return (look_up(table_of(logistic, p, q), x, p.dtype),)

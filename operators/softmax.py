@@ -66,7 +66,6 @@ class Softmax(op.Operator):
         return site.qlinear("QLinearSoftmax", attributes)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         axis = call.integer("axis", -1)

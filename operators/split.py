@@ -23,7 +23,6 @@ class Split(op.Operator):
         )
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         x = normal(4, 6)
         yield op.Case("sizes", (x, ints(1, 3, 2)), (1,), {"axis": 1}, outputs=3)
         yield op.Case("equal parts", (x,), (), {"axis": -1, "num_outputs": 2}, outputs=2)
@@ -36,7 +35,6 @@ class Split(op.Operator):
         return site.on_integers()
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         call.shared()
         axis = call.axis("axis", 0, x.ndim)

@@ -79,7 +79,6 @@ class Sub(op.Operator):
         return replace(site, plan=pair, inputs=[site.inputs[0], minus_b]).qlinear("QLinearAdd", {})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of C. Raises ShapeError where shapes do not broadcast or dtypes are wrong."""
         b, q = call.integers(1), call.qparams_in(1)
         minus_b = (q.dtype.qmin + q.dtype.qmax - b.astype(np.int32)).astype(q.dtype.storage)
         pair = op.NodePlan((call.plan.inputs[0], mirrored(q)), call.plan.outputs)

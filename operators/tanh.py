@@ -36,7 +36,6 @@ class Tanh(op.Operator):
         return op.Rule(op.OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE, lowered=True)
 
     def cases(self) -> Iterable[op.Case]:
-        """The plain one, the nasty ones, an empty batch."""
         yield op.Case("plain", (normal(2, 3, 4),))
         yield op.Case("wide", (100 * normal(2, 3, 4),))
         yield op.Case("rank 0", (normal(),))
@@ -50,7 +49,6 @@ class Tanh(op.Operator):
         return replace(site, plan=as_sigmoid).qlinear("QLinearSigmoid", {})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         as_sigmoid = _as_sigmoid(call.qparams_in(0), call.qparams_out())
         if as_sigmoid is None:
             return (table_kernel(call, np.tanh),)

@@ -28,7 +28,6 @@ class TopK(op.Operator):
         return op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True, lowered=True, shrinks=True)
 
     def cases(self) -> Iterable[op.Case]:
-        """First and last, axes, ties, all elements, none, no rows."""
         x, ties = normal(3, 7, 4), np.round(normal(4, 9))
         yield op.Case("largest", (x, ints(3)), (1,), outputs=2)
         yield op.Case("smallest, axis", (x, ints(2)), (1,), {"axis": 1, "largest": 0}, outputs=2)
