@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from onnxq.dtypes import BYTE_BITS
+import onnx_ir as ir
+
+from onnxq.dtypes import BYTE_BITS, QDType
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.dynamic_weights import can_be_in_blocks
 from onnxq.dynamic.reasons import (
@@ -19,19 +21,11 @@ from onnxq.dynamic.reasons import (
 )
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name, value_name
+from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import sizes
-from onnxq.targets import AS_FAST
+from onnxq.targets import AS_FAST, Target
 from onnxq.targets.speedups import GATES, LINEAR_OPS, R_SLOT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.dtypes import QDType
-    from onnxq.observers import ObserverSpec
-    from onnxq.targets import Target
 
 MATRIX = 2  # its axes
 CLOSE = 0.9  # share of the largest speedup that is as good: measurements differ by as much

@@ -8,14 +8,16 @@ here: the target holds what was measured.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
+from onnxq.core.reason import Reason
 from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.dynamic.ahead_of_amplifying import ahead_of_amplifying
 from onnxq.dynamic.choose_precision import choose_precision, rows_of, stored_type
@@ -58,23 +60,14 @@ from onnxq.graph.given_weights import is_given, notes_on_given, stored_bits
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
+from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicRule, DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
-from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
+from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerChannel, PerTensor, QParams
+from onnxq.targets import Target
 from onnxq.targets.speedups import LINEAR_OPS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.observers import ObserverSpec
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.targets import Target
-
 
 OPERANDS = 2  # of a product
 IN_FLOAT = "computed in float32"

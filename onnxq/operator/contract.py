@@ -10,24 +10,19 @@ that reproduces it, and cases.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, TypeVar
 
-from onnxq.operator.rule import Float
-from onnxq.targets.accumulation import risks
+import onnx_ir as ir
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Reals
-    from onnxq.operator.call import Call
-    from onnxq.operator.integer_call import IntegerCall
-    from onnxq.operator.response import Response
-    from onnxq.operator.rule import Case, DynamicRule, Rule
-    from onnxq.operator.site import DynamicSite, Site
-    from onnxq.operator.unfolded import Unfolded
-    from onnxq.targets.accumulation import Accumulator, Overflows, Pairs, SaturationMode
+from onnxq.core.arrays import Array, Reals
+from onnxq.operator.call import Call
+from onnxq.operator.integer_call import IntegerCall
+from onnxq.operator.response import Response
+from onnxq.operator.rule import Case, DynamicRule, Float, Rule
+from onnxq.operator.site import DynamicSite, Site
+from onnxq.operator.unfolded import Unfolded
+from onnxq.targets.accumulation import Accumulator, Overflows, Pairs, SaturationMode, risks
 
 
 class Operator(ABC):

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import graph_of
 from onnxq.graph.saving import saved_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 MOST_BYTES = 1 << 31  # of a protobuf
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -18,10 +18,6 @@ from onnxq.graph.passes.formulas import Line, line_of, only_reader
 from onnxq.graph.passes.windows import is_padded
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, has_input, input_at, tensor_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _WEIGHT = 1  # slot
 _LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")

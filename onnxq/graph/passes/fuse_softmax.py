@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -14,10 +14,6 @@ from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.graph.passes.reductions import reduced_by
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, has_input, input_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 OPSET = 13  # from which on Softmax is taken along one axis
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -10,9 +10,6 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
 from onnxq.operator.nodes import find_input
 from onnxq.operator.site import MICROSOFT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FUSED = "FusedConv"
 _SUM = 3  # slot of what is added ahead of the activation

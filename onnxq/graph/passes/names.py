@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
 from onnxq.graph.weights import renamed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class UniqueNames(ir.passes.InPlacePass):

@@ -10,16 +10,13 @@ convolutions, 1.06 with float pools. In float, a convolution takes the time of t
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, new_constant
 from onnxq.graph.passes.windows import is_padded
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 POOL = "AveragePool"
 RANKS = (3, 4)  # a convolution of three spatial axes is unfolded tap by tap

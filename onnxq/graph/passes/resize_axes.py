@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.graph.edit import FreeNames, all_nodes, new_constant
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import has_input, input_at
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Array
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
 

@@ -7,7 +7,7 @@ they become the ONNX nodes that the exporter's own translations of torch.lstm an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence  # noqa: TC003  # custom_op reads the annotations
+from collections.abc import Callable, Sequence  # custom_op reads the annotations
 from typing import Any, Self
 
 import numpy as np

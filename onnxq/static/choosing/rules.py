@@ -17,19 +17,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import catalog, targets
 from onnxq.catalog import has_dynamic_form
+from onnxq.core.reason import Reason
 from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.reasons import StoredInFewerBits
 from onnxq.graph.given_weights import stored_bits
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import Float, OpCategory, Precision
+from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.proposals import Proposal, in_float, open_entry
+from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar, in_float, open_entry
+from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import Quantize, weight_of
+from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 from onnxq.static.reasons import (
     FloatReadersOfResult,
     LookupForFloats,
@@ -39,15 +43,6 @@ from onnxq.static.reasons import (
     RepeatedByLoop,
     SumWithFloat,
 )
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.operator import Rule
-    from onnxq.static.choosing.proposals import Proposals, SoFar
-    from onnxq.static.insertion.context import Context
-    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 MEASURED_ON = "x86-vnni"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
+from onnxq.core.reason import Reason
 from onnxq.dtypes import INT8, UINT8, in_bytes
 from onnxq.graph.walk import node_name, op_label, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
@@ -20,7 +21,8 @@ from onnxq.operator.reasons import (
 )
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
-from onnxq.qconfig import QConfigDynamic
+from onnxq.qconfig import Entry, QConfigDynamic, QConfigMapping
+from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import weight_observer
 from onnxq.static.reasons import (
     AbsentInput,
@@ -39,14 +41,7 @@ from onnxq.static.reasons import (
     UnknownType,
     UnlessNamed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.core.reason import Reason
-    from onnxq.qconfig import Entry, QConfigMapping
-    from onnxq.static.insertion.context import Context
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
 UNBOUNDED = (float("-inf"), float("inf"))

@@ -13,15 +13,20 @@ copies form a group with one set for all.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.reasons import NotTried
+from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.qdq.read import dequantizer, one_scale
 from onnxq.static.insertion.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import Decision, Quantize, weight_limit, weight_observer
 from onnxq.static.insertion.unbounded import by_infinity
 from onnxq.static.reasons import (
@@ -37,16 +42,7 @@ from onnxq.static.reasons import (
     PartOf,
     ReadInFloat,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.qconfig import QConfig, QConfigMapping
-    from onnxq.static.insertion.context import Context
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 BITS_OF_RANGES = 8  # Rule.output_range is made for integers of 8 bits; wider ones are observed
 
