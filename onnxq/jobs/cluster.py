@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from concurrent.futures import Executor
 
 from onnxq.errors import QConfigError, WorkerError, first_line, nearest
 from onnxq.jobs.ray_executor import RayExecutor, imported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Executor
 
 SCHEMES = ("dask", "ray")
 WAIT_S = 30.0  # for a scheduler that does not answer

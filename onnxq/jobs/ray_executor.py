@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import importlib
 import threading
-from concurrent.futures import Executor
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from concurrent.futures import wait as wait_for
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from onnxq.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Future
-
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

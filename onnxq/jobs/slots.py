@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
+from concurrent.futures import Executor
+from typing import Any
 
 
 def slots(executor: Executor | None) -> int:

@@ -11,21 +11,16 @@ past_key_values.I.key, .value               of layer I, (N, kv_heads, past, head
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.ort.cached_attention import can_share, head_size, positions, query_heads, sliding_windows
 from onnxq.samples.inputs import InputSpec, input_specs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
 
 IDS, MASK, POSITIONS, LOGITS = "input_ids", "attention_mask", "position_ids", "logits"
 _PAST = re.compile(r"past_key_values\.(\d+)\.(key|value)")

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Singles
+from onnxq.dtypes import QDType
+from onnxq.observers._base import State
 from onnxq.observers._saved_arrays import floats_of
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.observers.value_range import EPS, folded, range_of
 from onnxq.qparams import QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Singles
-    from onnxq.dtypes import QDType
-    from onnxq.observers._base import State
 
 
 class ChannelHistogramObserver(HistogramObserver):

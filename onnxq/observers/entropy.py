@@ -5,16 +5,12 @@ The threshold of least Kullback-Leibler divergence, on a histogram of absolute v
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from onnxq.core.arrays import Reals
+from onnxq.observers._bins import ZeroAnchoredHistogram
 from onnxq.observers.histogram import HistogramObserver
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Reals
-    from onnxq.observers._bins import ZeroAnchoredHistogram
-    from onnxq.qparams import QParams
+from onnxq.qparams import QParams
 
 _CANDIDATES = 128
 

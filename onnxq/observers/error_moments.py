@@ -6,14 +6,11 @@ are taken as spread evenly over it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Reals
-    from onnxq.observers._bins import Counts, ZeroAnchoredHistogram
+from onnxq.core.arrays import Reals
+from onnxq.observers._bins import Counts, ZeroAnchoredHistogram
 
 I64Array = npt.NDArray[np.int64]
 

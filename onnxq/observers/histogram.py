@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Reals
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._bins import ZeroAnchoredHistogram
@@ -14,14 +18,6 @@ from onnxq.observers._every_kth import EveryKth
 from onnxq.observers._search import search_qparams
 from onnxq.observers.value_range import EPS, as_float32
 from onnxq.qparams import QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Reals
-    from onnxq.dtypes import QDType
 
 DEFAULT_BINS = 4096
 MIN_BINS, MAX_BINS = 64, 1 << 16

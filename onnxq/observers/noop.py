@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.dtypes import QDType
 from onnxq.errors import UnsupportedError
 from onnxq.observers._base import Observer, State
 from onnxq.observers.spec_arguments import FLOAT16, as_qdtype
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import QParams
+from onnxq.qparams import QParams
 
 
 class NoopObserver(Observer):

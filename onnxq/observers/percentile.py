@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from onnxq import dtypes
+from onnxq.dtypes import QDType
 from onnxq.errors import QConfigError
 from onnxq.observers.error_moments import Moments
 from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
 from onnxq.observers.value_range import EPS
 from onnxq.qparams import QParams, QScheme
-
-if TYPE_CHECKING:
-    from onnxq.dtypes import QDType
 
 
 class PercentileObserver(HistogramObserver):

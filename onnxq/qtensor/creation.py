@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq.affine import quantize
+from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError
 from onnxq.qparams import PerChannel, QParams
 from onnxq.qtensor.checked import float_array, numbers, one_number, qdtype, whole, wholes
 from onnxq.qtensor.tensor import QTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from onnxq.dtypes import QDType
 
 
 def quantize_per_tensor(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeAlias, overload
+from typing import Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.affine import dequantize
+from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError, kind_of
 from onnxq.qparams import (
     IntArray,
@@ -21,10 +22,6 @@ from onnxq.qparams import (
     per_tensor_affine,
 )
 from onnxq.qtensor.checked import need_per_tensor, shape_errors, whole
-
-if TYPE_CHECKING:
-    from onnxq.dtypes import QDType
-
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from onnxq.errors import ShapeError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.qparams import IntArray
+from onnxq.qparams import IntArray
 
 
 def offset_of(integers: IntArray, storage: IntArray) -> int:

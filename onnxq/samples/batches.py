@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from onnxq.core.brief import brief
 from onnxq.page.card import card_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from onnxq.samples.inputs import Batch
+from onnxq.samples.inputs import Batch
 
 PART_BYTES = 1 << 23
 """Batches that travel together: enough that a message costs little beside them."""

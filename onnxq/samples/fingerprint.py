@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.core.arrays import Array
+from onnxq.core.arrays import Array
 
 
 def crc_of(batch: Mapping[str, Array], crc: int = 0) -> int:

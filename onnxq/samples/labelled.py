@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,14 +18,11 @@ from onnxq.errors import CalibrationError
 from onnxq.samples.batches import Batches
 from onnxq.samples.columns import npz_columns
 from onnxq.samples.images import Images
-from onnxq.samples.inputs import InputSpec
+from onnxq.samples.inputs import Batch, InputSpec
 from onnxq.samples.items import TENSORS, folder_files
 from onnxq.samples.samples import Samples
 from onnxq.samples.sources import open_samples
 from onnxq.samples.tensor_file import tensor_columns
-
-if TYPE_CHECKING:
-    from onnxq.samples.inputs import Batch
 
 LABELS = "labels"
 """Name of the entry of a tuple that is no input."""
