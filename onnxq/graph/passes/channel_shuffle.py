@@ -52,7 +52,6 @@ class ShuffleToGather(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replaces all that match."""
         names: FreeNames | None = None
         for node in all_nodes(model):
             found = _shuffle(node)

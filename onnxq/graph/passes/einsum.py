@@ -88,7 +88,6 @@ class EinsumToMatMul(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replaces all that match."""
         names: FreeNames | None = None
         for node in list(all_nodes(model)):
             found = _operands(node)

@@ -31,7 +31,6 @@ class FoldBatchNorm(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Folds all that match."""
         exchange = ConstantExchange(model)
         for node in all_nodes(model):
             affine = affine_of(node, _constant_in)

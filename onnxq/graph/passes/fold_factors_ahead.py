@@ -36,7 +36,6 @@ class FoldFactorsAhead(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Folds all that match."""
         exchange = ConstantExchange(model)
         modified = False
         for node in all_nodes(model):
@@ -131,7 +130,6 @@ class FoldGemmFactors(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Folds what can be folded."""
         gemms = [n for n in all_nodes(model) if n.op_type == "Gemm" and not n.domain]
         exchange = ConstantExchange(model)
         modified = False

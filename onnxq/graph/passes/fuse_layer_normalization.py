@@ -40,7 +40,6 @@ class FuseLayerNormalization(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fuses all that match."""
         layers = fuse_all(model, _layer, LAYER_OPSET)
         return ir.passes.PassResult(model, fuse_all(model, _root_mean_square, RMS_OPSET) or layers)
 
@@ -294,7 +293,6 @@ class TakeSkipNormsApart(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Takes all of them apart."""
         modified = False
         for skip_type, norm in _NORMS.items():
             if not any(_is_apart(node, skip_type) for node in all_nodes(model)):

@@ -31,7 +31,6 @@ class FuseSoftmax(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fuses all that match."""
         return ir.passes.PassResult(model, fuse_all(model, _match, OPSET))
 
 
@@ -118,7 +117,6 @@ class GiveAttentionBias(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Writes zeros where a bias is missing."""
         bare = [node for node in all_nodes(model) if _is_bare(node)]
         exchange = ConstantExchange(model)
         for node in bare:
@@ -158,7 +156,6 @@ class TakeLogSumsApart(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Takes all of them apart."""
         found = [node for node in all_nodes(model) if _is_log_sum(node)]
         names = FreeNames(model) if found else None
         for node in found:

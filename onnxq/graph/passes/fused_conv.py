@@ -22,7 +22,6 @@ class TakeFusedConvsApart(ir.passes.InPlacePass):
     """FusedConv(x, w, b, z; f) = f(Conv(x, w, b) + z); all graphs. Unknown f keep their nodes."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Takes all of them apart."""
         found = [node for node in all_nodes(model) if _can_be_apart(node)]
         if found:
             names = FreeNames(model)

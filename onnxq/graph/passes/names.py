@@ -18,7 +18,6 @@ class UniqueNames(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Renames what clashes or is unnamed."""
         values, nodes = _Taken(), _Taken()
         modified = False
         for graph in model.graphs():

@@ -33,7 +33,6 @@ class UpgradeOpset(ir.passes.InPlacePass):
         self.minimum = minimum
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Converts where the opset is lower."""
         before = (_opset(model), model.ir_version)
         if before[0] < self.minimum:
             self._convert(model)

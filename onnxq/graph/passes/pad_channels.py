@@ -48,7 +48,6 @@ class PadDepthwise(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Pads all that qualify."""
         constants: _Constants | None = None
         padded: dict[str, int] = {}
         for node in list(all_nodes(model)):

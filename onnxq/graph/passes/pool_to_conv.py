@@ -39,7 +39,6 @@ class PoolToConv(ir.passes.InPlacePass):
         self._asked = asked
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replaces all that match."""
         found = [] if POOL in self._asked else [n for n in all_nodes(model) if _taps(n)]
         names = FreeNames(model) if found else None
         for node in found:

@@ -22,7 +22,6 @@ class WriteAxesOut(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Writes out what can be."""
         names: FreeNames | None = None
         for node in all_nodes(model):
             if node.domain or node.op_type != "Resize" or "axes" not in node.attributes:
