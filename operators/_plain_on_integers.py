@@ -64,12 +64,7 @@ class PlainOnIntegers(op.IntegerOperator):
         return cls(operator) if has_kernel else None
 
     def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
-        """The results, as integers.
-
-        Raises:
-            UnsupportedError: the operator computes in float, its inputs are no integers, or bounds
-                exceed 2^24, which float32 holds no more.
-        """
+        """The results, as integers."""
         if isinstance(self.operator, ComputesFloats) and _are_float32(call.inputs):
             return self.operator.float_kernel(call)
         rule = self._rule(call)

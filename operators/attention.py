@@ -77,11 +77,7 @@ class Attention(op.Operator):
         return lower_around(site)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y; present keys and values in float32 where the plan has a slot for them.
-
-        Raises:
-            ShapeError: shapes, dtypes or qparams do not fit.
-        """
+        """Integers of Y; present keys and values in float32 where the plan has a slot for them."""
         q, k, v = (dequantize(call.integers(i), call.qparams_in(i)) for i in range(3))
         packed = q.ndim != HEADS_APART
         if packed:

@@ -34,11 +34,7 @@ class GatherBlockQuantized(op.IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
-        """Reals of scales' type.
-
-        Raises:
-            ShapeError: shapes, types or axes that do not fit together.
-        """
+        """Reals of scales' type."""
         data, indices, scales = (call.operand(slot, "input") for slot in range(3))
         bits, block = call.integer("bits", NIBBLE_BITS), call.integer("block_size", 128)
         _check(call, data, bits, block)

@@ -40,12 +40,7 @@ class GRU(Recurrence):
         return ScanParts(GATES, (2, 1), columns, added, _linear_cell if linear else _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h.
-
-        Raises:
-            ShapeError: shapes that do not fit together, or lengths beyond T.
-            UnsupportedError: an unknown function.
-        """
+        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h."""
         linear = call.integer("linear_before_reset", 0) != 0
         return run(call, _float_linear if linear else _float, self.functions(call))
 

@@ -83,11 +83,7 @@ class LSTM(op.Operator):
         yield from _cases()
 
     def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
-        """DynamicQuantizeLSTM, or LSTM on weights that are dequantized at load.
-
-        Raises:
-            UnsupportedError: weights that DynamicQuantizeLSTM does not take.
-        """
+        """DynamicQuantizeLSTM, or LSTM on weights that are dequantized at load."""
         slots = [*site.inputs, *[None] * (8 - len(site.inputs))]
         batch_first = is_batch_first(site.node)
         if batch_first:

@@ -75,11 +75,7 @@ class MaxPool(op.Operator):
         return site.on_integers()
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y, and Indices where the attribute `num_outputs` tells that both are wanted.
-
-        Raises:
-            ShapeError: kernel and x do not fit, or qparams differ.
-        """
+        """Integers of Y, and Indices where the attribute `num_outputs` says that both are wanted."""
         x = call.integers(0)
         kernel = call.ints("kernel_shape", [])
         if x.ndim < 3 or not kernel:

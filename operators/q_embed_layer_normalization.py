@@ -36,11 +36,7 @@ class QEmbedLayerNormalization(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Y and the counts.
-
-        Raises:
-            ShapeError: shapes or types that do not fit, an id beyond its table.
-        """
+        """Y and the counts."""
         parts = _parts(call)
         with call.shape_errors():
             y = parts.centred / parts.deviation * parts.gamma + parts.beta

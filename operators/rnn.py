@@ -30,12 +30,7 @@ class RNN(Recurrence):
         return ScanParts(1, (1,), (1,), added, _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h.
-
-        Raises:
-            ShapeError: shapes that do not fit together, or lengths beyond T.
-            UnsupportedError: an unknown function.
-        """
+        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h."""
         return run(call, _float, self.functions(call))
 
     def cases(self) -> Iterable[Case]:
