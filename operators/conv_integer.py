@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxq import operator as op
-from onnxq.operator.examples import integers, zero
+from onnxq.operator.examples import integers, shapes, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._gemm import centred
 from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry
-from onnxq.operators.conv import check_shapes, convolve
+from onnxq.operators.conv import Conv, check_shapes, convolve
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
@@ -72,16 +72,14 @@ class ConvInteger(op.IntegerOperator):
                     (2, 3),
                     {"pads": [1, 0, 2, 1]},
                 )
+        for case in Conv().cases():
+            seen, kernel, *_ = shapes(case)
+            operands = (integers(*seen), integers(*kernel, dtype="int8", seed=1))
+            points = (zero(7), zero(3, "int8"))
+            yield op.Case(case.name, (*operands, *points), (2, 3), case.attributes)
         x, w = integers(2, 4, 7, 6), integers(6, 2, 3, 2, dtype="int8", seed=1)
         yield op.Case("no zero points, groups", (x, w), (), {"group": 2})
-        strides: dict[str, op.AttributeValue] = {"strides": [2, 1], "dilations": [1, 2], "group": 2}
-        yield op.Case("strides, dilations", (x, w, zero(7), zero(3, "int8")), (2, 3), strides)
-        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield op.Case(mode, (x, w, zero(7)), (2,), {"auto_pad": mode, "group": 2})
         depthwise = integers(4, 1, 3, 3, dtype="int8")
-        yield op.Case("depthwise", (x, depthwise, None, zero(-7, "int8")), (3,), {"group": 4})
-        yield op.Case("1d", (integers(1, 3, 9), integers(2, 3, 4), zero(7), zero(8)), (2, 3))
         yield op.Case(
-            "3d", (integers(1, 2, 4, 5, 4), integers(3, 2, 2, 3, 2, dtype="int8"), zero(7)), (2,)
+            "no zero point of x", (x, depthwise, None, zero(-7, "int8")), (3,), {"group": 4}
         )
-        yield op.Case("empty batch", (x[:0], w), (), {"group": 2})

@@ -75,7 +75,7 @@ class MaxPool(op.Operator):
         return site.on_integers()
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        """Integers of Y, and Indices where the attribute `num_outputs` says that both are wanted."""
+        """Integers of Y, and Indices where the attribute `num_outputs` asks for both."""
         x = call.integers(0)
         kernel = call.ints("kernel_shape", [])
         if x.ndim < 3 or not kernel:

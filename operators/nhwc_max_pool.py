@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxq import operator as op
-from onnxq.operator.examples import integers
+from onnxq.operator.examples import integers, shapes
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators.max_pool import MaxPool
 from onnxq.qparams import per_tensor
@@ -28,21 +28,8 @@ class NhwcMaxPool(op.IntegerOperator):
         return (np.ascontiguousarray(np.moveaxis(y, 1, -1)),)
 
     def cases(self) -> Iterable[op.Case]:
-        x = integers(2, 7, 6, 3)
-        pads: dict[str, op.AttributeValue] = {
-            "kernel_shape": [3, 3],
-            "pads": [1, 0, 2, 1],
-            "strides": [2, 3],
-        }
-        yield op.Case("plain", (x,), (), {"kernel_shape": [2, 3]})
-        yield op.Case("asymmetric pads, stride", (x,), (), pads)
-        yield op.Case("ceil_mode", (x,), (), {**pads, "ceil_mode": 1})
-        yield op.Case("dilation", (x,), (), {"kernel_shape": [3, 2], "dilations": [2, 3]})
-        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield op.Case(
-                mode, (x,), (), {"kernel_shape": [4, 2], "auto_pad": mode, "strides": [2, 1]}
-            )
+        for case in MaxPool().cases():
+            ((batch, channels, *spatial),) = shapes(case)
+            yield op.Case(case.name, (integers(batch, *spatial, channels),), (), case.attributes)
         signed = integers(2, 9, 5, dtype="int8")
-        yield op.Case("1d, int8", (signed,), (), {"kernel_shape": [3], "pads": [1, 1]})
-        yield op.Case("3d", (integers(1, 4, 5, 4, 2),), (), {"kernel_shape": [2, 3, 2]})
-        yield op.Case("empty batch", (integers(0, 7, 6, 3),), (), {"kernel_shape": [2, 2]})
+        yield op.Case("int8", (signed,), (), {"kernel_shape": [3], "pads": [1, 1]})
