@@ -12,23 +12,18 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.readers import is_clipped, readers
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_run_time
+from onnxq.operators._dynamic import (
+    INTEGERS_OR_STORED,
+    STORED,
+    block_reals,
+    integer_product,
+    quantized_at_run_time,
+)
 from onnxq.qparams import PerBlock, QParams
 from onnxq.qparams.group_spec import is_scrambled
 
-ALL_PRECISIONS = (
-    op.Precision.DYNAMIC_INT8,
-    op.Precision.WEIGHT_ONLY_GROUPWISE,
-    op.Precision.WEIGHT_ONLY,
-    op.Precision.WEIGHT_ONLY_FLOAT16,
-)
+ALL_PRECISIONS = (op.Precision.DYNAMIC_INT8, op.Precision.WEIGHT_ONLY_GROUPWISE, *STORED)
 CLIPS = ("Relu", "Clip")
-NOT_ROW_WISE = (
-    op.Precision.DYNAMIC_INT8,
-    op.Precision.WEIGHT_ONLY,
-    op.Precision.WEIGHT_ONLY_FLOAT16,
-)
-FLOAT_ONLY = (op.Precision.WEIGHT_ONLY, op.Precision.WEIGHT_ONLY_FLOAT16)
 SMALLEST = np.float32(2.0**-23)  # no scale of weights that are all zeros is larger (observers)
 INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
 
@@ -78,7 +73,7 @@ def right_rule(
     """The rule of a constant right operand: a matrix takes all precisions, a scale per column."""
     matrix = len(shape(node, 1) or ()) == 2
     weight = op.DynamicWeight(1, axis if matrix else None, perm)
-    precisions = ALL_PRECISIONS if matrix else NOT_ROW_WISE
+    precisions = ALL_PRECISIONS if matrix else INTEGERS_OR_STORED
     return op.DynamicRule((weight,), precisions, saturating_pairs=True, not_rows=(summed_axis,))
 
 
@@ -91,7 +86,7 @@ def left_rule(
     """
     matrix, other = len(shape(node, 0) or ()) == 2, shape(node, 1)
     if not (matrix and other):
-        return op.DynamicRule((op.DynamicWeight(0, None),), FLOAT_ONLY)
+        return op.DynamicRule((op.DynamicWeight(0, None),), STORED)
     weights = (op.DynamicWeight(0, axis, perm),)
     return op.DynamicRule(weights, ALL_PRECISIONS, saturating_pairs=True, not_rows=(summed_axis,))
 

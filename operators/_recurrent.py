@@ -20,7 +20,7 @@ from onnxq import operator as op
 from onnxq.operator.nodes import call_of, constant, has_input, is_constant, shape
 from onnxq.operators._activations import Activation
 from onnxq.operators._bodies import BodyWriter, ColumnQParams, Matrix
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import INTEGERS_OR_STORED, lower_stored
 
 X, W, R, B, LENGTHS, INITIAL = range(6)
 """Input slots."""
@@ -127,11 +127,7 @@ def dynamic_rule(node: ir.Node) -> op.DynamicRule | op.Float:
     return op.DynamicRule(
         # R first: how fast integers are depends on the hidden size
         weights=(op.DynamicWeight(R, 1, R_STORED), op.DynamicWeight(W, 1, W_STORED)),
-        precisions=(
-            op.Precision.DYNAMIC_INT8,
-            op.Precision.WEIGHT_ONLY,
-            op.Precision.WEIGHT_ONLY_FLOAT16,
-        ),
+        precisions=INTEGERS_OR_STORED,
         saturating_pairs=True,
         not_rows=not_rows(node),
         no_float_kernel=is_batch_first(node),
@@ -163,7 +159,6 @@ def lower_as_itself(site: op.DynamicSite) -> list[ir.Value]:
     ONNX Runtime has no GRU or RNN in layout 1: X, initial_h and the outputs are turned around it.
     """
     rule = dynamic_rule(site.node)
-    assert isinstance(rule, op.DynamicRule), "it has been planned by that rule"
     if not is_batch_first(site.node):
         return lower_stored(site, rule)
     slots = list(site.inputs)

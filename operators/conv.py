@@ -12,7 +12,7 @@ from onnxq.core.threads import in_parallel, shares
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, sizes
 from onnxq.operators._channel_scales import only_along
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import STORED, lower_stored
 from onnxq.operators._gemm import centred, furthest, integer_matmul, max_abs, origin, shifted
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._unfolded import unfolded_conv
@@ -138,15 +138,13 @@ class Conv(op.Operator):
             )
         return op.DynamicRule(
             (op.DynamicWeight(1, 0),),
-            (op.Precision.WEIGHT_ONLY, op.Precision.WEIGHT_ONLY_FLOAT16),
+            STORED,
             missing=SLOW,
         )
 
     def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """Conv in float, on weights that are dequantized when a session is made."""
-        rule = self.dynamic_rule(site.node)
-        assert isinstance(rule, op.DynamicRule), "the plan holds nodes that have a rule"
-        return lower_stored(site, rule)
+        return lower_stored(site, self.dynamic_rule(site.node))
 
 
 def _why_slow(weight: tuple[int, ...]) -> str:

@@ -12,7 +12,7 @@ from onnxq.affine import requantize
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, shape, sizes
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import STORED, lower_stored
 from onnxq.operators._gemm import centred
 from onnxq.operators._transposed import (
     interleaved,
@@ -225,15 +225,13 @@ class ConvTranspose(op.Operator):
             )
         return op.DynamicRule(
             (op.DynamicWeight(1, 0 if weight[OUTPUT_CHANNELS] == 1 else OUTPUT_CHANNELS),),
-            (op.Precision.WEIGHT_ONLY, op.Precision.WEIGHT_ONLY_FLOAT16),
+            STORED,
             missing="ONNX Runtime has no integer form of it without samples",
         )
 
     def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """ConvTranspose in float, on weights that are dequantized when a session is made."""
-        rule = self.dynamic_rule(site.node)
-        assert isinstance(rule, op.DynamicRule), "the plan holds nodes that have a rule"
-        return lower_stored(site, rule)
+        return lower_stored(site, self.dynamic_rule(site.node))
 
 
 def _spatial(node: ir.Node, rank: int) -> list[int | None]:

@@ -12,7 +12,7 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._channel_scales import only_along
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import STORED, lower_stored
 from onnxq.operators._dynamic_product import (
     DynamicLinear,
     constant_operand,
@@ -135,7 +135,7 @@ class Gemm(op.Operator):
         """Run-time integers by integers, or float by dequantized integers, then + beta * C."""
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, op.DynamicRule), "the plan holds nodes that have a rule"
-        if site.plan.precision in (op.Precision.WEIGHT_ONLY, op.Precision.WEIGHT_ONLY_FLOAT16):
+        if site.plan.precision in STORED:
             return lower_stored(site, rule)
         trans_a, trans_b = (site.node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         row = has_input(site.node, 2) and len(shape(site.node, 2) or ()) == 1

@@ -11,7 +11,7 @@ from onnxq.operator.examples import ints32, normal
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.site import MICROSOFT, REAL
 from onnxq.operators._activations import FUNCTIONS
-from onnxq.operators._dynamic import stored_reals
+from onnxq.operators._dynamic import INTEGERS_OR_STORED, STORED, stored_reals
 from onnxq.operators._recurrent import dynamic_entry, is_batch_first, not_rows
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
@@ -61,19 +61,14 @@ class LSTM(op.Operator):
         if odd:
             return op.DynamicRule(
                 weights,
-                (op.Precision.WEIGHT_ONLY, op.Precision.WEIGHT_ONLY_FLOAT16),
+                STORED,
                 missing=f"its activation {odd[0]} differs in the last bit between machines, which "
                 "moves integers from step to step",
                 no_float_kernel=is_batch_first(node),
             )
-        precisions = (
-            op.Precision.DYNAMIC_INT8,
-            op.Precision.WEIGHT_ONLY,
-            op.Precision.WEIGHT_ONLY_FLOAT16,
-        )
         return op.DynamicRule(
             weights,
-            precisions,
+            INTEGERS_OR_STORED,
             saturating_pairs=True,
             not_rows=not_rows(node),
             no_float_kernel=is_batch_first(node),

@@ -11,7 +11,7 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._channel_scales import fitted, only_along
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import STORED, lower_stored
 from onnxq.operators._dynamic_product import (
     DynamicLinear,
     constant_operand,
@@ -145,7 +145,7 @@ class MatMul(op.Operator):
         """
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, op.DynamicRule), "the plan holds nodes that have a rule"
-        if site.plan.precision in (op.Precision.WEIGHT_ONLY, op.Precision.WEIGHT_ONLY_FLOAT16):
+        if site.plan.precision in STORED:
             return lower_stored(site, rule)
         linear = DynamicLinear(1, 0, turn_x=True, turn_y=True)
         if rule.weights[0].slot == 1:

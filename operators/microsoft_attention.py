@@ -15,6 +15,7 @@ from onnxq.operator.examples import ints32, normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT, REAL
 from onnxq.operators._dynamic import (
+    STORED,
     check_integer,
     integer_product,
     lower_stored,
@@ -64,10 +65,9 @@ class MicrosoftAttention(op.Operator):
         if sizes is None or len(sizes) != 2:
             return op.Float.because(f"its weight has shape {sizes}; wanted (size, 3 * hidden)")
         weights = (op.DynamicWeight(WEIGHT, 1),)
-        stored = (op.Precision.WEIGHT_ONLY, op.Precision.WEIGHT_ONLY_FLOAT16)
         if missing := _why_not_in_integers(node, sizes[1] or 0):
-            return op.DynamicRule(weights, stored, missing=missing)
-        precisions = (op.Precision.DYNAMIC_INT8, *stored)
+            return op.DynamicRule(weights, STORED, missing=missing)
+        precisions = (op.Precision.DYNAMIC_INT8, *STORED)
         return op.DynamicRule(
             weights,
             precisions,
