@@ -43,7 +43,6 @@ class Normalization(Formula):
         return ({slot: scale.reshape(-1) for slot in range(1, len(node.inputs))},)
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """The operator between DequantizeLinear and QuantizeLinear."""
         return lower_around(site)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

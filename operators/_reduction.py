@@ -46,7 +46,6 @@ class Reduction(Operator):
         yield Case("empty batch", (x[:0], ints(1)), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """DequantizeLinear, the operator, QuantizeLinear."""
         return lower_around(site)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:

@@ -62,7 +62,6 @@ class Selection(Operator):
         return self.examples()
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The operator on integers."""
         return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
@@ -117,7 +116,6 @@ class Extremum(Operator):
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The operator on integers."""
         return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:

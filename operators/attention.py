@@ -73,7 +73,6 @@ class Attention(op.Operator):
         yield op.Case("past, causal, softcap, mask", masked, (), every, outputs=3, opset=23)
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """The operator between DequantizeLinear and QuantizeLinear."""
         return lower_around(site)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

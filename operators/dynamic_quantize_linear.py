@@ -12,8 +12,6 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_i
 from onnxq.operator.examples import normal
 from onnxq.qparams import QParams, per_tensor
 
-OP = "DynamicQuantizeLinear"
-
 
 @register_integer
 class DynamicQuantizeLinear(IntegerOperator):
@@ -24,7 +22,7 @@ class DynamicQuantizeLinear(IntegerOperator):
     All of 0, or nothing at all: scale 1 (the text of ONNX gives 1 / 255 and 0).
     """
 
-    op_type = OP
+    op_type = "DynamicQuantizeLinear"
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Integers of y, its scale and its zero point."""

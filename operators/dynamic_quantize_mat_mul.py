@@ -14,8 +14,6 @@ from onnxq.operators._pairs import matmul_pairs
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
-OP = "DynamicQuantizeMatMul"
-
 
 @register_integer
 class DynamicQuantizeMatMul(IntegerOperator):
@@ -25,7 +23,7 @@ class DynamicQuantizeMatMul(IntegerOperator):
     DynamicQuantizeLinear, over the whole tensor. Arithmetic: see MatMulIntegerToFloat.
     """
 
-    op_type = OP
+    op_type = "DynamicQuantizeMatMul"
     domains = (MICROSOFT,)
     weights = (1,)
 

@@ -38,7 +38,6 @@ class Gather(op.Operator):
         yield op.Case("empty batch", (x, np.zeros((0, 2), np.int64)))
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """Gather on integers."""
         return site.on_integers()
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

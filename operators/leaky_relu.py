@@ -33,7 +33,6 @@ class LeakyRelu(op.Operator):
         yield op.Case("empty batch", (normal(0, 3),))
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """QLinearLeakyRelu."""
         return site.qlinear("QLinearLeakyRelu", site.attributes("alpha"))
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

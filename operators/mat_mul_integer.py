@@ -11,8 +11,6 @@ from onnxq.operators._columns import check_sum, columns, matmul_columns
 from onnxq.operators._pairs import matmul_pairs
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
-OP = "MatMulInteger"
-
 
 @register_integer
 class MatMulInteger(IntegerOperator):
@@ -22,7 +20,7 @@ class MatMulInteger(IntegerOperator):
     B has one zero point or one per column; A has one: ONNX Runtime refuses one per row.
     """
 
-    op_type = OP
+    op_type = "MatMulInteger"
     weights = (1,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:

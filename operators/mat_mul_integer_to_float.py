@@ -12,8 +12,6 @@ from onnxq.operators._columns import check_signs, check_sum, late_columns, matmu
 from onnxq.operators._pairs import matmul_pairs
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
-OP = "MatMulIntegerToFloat"
-
 
 @register_integer
 class MatMulIntegerToFloat(IntegerOperator):
@@ -23,7 +21,7 @@ class MatMulIntegerToFloat(IntegerOperator):
     after each step (no fused multiply-add). Shapes as np.matmul; B has one scale or one per column.
     """
 
-    op_type = OP
+    op_type = "MatMulIntegerToFloat"
     domains = (MICROSOFT,)
     weights = (1,)
 

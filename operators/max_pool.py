@@ -71,7 +71,6 @@ class MaxPool(op.Operator):
         yield op.Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """MaxPool on integers."""
         return site.on_integers()
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

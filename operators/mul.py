@@ -57,7 +57,6 @@ class Mul(op.Operator):
         yield op.Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """QLinearMul."""
         return site.qlinear("QLinearMul", {})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

@@ -12,8 +12,6 @@ from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.add import Add, add_integers, scalar_inside, sums
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
-OP = "QLinearAdd"
-
 
 @register_integer
 class QLinearAdd(IntegerOperator):
@@ -22,7 +20,7 @@ class QLinearAdd(IntegerOperator):
     com.microsoft; broadcasts. Arithmetic: see Add; on other machines, _machine_sums and _divided.
     """
 
-    op_type = OP
+    op_type = "QLinearAdd"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:

@@ -8,8 +8,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import channels_first, channels_last, unary
 from onnxq.operators.average_pool import AveragePool
 
-OP = "QLinearAveragePool"
-
 
 @op.register_integer
 class QLinearAveragePool(op.IntegerOperator):
@@ -18,7 +16,7 @@ class QLinearAveragePool(op.IntegerOperator):
     `channels_last` says that X and Y are (N, *spatial, C). Arithmetic: see AveragePool.
     """
 
-    op_type = OP
+    op_type = "QLinearAveragePool"
     domains = (MICROSOFT,)
 
     def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:

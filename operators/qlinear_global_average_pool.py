@@ -8,8 +8,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import channels_first, channels_last, unary
 from onnxq.operators.global_average_pool import GlobalAveragePool
 
-OP = "QLinearGlobalAveragePool"
-
 
 @register_integer
 class QLinearGlobalAveragePool(IntegerOperator):
@@ -18,7 +16,7 @@ class QLinearGlobalAveragePool(IntegerOperator):
     `channels_last` says that X and Y are (N, *spatial, C). Arithmetic: see GlobalAveragePool.
     """
 
-    op_type = OP
+    op_type = "QLinearGlobalAveragePool"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:

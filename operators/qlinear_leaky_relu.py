@@ -8,8 +8,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary, unary_cases
 from onnxq.operators.leaky_relu import LeakyRelu
 
-OP = "QLinearLeakyRelu"
-
 
 @register_integer
 class QLinearLeakyRelu(IntegerOperator):
@@ -18,7 +16,7 @@ class QLinearLeakyRelu(IntegerOperator):
     com.microsoft. Arithmetic: see LeakyRelu.
     """
 
-    op_type = OP
+    op_type = "QLinearLeakyRelu"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:

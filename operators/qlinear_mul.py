@@ -12,8 +12,6 @@ from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.mul import Mul, multiply_integers, products
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
-OP = "QLinearMul"
-
 
 @register_integer
 class QLinearMul(IntegerOperator):
@@ -22,7 +20,7 @@ class QLinearMul(IntegerOperator):
     com.microsoft; broadcasts. Arithmetic: see Mul; on ARM, _machine_sums; in WebAssembly, _divided.
     """
 
-    op_type = OP
+    op_type = "QLinearMul"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:

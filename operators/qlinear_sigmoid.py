@@ -8,8 +8,6 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary, unary_cases
 from onnxq.operators.sigmoid import Sigmoid
 
-OP = "QLinearSigmoid"
-
 
 @register_integer
 class QLinearSigmoid(IntegerOperator):
@@ -18,7 +16,7 @@ class QLinearSigmoid(IntegerOperator):
     Arithmetic: see Sigmoid.
     """
 
-    op_type = OP
+    op_type = "QLinearSigmoid"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:

@@ -41,7 +41,6 @@ class ReduceSum(op.Operator):
         yield op.Case("empty batch", (x[:0], ints(1)), (1,))
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """DequantizeLinear, ReduceSum, QuantizeLinear."""
         return lower_around(site)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

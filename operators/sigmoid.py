@@ -31,7 +31,6 @@ class Sigmoid(op.Operator):
         yield op.Case("empty batch", (normal(0, 3),))
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """QLinearSigmoid."""
         return site.qlinear("QLinearSigmoid", {})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

@@ -31,7 +31,6 @@ class Split(op.Operator):
         yield op.Case("empty batch", (normal(0, 6), ints(2, 4)), (1,), {"axis": 1}, outputs=2)
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """Split on integers."""
         return site.on_integers()
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:

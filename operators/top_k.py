@@ -39,7 +39,6 @@ class TopK(op.Operator):
         yield op.Case("empty batch", (x[:0], ints(2)), (1,), outputs=2)
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """TopK on integers."""
         return site.on_integers()
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
