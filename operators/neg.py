@@ -30,7 +30,7 @@ class Neg(op.Operator):
         return (op.Linear((0,), 1.0, sign=-1.0),)
 
     def cases(self) -> Iterable[op.Case]:
-        return anywhere()
+        yield from anywhere()
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearMul by -1; wide integers: around float."""

@@ -29,7 +29,7 @@ class Relu(op.Operator):
         return ({0: scale},)
 
     def cases(self) -> Iterable[op.Case]:
-        return anywhere()
+        yield from anywhere()
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """Clip on integers: ONNX Runtime has Relu for int8 only."""

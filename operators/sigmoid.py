@@ -26,7 +26,7 @@ class Sigmoid(op.Operator):
         return op.Rule(op.OpCategory.ELEMENTWISE, output_range=(0.0, 1.0))
 
     def cases(self) -> Iterable[op.Case]:
-        return anywhere()
+        yield from anywhere()
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
         return site.qlinear("QLinearSigmoid", {})

@@ -35,7 +35,7 @@ class Tanh(op.Operator):
         return op.Rule(op.OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE, lowered=True)
 
     def cases(self) -> Iterable[op.Case]:
-        return anywhere()
+        yield from anywhere()
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearSigmoid, or a table."""
