@@ -239,7 +239,7 @@ def _wanted(call: IntegerCall) -> dict[int, tuple[type[np.generic], tuple[int, .
         points = (experts, rows, -(-groups * bits // 8))
         shapes = (packed, (experts, rows, groups), (experts, rows), points)
         types = (np.uint8, np.float32, np.float32, np.uint8)
-        wanted |= {i: each for i, *each in zip(slots, types, shapes, strict=True)}
+        wanted |= dict(zip(slots, zip(types, shapes, strict=True), strict=True))
         if not inputs or inputs % group:
             raise call.shape_error(f"groups of {group} do not divide rows of {inputs} weights.")
     if not 1 <= call.integer("k", 4) <= experts:
@@ -252,11 +252,13 @@ def _layer(call: IntegerCall, slots: tuple[int, int, int, int]) -> _Layer:
     packed, scale = (call.operand(slot, NAMES[slot]) for slot in slots[:2])
     experts, outputs, groups = scale.shape
     shape = (experts, outputs, groups * group)
-    q = unpacked_rows(packed.reshape(experts * outputs, -1), bits).astype(np.float64)
+    rows = np.asarray(packed, np.uint8).reshape(experts * outputs, -1)
+    q = unpacked_rows(rows, bits).astype(np.float64)
     given = call.optional(slots[3])
     points = np.full((experts * outputs, groups), 1 << (bits - 1), np.float64)
     if given is not None:
-        points[:] = unpacked_rows(given.reshape(experts * outputs, -1), bits)[:, :groups]
+        rows = np.asarray(given, np.uint8).reshape(experts * outputs, -1)
+        points[:] = unpacked_rows(rows, bits)[:, :groups]
     steps = np.repeat(scale.reshape(-1, groups).astype(np.float64), group, axis=1)
     points = np.repeat(points, group, axis=1)
     bias = call.optional(slots[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
+from collections.abc import Mapping  # the codec reads annotations at run time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
@@ -13,7 +13,7 @@ from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import Table, card_of
 from onnxq.page.wording import decibels, share
-from onnxq.quantized.verdict import OutputPart  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.quantized.verdict import OutputPart  # the codec reads annotations at run time
 from onnxq.static.arguments import check_bound, check_decibels
 
 if TYPE_CHECKING:

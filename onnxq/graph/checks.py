@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
@@ -10,9 +10,6 @@ from onnxq import catalog
 from onnxq.errors import ModelError
 from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
@@ -23,10 +23,6 @@ from onnxq.graph.untrusted.external_data import check_folder_is_known, set_folde
 from onnxq.graph.untrusted.order import MAX_DEPTH, check_depth, out_of_order
 from onnxq.graph.untrusted.problem import DAMAGED, WHERE_KEY, label
 from onnxq.graph.untrusted.scopes import scopes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 __all__ = ["check_writable", "load", "model_hash", "refuse_folder", "save", "write_atomically"]
 

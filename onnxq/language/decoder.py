@@ -14,21 +14,16 @@ past.I.conv, .recurrent                     states as long whatever came before
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, ModelError, listed
 from onnxq.ort.cached_attention import can_share, head_size, positions, query_heads, sliding_windows
 from onnxq.samples.inputs import InputSpec, input_specs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
 
 IDS, MASK, POSITIONS, LOGITS = "input_ids", "attention_mask", "position_ids", "logits"
 EMBEDDED = "inputs_embeds"

@@ -163,7 +163,7 @@ def bits_with_cache(
     with TokenRun(model, threads) as run:
         for start in range(0, len(rows), at_a_time):
             some = rows[start : start + at_a_time]
-            logits = np.concatenate(list(run.in_lsb(some, step)), 1)
+            logits = np.concatenate(list(run.in_steps(some, step)), 1)
             found += _sum(bits_of(logits[:, :-1], some[:, 1:]))
     return found
 

@@ -14,21 +14,15 @@ squared: that is what `a` counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Singles
 from onnxq.qparams import MIN_SCALE
-from onnxq.qparams.group_spec import Scheme
-from onnxq.qparams.groups import GroupIntegers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.core.arrays import Singles
-    from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.qparams.groups import Points
+from onnxq.qparams.group_spec import GroupSpec, Scheme
+from onnxq.qparams.groups import GroupIntegers, Points
 
 SHARES = {
     2: np.linspace(0.35, 1.0, 9, dtype=np.float32),

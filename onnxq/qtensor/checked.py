@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,7 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError, kind_of
-from onnxq.qparams import PerTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onnxq.qparams import QParams
+from onnxq.qparams import PerTensor, QParams
 
 
 def float_array(op: str, x: object) -> npt.NDArray[np.float32]:

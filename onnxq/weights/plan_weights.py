@@ -241,7 +241,8 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
 
 def rows_of(value: ir.Value, decision: Groupwise, start: int, stop: int) -> Singles:
     """float32 (stop - start, inputs): rows of a weight, read from its initializer."""
-    array = tensor_of(value).numpy().reshape(-1, tensor_of(value).shape[-1])
+    array = tensor_of(value).numpy()
+    array = array.reshape(-1, array.shape[-1])
     part = array[:, start:stop].T if decision.inputs_first else array[start:stop]
     return np.ascontiguousarray(part, np.float32)
 

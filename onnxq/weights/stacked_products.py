@@ -71,7 +71,7 @@ def _split(node: ir.Node, names: FreeNames) -> None:
         each = new_constant(node, names.value(f"{stem}_sizes"), np.ones(count, np.int64))
         split = ir.node("Split", [x, each], {"axis": len(given) + STACK_AXIS}, num_outputs=count)
         parts = list(inserted(split, f"{stem}_split", one).outputs)
-    results = []
+    results: list[ir.Value] = []
     for index, part in enumerate(parts):
         name = names.value(f"{value_name(stack)}.{index}")
         weight = derived(lambda i=index: tensor.numpy()[i], tensor.dtype, matrix, name)  # type: ignore[misc]

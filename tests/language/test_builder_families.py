@@ -91,11 +91,11 @@ def own(model: Path, count: int) -> list[int]:
     """Greedy tokens of our own loop."""
     found: list[int] = []
     with TokenRun(model, 1) as run:
-        whole = next(iter(run.in_lsb(np.array([PROMPT]), len(PROMPT))))
+        whole = next(iter(run.in_steps(np.array([PROMPT]), len(PROMPT))))
         found.append(int(whole[0, -1].argmax()))
         while len(found) < count:
             tokens = np.array([PROMPT + found])
-            *_, last = run.in_lsb(tokens, tokens.shape[1])
+            *_, last = run.in_steps(tokens, tokens.shape[1])
             found.append(int(last[0, -1].argmax()))
     return found
 

@@ -36,8 +36,8 @@ def encoded() -> dict[str, Array]:
 
 def test_states_are_handed_on_from_step_to_step() -> None:
     with TokenRun(with_state(), 1) as run:
-        whole, steps = run.whole(TEXTS), np.concatenate(list(run.in_lsb(TEXTS, 5)), axis=1)
-    np.testing.assert_allclose(steps, whole, atol=1e-5)
+        whole, steps = run.whole(TEXTS), np.concatenate(list(run.in_steps(TEXTS, 5)), axis=1)
+    np.testing.assert_allclose(steps, np.asarray(whole, np.float32), atol=1e-5)
 
 
 def test_a_state_is_no_layer_of_keys() -> None:

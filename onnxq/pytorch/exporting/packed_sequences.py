@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence  # noqa: TC003  # custom_op reads the annotations
+from collections.abc import Sequence  # custom_op reads the annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import torch

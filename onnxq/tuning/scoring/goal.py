@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence  # noqa: TC003  # read at run time by `plain`
+from collections.abc import Callable, Sequence  # read at run time by `plain`
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING

@@ -21,7 +21,7 @@ class ExpertsOfTransformers(nn.Module):
         self.config = SimpleNamespace(_experts_implementation="grouped_mm")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * (self.config._experts_implementation == "batched_mm")
+        return x * float(self.config._experts_implementation == "batched_mm")
 
 
 def test_experts_of_transformers_gather_their_weights_while_they_are_traced() -> None:
