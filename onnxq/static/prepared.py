@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnxq.core.brief import brief
 from onnxq.errors import CalibrationError
 from onnxq.graph.annotations import Annotations
-from onnxq.graph.io import load
+from onnxq.graph.io import ExportedProgram, load
 from onnxq.graph.saving import to_bytes
 from onnxq.page.card import card_of, counts
 from onnxq.samples import InputSpec, input_specs, open_samples
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from onnxq.targets import Target
     from onnxq.times.time_model import TimeSource
 
-ModelSource = str | Path | onnx.ModelProto | ir.Model
+ModelSource = str | Path | onnx.ModelProto | ir.Model | ExportedProgram
 
 
 @dataclass(frozen=True, eq=False)
