@@ -34,7 +34,12 @@ from onnxq.pytorch.numerics.group import GroupMember, QParamsCopy, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
 from onnxq.pytorch.programs.program import Open, program_of
-from onnxq.pytorch.programs.train_mode import check_same_form, gradient_notes, train_mode_notes
+from onnxq.pytorch.programs.train_mode import (
+    check_same_form,
+    gradient_notes,
+    row_notes,
+    train_mode_notes,
+)
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.agreeing_sums import keep_sums
 from onnxq.pytorch.train.annotations import ANNOTATIONS, operand
@@ -83,11 +88,11 @@ class Builder:
     def notes(
         cls,
         model: nn.Module,  # noqa: ARG003  # of those who train
-        traced: TrainingGraph,  # noqa: ARG003  # of those who train
-        program: Program,  # noqa: ARG003  # of those who train
+        traced: TrainingGraph,
+        program: Program,
     ) -> tuple[str, ...]:
-        """Notes on the module before it is changed."""
-        return ()
+        """Notes on the module before it is changed; each is a warning."""
+        return row_notes(traced, program)
 
     def __init__(self, traced: fx.GraphModule, found: Annotations) -> None:
         self._traced = traced
@@ -258,12 +263,11 @@ class TrainingBuilder(Builder):
 
     @classmethod
     def notes(cls, model: nn.Module, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
-        """Notes on what train mode does beside, and on gradients; each is a warning."""
+        """Notes on what train mode does beside, and on gradients, too."""
         check_same_form(model, program)
-        found = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
-        for note in found:
-            warnings.warn(note, UserWarning, stacklevel=6)
-        return found
+        of_rows = super().notes(model, traced, program)
+        of_modes = train_mode_notes(traced, program)
+        return (*of_rows, *of_modes, *gradient_notes(model, traced, program))
 
     def _made(
         self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
@@ -417,6 +421,8 @@ def _built(
 ) -> Builder:
     traced = training_graph(copy.deepcopy(model), program)
     notes = kind.notes(model, traced, program)
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=5)
     found = annotate_program(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))
     materialize_weights(traced)  # of which folded ones are made
