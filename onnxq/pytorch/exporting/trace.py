@@ -65,6 +65,23 @@ def _as_hinted(mask: object, is_causal: bool | None = None, size: object = None)
 
 
 @contextlib.contextmanager
+def _batched_experts(traced: object) -> Iterator[None]:
+    """A context in which transformers' experts multiply by gathered weights, as ONNX can.
+
+    The grouped products that they run by default have no ONNX form, and a loop over those that
+    were chosen depends on values.
+    """
+    with contextlib.ExitStack() as stack:
+        for part in traced.modules() if isinstance(traced, nn.Module) else ():
+            ask: Any = getattr(part, "get_experts_implementation", None)
+            choose: Any = getattr(part, "set_experts_implementation", None)
+            if ask and choose:
+                stack.callback(choose, ask())
+                choose("batched_mm")
+        yield
+
+
+@contextlib.contextmanager
 def tracing(traced: object) -> Iterator[None]:
     """A context in which torch.export sees the operators that layers compute in training.
 
@@ -73,7 +90,7 @@ def tracing(traced: object) -> Iterator[None]:
     is given; `is_causal` is the hint that torch says it is.
     """
     is_fast, detect = torch.backends.mha.get_fastpath_enabled(), transformer._detect_is_causal_mask  # noqa: SLF001  # torch has no switch
-    with quiet_exporter(traced), WholeLayers(), EvenBounds():
+    with quiet_exporter(traced), WholeLayers(), EvenBounds(), _batched_experts(traced):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             transformer._detect_is_causal_mask = _as_hinted  # noqa: SLF001  # likewise
