@@ -260,3 +260,18 @@ def _unpacked(packed: Tensor, bits: int) -> Tensor:
 @matmul_n_bits.register_fake
 def _(x: Tensor, integers: Tensor, *_: Any) -> Tensor:
     return x.new_empty((*x.shape[:-1], integers.shape[0]))
+
+
+def _keep_weight(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001  # torch's
+    _, integers, scales, zero_points, _, *sizes, _ = inputs
+    ctx.save_for_backward(integers, scales, zero_points)
+    ctx.sizes = sizes
+
+
+def _through_weight(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradient of x: grad @ w. The weight is integers, which stay as they are."""
+    w = real_weight(*ctx.saved_tensors, *ctx.sizes)
+    return grad @ w, *[None] * 7
+
+
+matmul_n_bits.register_autograd(_through_weight, setup_context=_keep_weight)
