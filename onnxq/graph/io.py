@@ -60,16 +60,15 @@ def load(model: str | Path | onnx.ModelProto | ir.Model | ExportedProgram) -> ir
     with without_collector():
         if isinstance(model, onnx.ModelProto):
             return _from_proto(model, "the ModelProto", None)
-        _refuse_other_kinds(model)
+        if not isinstance(model, str | Path):
+            raise _of_other_kind(model)
         path = Path(model).absolute()
         return _from_proto(_parse(path), f"'{path}'", path.parent)
 
 
-def _refuse_other_kinds(model: object) -> None:
-    """Raises ModelError for what names no file: a PyTorch module, the bytes of a model."""
-    if isinstance(model, str | Path):
-        return
-    raise ModelError(
+def _of_other_kind(model: object) -> ModelError:
+    """The error of what names no file: a PyTorch module, the bytes of a model."""
+    return ModelError(
         f"the model is {kind_of(model)}; wanted the path of an ONNX file, an onnx.ModelProto, an "
         "onnx_ir.Model or torch's ONNXProgram. A PyTorch module becomes one by "
         "onnxq.export(module, example_inputs)."

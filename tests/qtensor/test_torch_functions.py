@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 X = np.random.default_rng(0).standard_normal((1, 2, 4, 4)).astype(np.float32)
-Y = quantize_per_tensor(X, 0.05, 120, qtensor.quint8)
+Y: Any = quantize_per_tensor(X, 0.05, 120, qtensor.quint8)
 
 CALLS: dict[str, tuple[Callable[[Any], object], Callable[[QTensor], object]]] = {
     "max": (torch.max, lambda y: y.max()),
@@ -61,8 +61,8 @@ def test_a_torch_function_is_the_method_or_function_of_its_name(name: str) -> No
 
 
 def test_a_float_operand_may_be_a_torch_parameter() -> None:
-    x = quantize_per_tensor(X[0, 0], 0.05, 120, qtensor.quint8)
-    w = quantize_per_tensor(X[0, 1], 0.02, 0, qtensor.qint8)
+    x: Any = quantize_per_tensor(X[0, 0], 0.05, 120, qtensor.quint8)
+    w: Any = quantize_per_tensor(X[0, 1], 0.02, 0, qtensor.qint8)
     bias = torch.nn.Parameter(torch.ones(4))
     assert F.linear(x, w, bias).equal(functional.linear(x, w, np.ones(4, np.float32)))
 

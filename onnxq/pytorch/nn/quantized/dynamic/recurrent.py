@@ -252,7 +252,8 @@ class LSTM(_Recurrent):
         flat = [part[d] for d in range(self.directions) for part in parts]
         zeros = x.new_zeros((self.directions, x.shape[1], self.hidden_size))
         options = (bool(biases), 1, 0.0, False, self.bidirectional, False)
-        y, h, c = torch.lstm(x, state or [zeros, zeros], flat, *options)
+        run: Any = torch.lstm  # its types take no options at once
+        y, h, c = run(x, state or [zeros, zeros], flat, *options)
         by_direction = y.reshape(*y.shape[:2], self.directions, self.hidden_size)
         return by_direction.transpose(1, 2), [h, c]
 
