@@ -177,7 +177,7 @@ def test_adapters_are_trained_over_integer_weights_and_deployed() -> None:
         optimizer.zero_grad()
         loss.backward()  # the first adapter's gradient comes through the second's integers
         optimizer.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     assert losses[-1] < 0.9 * losses[0]
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
     assert all(map(torch.equal, base.buffers(), integers))
