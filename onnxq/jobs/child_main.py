@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MOST_OPEN = 4
 """Sessions that stay open until their first run; the oldest is closed for one more."""
 LENGTH_BYTES = 8
+CPU = "CPUExecutionProvider"
+ASSIGNMENT = "session.record_ep_graph_assignment_info"
 OUT_OF_MEMORY = ("Failed to allocate memory", "bad allocation", "bad_alloc", "MemoryError")
 """Words of ONNX Runtime, C++ and Python where memory is not to be had."""
 
@@ -43,7 +45,6 @@ class SentArray(msgspec.Struct, frozen=True):
         dtype: as NumPy writes it, "<f4"; "" for texts.
         path: file that has its bytes; "": they follow the header.
         offset: in the file.
-        texts: what an array of strings holds.
     """
 
     name: str
@@ -65,10 +66,10 @@ class Opening(msgspec.Struct, frozen=True):
     """Options of a session.
 
     Attributes:
-        threads: of one run; None: one per core.
         has_memory_plan: whether activations lie in one block.
         optimized: file that the optimized graph is written to; "": none.
         profile: how the name of the profiler's file begins; "": no profile.
+        provider: that gets the nodes which it takes; the CPU's gets the others.
     """
 
     optimization: int
@@ -77,6 +78,7 @@ class Opening(msgspec.Struct, frozen=True):
     entries: dict[str, str] = {}
     optimized: str = ""
     profile: str = ""
+    provider: str = CPU
 
 
 class ChildRequest(msgspec.Struct, frozen=True):
@@ -106,12 +108,7 @@ class ChildReply(msgspec.Struct, frozen=True):
     """Answer of the child to a request.
 
     Attributes:
-        error: text of the exception; "": none.
-        is_memory: whether memory was not to be had.
         is_unknown: whether no session of that number is open any more.
-        inputs: names of the session's inputs.
-        outputs: names and types of its outputs.
-        data: serialized model, of "infer".
     """
 
     error: str = ""
@@ -145,7 +142,10 @@ def opened(
     kept = [ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
     if kept:
         options.add_external_initializers(list(weights), kept)
-    session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    if opening.provider != CPU:
+        options.add_session_config_entry(ASSIGNMENT, "1")
+    providers = list(dict.fromkeys([opening.provider, CPU]))
+    session = ort.InferenceSession(source, options, providers=providers)
     return session, [*kept, *weights.values()]
 
 

@@ -35,11 +35,7 @@ TIME_WAS_UP = "its weights were not tried with rounding: the time was up"
 
 @register
 class Auto(WeightImprovement):
-    """The better of `round` and `bias` for each layer, within a budget.
-
-    Args:
-        seconds: CPU time after which no layer is solved any more.
-    """
+    """The better of `round` and `bias` for each layer, within a budget."""
 
     name = "auto"
     corrects_biases = True

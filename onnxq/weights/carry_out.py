@@ -72,13 +72,7 @@ def check_samples(names: Sequence[str], samples: object | None) -> None:
 def with_algorithms(
     prepared: Prepared, samples: object | None, size: float | None = None
 ) -> Prepared:
-    """The Prepared with FEW_BITS, where its weights have few bits and it names no algorithm.
-
-    Args:
-        prepared: names bits and algorithms.
-        samples: that algorithms work on; None: there are none, and none is added.
-        size: that is to be reached by fewer bits; None: there is none.
-    """
+    """The Prepared with FEW_BITS, where its weights have few bits and it names no algorithm."""
     asked = prepared.qconfig
     has_few = asked.weight_bits < BYTE_BITS or size is not None
     if not has_few or asked.improve or samples is None:
@@ -103,14 +97,7 @@ def improve_model(
 def improve_weights(
     prepared: Prepared, plan: Plan, samples: Batches, spent_s: float = 0.0
 ) -> Improved:
-    """The plan that its WeightImprovements make, with notes; itself where it asks for none.
-
-    Args:
-        prepared: the float model with the constants so far.
-        plan: made from it.
-        samples: of the float model.
-        spent_s: CPU time of the work so far, which bounds some of them.
-    """
+    """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
     improved = Improved(prepared, plan)
     for improvement in wanted(prepared.qconfig.improve):
         if isinstance(improvement, WeightImprovement):
