@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnxq.core.brief import brief
 from onnxq.errors import CalibrationError
 from onnxq.graph.annotations import Annotations
-from onnxq.graph.io import load
+from onnxq.graph.io import ExportedProgram, load
 from onnxq.graph.saving import to_bytes
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float
@@ -39,7 +39,7 @@ from onnxq.static.statistics import Statistics
 from onnxq.targets import Target
 from onnxq.times.time_model import TimeSource
 
-ModelSource = str | Path | onnx.ModelProto | ir.Model
+ModelSource = str | Path | onnx.ModelProto | ir.Model | ExportedProgram
 
 
 @dataclass(frozen=True, eq=False)

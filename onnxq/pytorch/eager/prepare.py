@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
+from torch.utils._pytree import tree_leaves
 
 from onnxq.errors import ModelError, QConfigError, listed
 from onnxq.pytorch.eager.add_observer import UNFOLDED, WHOLE, add_observer_
@@ -37,6 +38,7 @@ from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.qat.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantizable.activation import why_whole
+from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.pytorch.train.conversion import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
@@ -171,8 +173,11 @@ def prepare_qat(
             are not of weights.
     """
     if _without_stubs(inputs, qconfig, target, (mapping, inplace)):
-        plain = _traceable(model, "prepare_qat")
-        return prepare_graph_qat(plain, in_float32(inputs), qconfig, target)
+        plain, given = _traceable(model, "prepare_qat"), in_float32(inputs)
+        prepared = prepare_graph_qat(plain, given, qconfig, target)
+        if any(x.dtype in HALVES for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)):
+            prepared.register_forward_pre_hook(_widen, with_kwargs=True)
+        return prepared
     if not model.training:
         raise ModelError(
             "prepare_qat: the model is in eval mode, in which fuse_modules folds batch norm away "
@@ -189,6 +194,13 @@ def prepare_qat(
     add_observer_(root, None, set(chosen.values()))
     watch_first_pass(root)
     return root
+
+
+def _widen(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The hook of a model that was given halves and trains in float32: it takes them still."""
+    if next((p.dtype for p in module.parameters()), torch.float32) in HALVES:
+        return args, kwargs
+    return in_float32(args), in_float32(kwargs)
 
 
 def _without_stubs(

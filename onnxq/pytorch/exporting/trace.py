@@ -65,6 +65,23 @@ def _as_hinted(mask: object, is_causal: bool | None = None, size: object = None)
 
 
 @contextlib.contextmanager
+def _batched_experts(traced: object) -> Iterator[None]:
+    """A context in which transformers' experts multiply by gathered weights, as ONNX can.
+
+    The grouped products that they run by default have no ONNX form, and a loop over those that
+    were chosen depends on values.
+    """
+    with contextlib.ExitStack() as stack:
+        for part in traced.modules() if isinstance(traced, nn.Module) else ():
+            ask: Any = getattr(part, "get_experts_implementation", None)
+            choose: Any = getattr(part, "set_experts_implementation", None)
+            if ask and choose:
+                stack.callback(choose, ask())
+                choose("batched_mm")
+        yield
+
+
+@contextlib.contextmanager
 def tracing(traced: object) -> Iterator[None]:
     """A context in which torch.export sees the operators that layers compute in training.
 
@@ -73,7 +90,7 @@ def tracing(traced: object) -> Iterator[None]:
     is given; `is_causal` is the hint that torch says it is.
     """
     is_fast, detect = torch.backends.mha.get_fastpath_enabled(), transformer._detect_is_causal_mask  # noqa: SLF001  # torch has no switch
-    with quiet_exporter(traced), WholeLayers(), EvenBounds(), gathered_experts(traced):
+    with quiet_exporter(traced), WholeLayers(), EvenBounds(), _batched_experts(traced):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             transformer._detect_is_causal_mask = _as_hinted  # noqa: SLF001  # likewise
@@ -83,32 +100,12 @@ def tracing(traced: object) -> Iterator[None]:
             transformer._detect_is_causal_mask = detect  # noqa: SLF001  # as it was
 
 
-@contextlib.contextmanager
-def gathered_experts(traced: object) -> Iterator[None]:
-    """A context in which mixtures of experts of transformers gather the weights that they use.
-
-    Their grouped products have no form in ONNX; the numbers are the same.
-    """
-    modules = traced.modules() if isinstance(traced, torch.nn.Module) else ()
-    configs = [getattr(module, "config", None) for module in modules]
-    grouped = [each for each in configs if getattr(each, EXPERTS, None) == "grouped_mm"]
-    try:
-        for config in grouped:
-            setattr(config, EXPERTS, "batched_mm")
-        yield
-    finally:
-        for config in grouped:
-            setattr(config, EXPERTS, "grouped_mm")
-
-
 # --- Programs whose views are of copies: attention in ONNX's layout is not torch's in memory.
 #
 # torch.export records `view` where a tensor is contiguous in torch; taken apart into products and a
 # softmax, attention gives another order in memory, on which `view` fails. ONNX knows no such order:
 # the copies are no nodes of the model.
 
-EXPERTS = "_experts_implementation"
-"""Attribute of a configuration of transformers."""
 FAILED_VIEW = "Cannot view a tensor"
 """Words of torch's message."""
 

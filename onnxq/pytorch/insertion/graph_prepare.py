@@ -34,7 +34,12 @@ from onnxq.pytorch.numerics.group import GroupMember, QParamsCopy, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
 from onnxq.pytorch.programs.program import Open, program_of
-from onnxq.pytorch.programs.train_mode import check_same_form, gradient_notes, train_mode_notes
+from onnxq.pytorch.programs.train_mode import (
+    check_same_form,
+    gradient_notes,
+    row_notes,
+    train_mode_notes,
+)
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.agreeing_sums import keep_sums
 from onnxq.pytorch.train.annotations import ANNOTATIONS, operand
@@ -383,6 +388,9 @@ def _built(
     target: str | Target | None,
     notes: tuple[str, ...] = (),
 ) -> Builder:
+    for note in (of_rows := row_notes(traced, program)):
+        warnings.warn(note, UserWarning, stacklevel=5)
+    notes = (*of_rows, *notes)
     found = annotate_program(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))
     materialize_weights(traced)  # of which folded ones are made

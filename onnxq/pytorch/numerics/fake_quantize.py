@@ -217,6 +217,11 @@ class FakeQuantize(Observing):
         self._stale = False
         return self
 
+    @property
+    def activation_post_process(self) -> Self:
+        """The observer, documented under this name: it watches, and knows the range of integers."""
+        return self
+
     def enable_fake_quant(self, enabled: bool = True) -> Self:
         """Lets values be rounded (the documented signature)."""
         self.fake_quant_enabled = bool(enabled)

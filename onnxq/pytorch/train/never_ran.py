@@ -71,6 +71,8 @@ def _prepared(
 
 
 def _own(part: nn.Module) -> list[FakeQuantize]:
+    if isinstance(part, FakeQuantize):  # which is its own activation_post_process
+        return []
     names = ("weight_fake_quant", "activation_post_process")
     found = [getattr(part, name, None) for name in names]
     return [fake for fake in found if isinstance(fake, FakeQuantize)]
