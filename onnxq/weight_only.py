@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights, with_samples_apart
+from onnxq.core.arrays import Array
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
+from onnxq.static.prepared import ModelSource
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
 from onnxq.weights.stacked_products import split_stacked_products
 from onnxq.weights.write_weights import ACCURACIES, INT8_ACCURACY, WeightFormat
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from concurrent.futures import Executor
-
-    from onnxq.core.arrays import Array
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.static.prepared import ModelSource
-
-    Batch = Mapping[str, Array]
+Batch = Mapping[str, Array]
 
 
 def quantize_weights(

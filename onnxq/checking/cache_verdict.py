@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.checking.comparison import Comparison
+from onnxq.core.arrays import Array
 from onnxq.dtypes import INT8
 from onnxq.graph.weights import constant_array
 from onnxq.language.decoder import LOGITS, Decoder
@@ -17,15 +20,8 @@ from onnxq.quantized.verdict import OutputVerdict
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+Batch = Mapping[str, Array]
 
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-
-    Batch = Mapping[str, Array]
 
 TRIED = 16
 """Batches that are run; keys and values of all samples are in the scales."""

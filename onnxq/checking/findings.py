@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping  # the codec reads annotations at run time
+from collections.abc import (
+    Iterator,
+    Mapping,  # the codec reads annotations at run time
+)
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
@@ -15,9 +18,6 @@ from onnxq.page.card import Table, card_of
 from onnxq.page.wording import decibels, share
 from onnxq.quantized.verdict import OutputPart  # the codec reads annotations at run time
 from onnxq.static.arguments import check_bound, check_decibels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Reported(Protocol):

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -34,9 +34,6 @@ from onnxq.qdq.read import (
     qparams_of,
 )
 from onnxq.qparams import PerBlock, PerChannel, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _BEHIND_WEIGHTS = ("Transpose", "Reshape", "Cast", "Clip", "Identity", "Squeeze", "Unsqueeze")
 MOST_BITS = 16  # wider integers are biases and indices

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
+from typing import Any, Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.affine import dequantize
+from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError, kind_of
 from onnxq.qparams import (
     IntArray,
@@ -24,12 +26,6 @@ from onnxq.qparams import (
     per_tensor_affine,
 )
 from onnxq.qtensor.checked import detached, need_per_tensor, shape_errors, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from onnxq.dtypes import QDType
-
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 

@@ -12,20 +12,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from onnxq.core.arrays import Singles
+from onnxq.samples import Batches
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
 from onnxq.weights.bias import bias_work
 from onnxq.weights.improvement import Improved, WeightImprovement, register
-from onnxq.weights.layerwise import layerwise
+from onnxq.weights.layers import Layer
+from onnxq.weights.layerwise import LayerWork, Proposal, layerwise
 from onnxq.weights.round import rounding_of
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Singles
-    from onnxq.samples import Batches
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.weights.layers import Layer
-    from onnxq.weights.layerwise import LayerWork, Proposal
 
 LEAST_SECONDS = 1.0
 """Budget where the work so far took less: what small models take in all."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.dynamic_decision import Objective
@@ -17,8 +18,11 @@ from onnxq.errors import (
     kind_of,
 )
 from onnxq.quantized.outcome import summaries
+from onnxq.samples import Batches
 from onnxq.static.deciders import decided_again
+from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepared_again
+from onnxq.static.prepared import Prepared
 from onnxq.weights.improvement import (
     EqualModel,
     Improved,
@@ -27,13 +31,6 @@ from onnxq.weights.improvement import (
     WeightImprovement,
     find,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onnxq.samples import Batches
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
 
 Made = TypeVar("Made", EqualModel, Improved)
 FEW_BITS = ("round", "bias")

@@ -8,22 +8,18 @@ blocks run along the same axis, and one set of integers is stored.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
 from onnxq.dynamic.float_tables import LOOKUP
 from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at, is_constant, shape, sizes
 from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.weights.reasons import GroupsDoNotDivide, NoRowsOfFloats
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
 
 MATRIX, STACK = 2, 3  # ranks
 LOOKUP_ND = "GatherND"

@@ -10,7 +10,7 @@ multiplies the rows of its own tokens, so that Hessians are of what it saw.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import numpy as np
 import onnx_ir as ir
@@ -21,12 +21,8 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived
 from onnxq.operator.nodes import find_input, has_input, input_at, is_constant, sizes, tensor_of
 from onnxq.operator.site import MICROSOFT
+from onnxq.qparams.group_spec import GroupSpec
 from onnxq.weights.reasons import NoQMoE
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from onnxq.qparams.group_spec import GroupSpec
 
 FC1, FC2, FC3 = 2, 4, 6
 """Slots of the weights of MoE; biases stand behind them."""

@@ -12,39 +12,32 @@ comes to the same bytes, as sums and solvers see the same numbers in the same or
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array, Singles
 from onnxq.core.threads import workers
 from onnxq.dynamic.known_inputs import ALIKE, UNKNOWN, Known, power_behind_norm, raw_tensors
 from onnxq.graph.edit import all_values
 from onnxq.graph.walk import node_name, walk
 from onnxq.jobs import in_order
 from onnxq.operator.nodes import input_at
+from onnxq.qparams.group_spec import GroupSpec
+from onnxq.samples.inputs import Batch
 from onnxq.weights.experts import unfolded
 from onnxq.weights.given_groups import given_integers
-from onnxq.weights.plan_weights import rows_of
-from onnxq.weights.sequential import SequentialPipeline
-from onnxq.weights.solve import prepared
+from onnxq.weights.plan_weights import Groupwise, WeightPlan, rows_of
+from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
+from onnxq.weights.sequential import LayersOfInput, SequentialPipeline
+from onnxq.weights.solve import RowSolver, prepared
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
+Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
+Packed = dict[str, Array]
 
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Singles
-    from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
-    from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
-    from onnxq.weights.sequential import LayersOfInput
-    from onnxq.weights.solve import RowSolver
-
-    Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
-    Packed = dict[str, Array]
 
 PART_BYTES, GPTQ_PART_BYTES = 1 << 22, 1 << 24
 """Weights that are solved at a time, as float32; solvers need some 8 times as much in between, and

@@ -10,29 +10,23 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.core.brief import size_text
 from onnxq.core.knapsack import Knapsack, Option
 from onnxq.errors import QConfigError
 from onnxq.graph.saving import saved_bytes
 from onnxq.operator import Float
-from onnxq.qparams.group_spec import BITS
-from onnxq.weights.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
+from onnxq.qparams.group_spec import BITS, GroupSpec
+from onnxq.samples.inputs import Batch
+from onnxq.weights.bit_noise import MEASURED_BATCHES, BitNoise, bit_noise, output_noise
 from onnxq.weights.experts import unfolded
+from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.reasons import ErrorAboveBudget
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.bit_noise import BitNoise
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
 FLOAT_BITS, FLOAT_BYTES = 32, 4
 CHOICES = (*BITS, FLOAT_BITS)

@@ -12,14 +12,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.core.arrays import Singles
 from onnxq.core.brief import brief
+from onnxq.core.reason import Reason
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.dynamic.reasons import NoWeights, StoredInFewerBits
 from onnxq.dynamic.requests import without_form
@@ -32,6 +35,7 @@ from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.weights.embeddings import (
+    Tie,
     find_ties,
     is_lookup,
     is_stack,
@@ -55,15 +59,6 @@ from onnxq.weights.reasons import (
     WeightIsEmbedding,
 )
 from onnxq.weights.solve import Nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Singles
-    from onnxq.core.reason import Reason
-    from onnxq.weights.embeddings import Tie
 
 MATRIX = 2
 FINITE_ELEMENTS = 1 << 22

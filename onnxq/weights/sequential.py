@@ -20,29 +20,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array, Singles
 from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
+from onnxq.samples.inputs import Batch
 from onnxq.weights.hessian import Hessian, InputHessians, InputSums, can_be_summed, parts_of_inputs
+from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cut, subgraphs_of
 from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Singles
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
-
-    Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
+Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ MatMulNBits has one matrix.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -17,9 +17,6 @@ from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, new_i
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived
 from onnxq.operator.nodes import input_at, is_constant, shape, sizes, tensor_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 STACK, MATRIX = 3, 2  # ranks
 STACK_AXIS = -3

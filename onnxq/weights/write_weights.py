@@ -13,11 +13,12 @@ Runtime makes MatMulNBits of some of these when it loads the model, at accuracy 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.core.collector import without_collector
 from onnxq.core.packing import unpacked_rows
 from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
@@ -38,13 +39,8 @@ from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.weights.embeddings import LOOKUP_ND, is_lookup, is_stack
 from onnxq.weights.experts import FC1, FC2, part_name
+from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.reasons import MisreadByRuntime, ReadByMicrosoftAlone
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
 
 class StoredIntegers:

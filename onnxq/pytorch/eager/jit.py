@@ -8,8 +8,10 @@ takes them; so the float ScriptModule is exported and onnxq quantizes the ONNX m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
+import onnx_ir as ir
 import torch
 from torch import nn
 
@@ -25,14 +27,8 @@ from onnxq.qconfig import Choice, Entry, QConfig, QConfigDynamic, QConfigMapping
 from onnxq.qdq.qoperator import check_format
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.static.prepare import prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.static.prepared import Prepared
-    from onnxq.targets import Target
+from onnxq.static.prepared import Prepared
+from onnxq.targets import Target
 
 
 class QuantizedScript(QuantizedModel):

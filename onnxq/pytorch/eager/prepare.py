@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Collection, Mapping
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from torch.utils._pytree import tree_leaves
 
 from onnxq.errors import ModelError, QConfigError, listed
+from onnxq.pytorch.arguments.bound_inputs import Inputs
 from onnxq.pytorch.eager.add_observer import UNFOLDED, WHOLE, add_observer_
 from onnxq.pytorch.eager.propagation import (
     OBSERVED_CLASSES,
@@ -41,14 +43,8 @@ from onnxq.pytorch.nn.quantizable.activation import why_whole
 from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.pytorch.train.conversion import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
-from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.targets import Target
+from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic, QConfigMapping
+from onnxq.targets import Target
 
 # --- Parts of torch.ao that existing code holds, as onnxq's: stubs and fused float modules.
 #

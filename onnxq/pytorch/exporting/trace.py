@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import onnx_ir as ir
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
+from onnxq.pytorch.arguments.axes import Axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.exporting.optimized import name_inputs_and_outputs, optimize
 from onnxq.pytorch.exporting.quiet import quiet_exporter, users_line
 from onnxq.pytorch.exporting.translation import translation_table
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers
 from onnxq.pytorch.train.never_ran import NOT_REACHED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.pytorch.arguments.axes import Axes
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-
 
 # --- The context in which a module is traced.
 #

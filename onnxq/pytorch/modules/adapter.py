@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx, nn
@@ -22,12 +22,10 @@ from torch.utils import _pytree as pytree
 
 from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.axes import BATCH, UNBOUNDED, Axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.modules.program_file import read_program
 from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
 from onnxq.pytorch.numerics.half_inputs import HALVES
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 Model = nn.Module | ExportedProgram | str | Path
 """A module; or what torch.export made of one, or the file that torch.export.save wrote."""

@@ -11,7 +11,8 @@ Runtime computes. There are no gradients: weights are integers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +20,8 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from onnxq import catalog
-from onnxq.operator import IntegerCall
+from onnxq.operator import Array, AttributeValue, IntegerCall
 from onnxq.pytorch.numerics.torch_operator import torch_operator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from onnxq.operator import Array, AttributeValue
 
 MICROSOFT = "com.microsoft"
 

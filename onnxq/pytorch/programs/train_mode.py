@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from onnxq.errors import ModelError, UnsupportedError, listed
 from onnxq.pytorch.arguments.batch_axes import batch_axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import alike, eval_mode, flatten
 from onnxq.pytorch.programs.dropouts import LowestDraws, same_seed, seeded_run, tensor_paths
-from onnxq.pytorch.programs.program import same_buffers
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-    from onnxq.pytorch.programs.graph_module import TrainingGraph
-    from onnxq.pytorch.programs.program import Program
+from onnxq.pytorch.programs.graph_module import TrainingGraph
+from onnxq.pytorch.programs.program import Program, same_buffers
 
 _is_close = functools.partial(
     alike, share=1e-3
