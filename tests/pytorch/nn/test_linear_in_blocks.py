@@ -175,7 +175,7 @@ def test_adapters_are_trained_over_integer_weights_and_deployed() -> None:
     for _ in range(20):
         loss = nn.functional.mse_loss(model(x), y)
         optimizer.zero_grad()
-        loss.backward()  # the first adapter's gradient comes through the second's integers
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's; the first adapter's gradient comes through the second's integers
         optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.9 * losses[0]
