@@ -244,7 +244,7 @@ class LSTM(_Recurrent):
     def _run_halves(
         self, own: dict[str, Any], x: torch.Tensor, state: list[torch.Tensor] | None
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """(Y, [h, c]) in float, on weights of float16."""
+        """(y, [h, c]) in float, on weights of float16."""
         biases = () if own["b"] is None else own["b"].chunk(2, 1)
         parts = [in_torch_order(p, "LSTM") for p in (own["w"].float(), own["r"].float(), *biases)]
         flat = [part[d] for d in range(self.directions) for part in parts]
@@ -252,8 +252,7 @@ class LSTM(_Recurrent):
         options = (bool(biases), 1, 0.0, False, self.bidirectional, False)
         run: Any = torch.lstm  # its types take no options at once
         y, h, c = run(x, state or [zeros, zeros], flat, *options)
-        by_direction = y.reshape(*y.shape[:2], self.directions, self.hidden_size)
-        return by_direction.transpose(1, 2), [h, c]
+        return y, [h, c]
 
     @takes_halves
     def forward(
