@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
+from onnxq.samples.batches import Batches
 from onnxq.samples.excerpt import EVERY, is_last, rows_of
 from onnxq.samples.inputs import has_dynamic_batch
 from onnxq.times.timed_runs import one_row
@@ -12,7 +14,6 @@ from onnxq.times.timed_runs import one_row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from onnxq.samples import Batches
     from onnxq.samples.inputs import Batch
     from onnxq.static.prepared import Prepared
 
@@ -62,13 +63,21 @@ def _first(samples: Batches) -> Iterator[Batch]:
             return
 
 
-def _stride(samples: Batches) -> int:
-    """One batch in so many makes at most about MOST_SAMPLES; 1 where that would leave too few."""
+def thinned(samples: Batches, most: int) -> Batches:
+    """Every n-th batch, so that they have about so many rows at most."""
+    stride = _stride(samples, most)
+    count = None if samples.count is None else -(-samples.count // stride)
+    produce = partial(itertools.islice, samples, 0, None, stride)
+    return Batches(samples.where, count, produce)
+
+
+def _stride(samples: Batches, most: int = MOST_SAMPLES) -> int:
+    """One batch in so many makes about so many rows at most; 1 where that would leave too few."""
     first = next(iter(samples), None)
     if first is None:
         return 1
     count = sum(1 for _ in samples) if samples.count is None else samples.count
-    return max(1, min(-(-count * rows_of(first) // MOST_SAMPLES), count // EVERY))
+    return max(1, min(-(-count * rows_of(first) // most), count // EVERY))
 
 
 def _cut(batch: Batch) -> list[Batch]:
