@@ -127,9 +127,9 @@ class NodeByNode:
         UniqueNames()(optimized)
         type_bodies(optimized)
         visible = expose(optimized, observable(optimized))
-        lsb = expose_steps(visible.model, _may_be_integer)
-        self._lsb = lsb.outputs
-        self.exposed = Exposed(visible.model, {**visible.outputs, **lsb.outputs})
+        steps = expose_steps(visible.model, _may_be_integer)
+        self._steps = steps.outputs
+        self.exposed = Exposed(visible.model, {**visible.outputs, **steps.outputs})
         self.instrumented: dict[str, None] = {}
         self._opsets = dict(optimized.opset_imports)
         self._constants = _constants(optimized)
@@ -139,9 +139,9 @@ class NodeByNode:
             for node, use in zip(optimized.graph.all_nodes(), uses, strict=True)
         ]
         for entry in self._nodes:
-            entry.hidden = self._why_hidden(entry, lsb.hidden)
+            entry.hidden = self._why_hidden(entry, steps.hidden)
             entry.counts.problem = entry.hidden
-            entry.stepwise = any(name in self._lsb for name in entry.outputs)
+            entry.stepwise = any(name in self._steps for name in entry.outputs)
         self._last = {name: i for i, entry in enumerate(self._nodes) for name in entry.inputs}
 
     def _hear(self, _: onnx.NodeProto, found: Overflows) -> None:
@@ -192,9 +192,9 @@ class NodeByNode:
         wanted = [inner.get(name) for name in entry.outputs]
         if all(array is None for array in wanted):
             return  # a branch that did not run
-        lsb = max(len(y) for y in wanted if y is not None) if entry.stepwise else 1
+        steps = max(len(y) for y in wanted if y is not None) if entry.stepwise else 1
         inputs = [self._input(name, feeds, inner) for name in entry.inputs]
-        for step in range(lsb):
+        for step in range(steps):
             theirs = [self._at(n, y, step) for n, y in zip(entry.outputs, wanted, strict=True)]
             if entry.stepwise and all(y is None or y.shape == (0,) for y in theirs):
                 continue  # another branch ran in this step
@@ -206,7 +206,7 @@ class NodeByNode:
 
     def _at(self, name: str, value: Inner | None, step: int) -> Array | None:
         """One step of a value in a body; a value from around it as it is."""
-        if name in self._lsb and value is not None:
+        if name in self._steps and value is not None:
             return np.asarray(value[step])
         return None if value is None else np.asarray(value)
 

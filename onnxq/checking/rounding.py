@@ -22,7 +22,7 @@ Nodes in bodies of If, Loop and Scan are moved in each step, as those around the
 
 Integers are compared, never moved. One that ONNX Runtime rounded to the other side of a tie is
 explained where the float ahead of it lies that near to the tie; from there on the reference goes on
-with ONNX Runtime's code, so that every later integer still has to agree.
+with ONNX Runtime's integer, so that every later integer still has to agree.
 """
 
 from __future__ import annotations

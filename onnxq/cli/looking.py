@@ -82,7 +82,7 @@ def inspect(
 
     quantized = look_at(source)
     if quantized is not None:
-        sensitive: dict[str, object] = {
+        refused: dict[str, object] = {
             "--qconfig": qconfig,
             "--set or --exclude": overrides or None,
             "--all-integers": choice,
@@ -91,17 +91,17 @@ def inspect(
             "--costs": costs,
             "--why": why,
         }
-        refuse_options("for a model that is quantized already", sensitive)
+        refuse_options("for a model that is quantized already", refused)
         _show(quantized, as_json)
         return
     if dynamic:
-        sensitive = {
+        refused = {
             "--all-integers": choice,
             "--stats": stats or None,
             "--costs": costs,
             "--why": why,
         }
-        refuse_options("with --dynamic", sensitive)
+        refuse_options("with --dynamic", refused)
         _inspect_dynamic(source, (qconfig, overrides, target, objective), as_json)
         return
     from onnxq.report.console import open_console

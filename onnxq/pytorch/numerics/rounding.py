@@ -138,8 +138,8 @@ def passed_inside(
     v = _exact(x) / spread(scale, x.ndim, integers.axis)
     if numbers is not None:
         return _where_between(grad, v, *_bounds(numbers, integers))
-    code = v.round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
-    return _where_between(grad, code, integers.qmin - _HALF, integers.qmax + _HALF)
+    rounded = v.round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
+    return _where_between(grad, rounded, integers.qmin - _HALF, integers.qmax + _HALF)
 
 
 def passed_between(grad: Tensor, x: Tensor, numbers: Numbers, integers: IntegerRange) -> Tensor:

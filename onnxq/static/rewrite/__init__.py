@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from onnxq import catalog
 from onnxq.core.collector import without_collector
 from onnxq.dtypes import INT8
-from onnxq.dynamic.check_decisions import check_decisions, sensitive
+from onnxq.dynamic.check_decisions import check_decisions, does_not_fit
 from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
 from onnxq.errors import CalibrationError, nearest
 from onnxq.graph.canonical import upgrade_opset
@@ -146,7 +146,7 @@ def check_plan(model: ir.Model, plan: Plan) -> None:
     tensors = set(tensor_names(model))
     for name in plan.decisions.keys() ^ nodes.keys():
         where = "plan" if name in nodes else "model"
-        raise sensitive(name, f"the {where} has no such node.{nearest(name, nodes)}")
+        raise does_not_fit(name, f"the {where} has no such node.{nearest(name, nodes)}")
     for name, decision in plan.decisions.items():
         if isinstance(decision, Quantize):
             _check_slots(nodes[name], decision)
@@ -157,20 +157,20 @@ def _check_slots(node: ir.Node, decision: Quantize) -> None:
     """Guards against slots that the node does not have."""
     rule, name = decision.rule, node_name(node)
     if catalog.find(node.op_type, node.domain) is None:
-        raise sensitive(name, f"onnxq has no integer form of {node.op_type}.")
+        raise does_not_fit(name, f"onnxq has no integer form of {node.op_type}.")
     weights = [] if rule.weight is None else [rule.weight.slot]
     read = [*rule.activations, *weights]
     if len(set(read)) < len(read) or any(find_input(node, slot) is None for slot in read):
-        raise sensitive(name, f"it has {len(node.inputs)} inputs; the plan reads {read}.")
+        raise does_not_fit(name, f"it has {len(node.inputs)} inputs; the plan reads {read}.")
     if rule.bias is not None and rule.bias in read:
-        raise sensitive(name, f"its bias is input {rule.bias}, which is something else too.")
+        raise does_not_fit(name, f"its bias is input {rule.bias}, which is something else too.")
     for slot in weights:
         value = find_input(node, slot)
         if value is None or value.const_value is None:
-            raise sensitive(name, f"its weight, input {slot}, is no constant.")
+            raise does_not_fit(name, f"its weight, input {slot}, is no constant.")
     outputs = rule.outputs
     if len(set(outputs)) < len(outputs) or not set(outputs) <= set(range(len(node.outputs))):
-        raise sensitive(name, f"it has {len(node.outputs)} outputs; the plan writes {outputs}.")
+        raise does_not_fit(name, f"it has {len(node.outputs)} outputs; the plan writes {outputs}.")
 
 
 def _check_numbers(node: ir.Node, decision: Quantize, plan: Plan, tensors: set[str]) -> None:
@@ -179,15 +179,15 @@ def _check_numbers(node: ir.Node, decision: Quantize, plan: Plan, tensors: set[s
     if decision.folded_into is not None:
         into = plan.decisions.get(decision.folded_into)
         if not isinstance(into, Quantize) or into.folded_into is not None:
-            raise sensitive(
+            raise does_not_fit(
                 name, f"it is folded into '{decision.folded_into}', which is not planned."
             )
         return
     if rule.weight is not None and name not in plan.weights:
-        raise sensitive(name, "its weight has no entry in the plan.")
+        raise does_not_fit(name, "its weight has no entry in the plan.")
     kept = None if rule.weight is None else plan.weights[name].bias_preserving
     if kept is not None and kept.axes != rule.pair_axes:
-        raise sensitive(
+        raise does_not_fit(
             name,
             f"its weight keeps sums over axes {kept.axes}; products run over {rule.pair_axes}.",
         )
@@ -195,13 +195,15 @@ def _check_numbers(node: ir.Node, decision: Quantize, plan: Plan, tensors: set[s
         sizes = constant_array(weight_of(node, rule)).shape
         if not kept.inputs.suits({axis: sizes[axis] for axis in kept.axes}):
             count = len(kept.inputs.means)
-            raise sensitive(
+            raise does_not_fit(
                 name, f"the plan has {count} means of its input's channels that fit none."
             )
     inputs = (find_input(node, slot) for slot in rule.activations)
     read = [str(value.name) for value in inputs if value is not None]
     for tensor in (*read, *decision.results):
         if tensor not in tensors:
-            raise sensitive(name, f"the model has no tensor '{tensor}'.{nearest(tensor, tensors)}")
+            raise does_not_fit(
+                name, f"the model has no tensor '{tensor}'.{nearest(tensor, tensors)}"
+            )
         if tensor not in plan.tensors:
-            raise sensitive(name, f"tensor '{tensor}' has no scale in the plan.")
+            raise does_not_fit(name, f"tensor '{tensor}' has no scale in the plan.")

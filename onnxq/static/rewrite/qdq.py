@@ -20,7 +20,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.affine import integer_bounds
 from onnxq.dtypes import BYTE_BITS
-from onnxq.dynamic.check_decisions import sensitive
+from onnxq.dynamic.check_decisions import does_not_fit
 from onnxq.graph.edit import graph_of, graphs_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import Float, NodePlan, Precision, Rule, Site
@@ -84,7 +84,7 @@ class _QdqWriter:
             try:
                 graph_of(node).remove(node, safe=True)
             except ValueError as error:  # of an edited plan: a node that it is folded into, say
-                raise sensitive(
+                raise does_not_fit(
                     node_name(node), "the plan takes it out, and writes no result in its place."
                 ) from error
         for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
