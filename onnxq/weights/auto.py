@@ -60,7 +60,8 @@ class Auto(WeightImprovement):
         if not layers_of(prepared.model, plan):
             return with_outcomes(as_it_is, (Outcome(self.name, "", False, why="no layers"),))
         rows = _rows(samples)
-        budget = _Budget(rows / max(1, min(rows, max(SAMPLES, rows // LOOKED_AT))))
+        most = max(SAMPLES, rows // LOOKED_AT)
+        budget = _Budget(max(1.0, rows / most), LEAST)
 
         def begin(layer: Layer, batches: int) -> LayerWork | str:
             rounding = rounding_of(prepared.target, layer, batches)
@@ -70,8 +71,7 @@ class Auto(WeightImprovement):
             return _Bounded(layer, batches, rounding, bias, budget)
 
         try:
-            some = thinned(samples, max(SAMPLES, rows // LOOKED_AT))
-            made = layerwise(prepared, plan, some, self.name, begin)
+            made = layerwise(prepared, plan, thinned(samples, most), self.name, begin)
         except OnnxqError as error:
             outcome = Outcome(self.name, "", False, why=first_line(error))
             return with_outcomes(as_it_is, (outcome,))
@@ -98,7 +98,7 @@ class _Budget:
     """
 
     looked_at: float
-    left: float = LEAST
+    left: float
 
     def allows(self, run: int, wanted: int) -> bool:
         """Whether a layer of so many multiply-adds, over the rows looked at, may take the others.
