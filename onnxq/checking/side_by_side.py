@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ MOST_SLICES = 4096
 MOST_PARTS = 3
 MOST_KEPT = 256
 """Samples whose powers are kept one by one: memory does not grow with the samples."""
+LOST = 0.5
+"""Noise of a lost slice, as a share of its power: 3 dB."""
 LEAST_SCORE = 0.05
 """Largest score of a slice that no threshold of a detector or classifier ever takes."""
 
@@ -68,6 +70,12 @@ class _Axis:
     values: int
     least: Doubles
     most: Doubles
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether each slice has enough numbers, all of them finite."""
+        finite = np.isfinite(self.signal).all() and np.isfinite(self.noise).all()
+        return self.values >= LEAST_VALUES and bool(finite)
 
     def __add__(self, later: _Axis) -> _Axis:
         left = MOST_KEPT - sum(map(len, self.by_sample))
@@ -111,9 +119,13 @@ class PartSums:
     logits; where each of the first 256 samples has the quiet slices at least 10 dB below the
     loud ones; and where each slice has 64 numbers or more: a pause in a recording, or padding
     of another length in each sample, moves from sample to sample, and a channel does not. Axis
-    0 is that of the samples. The axis with the largest ratio is taken; the quiet part is parted
+    0 is that of the samples; of pictures, (N, C, H, W) or (N, H, W, C), the channels alone are
+    asked. The axis with the largest ratio is taken; the quiet part is parted
     again, three parts at most; scores (0 to 1) stay together. Slices of zeros, and of scores
     that never exceed 0.05, belong to no part.
+
+    In a part, and in an output without parts, loud slices of 3 dB or less are lost, such as a dead
+    class: they are the part that is named where the others have 13 dB or more.
     """
 
     _axes: dict[int, _Axis] = field(default_factory=dict)
@@ -127,7 +139,7 @@ class PartSums:
             y: those of the quantized one, of the same shape.
         """
         batch = PartSums({}, x.shape[1:])
-        wanted = [a for a, size in enumerate(x.shape) if a and 1 < size <= MOST_SLICES]
+        wanted = [a for a in _asked(x.shape) if 1 < x.shape[a] <= MOST_SLICES]
         if wanted and x.size and x.dtype.kind == "f":
             x64 = x.astype(np.float64)
             with np.errstate(invalid="ignore", over="ignore"):  # `_parts` leaves Inf and NaN out
@@ -150,21 +162,21 @@ class PartSums:
 
     def worst(self, whole_db: float) -> OutputPart | None:
         """The part of least SQNR; None: the output has no parts, or none is below the whole."""
-        looked = [_parts(axis, sums) for axis, sums in self._axes.items()]
-        found = [parts for parts in looked if parts is not None]
-        if not found:
-            return None
-        loudest = max(found, key=lambda pair: pair[0])
-        worst = min(loudest[1], key=lambda part: part.sqnr_db)
-        return worst if worst.sqnr_db < whole_db else None
+        looked = [(axis, _parts(axis, sums)) for axis, sums in self._axes.items() if sums.is_enough]
+        found = [parts for _, parts in looked if parts is not None]
+        whole = [(axis, np.arange(len(self._axes[axis].signal))) for axis, _ in looked]
+        if found:
+            parts = max(found, key=lambda pair: pair[0])[1]
+            whole = [(part.axis, np.array(part.slices)) for part in parts]
+        lost = [_lost(axis, slices, self._axes[axis]) for axis, slices in whole]
+        named = [part for part in (*lost, *(parts if found else ())) if part is not None]
+        worst = min(named, key=lambda part: part.sqnr_db, default=None)
+        return worst if worst is not None and worst.sqnr_db < whole_db else None
 
 
 def _parts(axis: int, sums: _Axis) -> tuple[float, list[OutputPart]] | None:
     """(power of the loudest over that of the next, parts); None: it has no parts."""
     signal, by_sample = sums.signal, np.concatenate(sums.by_sample)
-    finite = np.isfinite(signal).all() and np.isfinite(sums.noise).all()
-    if sums.values < LEAST_VALUES or not finite:
-        return None
     left = (signal > 0) & ~_never_taken(sums)
     if not left.any():
         return None
@@ -177,11 +189,37 @@ def _parts(axis: int, sums: _Axis) -> tuple[float, list[OutputPart]] | None:
             if (loud == left).all():
                 return None
             ratio = float(signal[loud].mean() / signal[left & ~loud].mean())
-        power, noise = float(signal[loud].sum()), float(sums.noise[loud].sum())
-        db = float("inf") if noise == 0 else 10 * np.log10(power / noise)
-        parts.append(OutputPart(axis, tuple(np.flatnonzero(loud).tolist()), float(db)))
+        parts.append(_part(axis, np.flatnonzero(loud), sums))
         left = left & ~loud
     return ratio, parts
+
+
+def _asked(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Axes that may be of channels; of four, the last where it is shortest, or behind a square."""
+    last = len(shape) - 1
+    if last < 3:
+        return tuple(range(1, last + 1))
+    if last > 3:
+        return 1, last
+    first, middle, size = shape[1:]
+    is_last = size < min(first, middle) or (first == middle != size)
+    return (last if is_last and first > 1 else 1,)
+
+
+def _part(axis: int, slices: npt.NDArray[np.intp], sums: _Axis) -> OutputPart:
+    power, noise = float(sums.signal[slices].sum()), float(sums.noise[slices].sum())
+    db = float("inf") if noise == 0 else 10 * np.log10(power / noise)
+    return OutputPart(axis, tuple(slices.tolist()), float(db))
+
+
+def _lost(axis: int, slices: npt.NDArray[np.intp], sums: _Axis) -> OutputPart | None:
+    """The lost ones of slices; None: none is, or the others are not much better."""
+    signal, noise = sums.signal[slices], sums.noise[slices]
+    lost = (noise >= LOST * signal) & (signal >= LOUD * signal.max()) & (signal > 0)
+    is_rest_well = noise[~lost].sum() <= LOST * GAP * signal[~lost].sum()
+    if not lost.any() or 2 * lost.sum() > len(lost) or not is_rest_well:
+        return None
+    return _part(axis, slices[lost], sums)
 
 
 def _are_scores(sums: _Axis, slices: Mask) -> bool:
@@ -281,8 +319,7 @@ class Pair:
     def compared(self, x: Array, y: Array) -> Sums:
         """Sums of one batch."""
         sums = Sums()
-        if self.quantized is not None:
-            y = self.quantized.decode(y)
+        y = self.decoded(y)
         if self.channels is not None and y.ndim > CHANNEL_AXIS:
             y = y[:, : self.channels]
         is_alike = x.shape == y.shape
@@ -299,11 +336,18 @@ class Pair:
             sums.parts.update(x, y)
             if x.ndim == 2 and x.shape[1] > 1:
                 sums.top1.update(x, y)
+                if _are_probabilities(x):
+                    logs = (np.log(np.maximum(each, LEAST_PROBABILITY)) for each in (x, y))
+                    sums.divergence.update(*(each[:, None] for each in logs))
             if self.name == LOGITS and x.ndim == RANK and x.shape[-1] > 1:
                 classes = x.shape[-1]
                 sums.top1.update(x.reshape(-1, classes), y.reshape(-1, classes))
                 sums.divergence.update(x, y)
         return sums
+
+    def decoded(self, y: Array) -> Array:
+        """Numbers that an output of the quantized model stands for."""
+        return y if self.quantized is None else self.quantized.decode(y)
 
     def channel_scale_of(self, x: Array) -> Singles:
         """Factors that the integers carry, one per channel of x; a 1 where there are none."""
@@ -319,6 +363,15 @@ class Pair:
         channel_scale = self.channel_scale_of(x)
         integers = quantize(np.multiply(x, channel_scale, dtype=np.float32), self.qparams)
         return integers, (dequantize(integers, self.qparams) / channel_scale).astype(x.dtype)
+
+
+LEAST_PROBABILITY = 1 / 512
+"""Half an LSB of 8 bits: less is zero in integers, and has no logarithm there."""
+
+
+def _are_probabilities(rows: npt.NDArray[Any]) -> bool:
+    """Whether each row (N, C) is a distribution."""
+    return bool((rows >= 0).all() and (np.abs(rows.sum(1) - 1) < 1e-2).all())
 
 
 class SideBySide:

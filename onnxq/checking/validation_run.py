@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.checking.answers import RecognizedAnswers
 from onnxq.checking.collapse import find_collapse
 from onnxq.checking.execution import execution_in
 from onnxq.checking.side_by_side import Pair
@@ -23,6 +24,7 @@ from onnxq.errors import OnnxqError
 from onnxq.graph.folded import saved_by_writing_as_given
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
+from onnxq.language.decoder import LOGITS
 from onnxq.ort import runtime
 from onnxq.ort.turns import Schedule, repeats_of, round_seconds, taken, taking_turns
 from onnxq.qdq.narrow import packed_bytes
@@ -34,6 +36,8 @@ from onnxq.samples.state import State
 from onnxq.times.timed_runs import runs_on
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onnxq.checking.findings import Execution
     from onnxq.checking.validation import Batch, Validation
     from onnxq.core.arrays import Array
@@ -87,6 +91,7 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),
         notes=(*notes, *run.notes(), *_note_on_packed(model)),
+        answers=run.answers.found,
     )
     return verdict, runs, run.timed_on
 
@@ -169,10 +174,9 @@ class ComparedOutput:
             return OutputVerdict(name, float("nan"))
         if not sums.compared.elements:
             return None
-        kl = sums.divergence
-        return OutputVerdict(
-            name, sums.compared.sqnr_db, None, sums.top1.share, sums.worst_part, kl.bits, kl.error
-        )
+        kl, of = sums.divergence, "token" if name == LOGITS else "row"
+        whole, part, share = sums.compared.sqnr_db, sums.worst_part, sums.top1.share
+        return OutputVerdict(name, whole, None, share, part, kl.bits, kl.error, of)
 
 
 class _Run:
@@ -184,6 +188,7 @@ class _Run:
         self.timed_on: Batch = {}
         self._begun_s = validation.work.spent_s
         self._last_s = (0.0, 0.0)  # of the last batch: quantized, float
+        self.answers = RecognizedAnswers()
         self._validation = validation
         self._model = model
         self._names = [str(v.name) for v in validation.source.graph.outputs]
@@ -225,14 +230,23 @@ class _Run:
                 states[1].keep(x)
                 self.ratios.append(float_s / quantized_s)
                 self._last_s = (quantized_s, float_s)
-                for output in self._outputs if validation.has_samples else []:
-                    output.update(x[output.pair.name], y[output.pair.name])
+                if validation.has_samples:
+                    self._compare(x, y)
         if isinstance(beside, str):
             return [beside]
         if beside is None:
             return []
         with beside:
             return self._more_pairs(quantized, beside, feeds)
+
+    def _compare(self, x: Mapping[str, Array], y: Mapping[str, Array]) -> None:
+        """Adds outputs of one batch: x of float, y of the quantized model."""
+        numbers = {}
+        for output in self._outputs:
+            name = output.pair.name
+            output.update(x[name], y[name])
+            numbers[name] = output.pair.decoded(y[name])
+        self.answers.update(x, numbers)
 
     def _is_enough(self) -> bool:
         """Whether a sample was run, and there is no time for another.

@@ -58,9 +58,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--metric",
-    metavar="sqnr|top1|kl|bits|FILE.py:function",
-    help="function(run, samples) -> number, higher is better; run takes {input: array} and gives "
-    "{output: array}, samples have labels. Default: sqnr.",
+    metavar="sqnr|top1|kl|bits|boxes|map|masks|words|frames|FILE.py:function",
+    help="Number that is best when highest; options behind a colon, as boxes:format=xyxy. Of a "
+    "FILE.py, function(run, samples): run takes {input: array} and gives {output: array}, samples "
+    "have labels. Default: sqnr.",
 )
 @click.option(
     "--max-drop", type=Bound(min=0), metavar="X", help="Most that the metric may lose of float's."

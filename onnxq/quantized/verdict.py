@@ -99,8 +99,9 @@ class OutputVerdict:
             None unless 2-D with 2 columns or more, or such logits.
         worst_part: slices of other power than the rest, such as scores beside boxes, where they
             are further from float than the whole; None: there are none.
-        kl_bits: of logits, mean divergence from the float model's next-token distribution.
+        kl_bits: of logits of tokens, and of probabilities, mean divergence from float's.
         kl_error: its standard error, in bits; None for one token.
+        kl_of: what it is the mean of: "token" or "row".
     """
 
     name: str
@@ -110,6 +111,7 @@ class OutputVerdict:
     worst_part: OutputPart | None = None
     kl_bits: float | None = None
     kl_error: float | None = None
+    kl_of: str = "token"
 
     @property
     def known_db(self) -> float:
@@ -155,7 +157,7 @@ class OutputVerdict:
             said.append(f"{self.agreement:.2%} of the elements are equal")
         if self.kl_bits is not None:
             error = "" if self.kl_error is None else f" +- {self.kl_error:.2g}"
-            said.append(f"KL {self.kl_bits:.2g}{error} bits per token")
+            said.append(f"KL {self.kl_bits:.2g}{error} bits per {self.kl_of}")
         if self.top1_agreement is not None:
             said.append(f"same top-1 in {self.top1_agreement:.1%}")
         return f"output '{shown(self.name)}': {'; '.join(said)}"
@@ -166,6 +168,29 @@ class OutputVerdict:
         if not math.isfinite(self.sqnr_db):
             return f"equal to {beside}" if self.sqnr_db > 0 else INCOMPARABLE
         return f"{10 ** (-self.sqnr_db / 20):.2%} away from {beside}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Figure of what outputs say, the float model's answers taken for right (onnxq.metrics).
+
+    Attributes:
+        kind: what is counted: "boxes".
+        figure: its name: "F1".
+        value: 1 where all answers are float's.
+        count: answers of the float model.
+        layout: how the outputs were read.
+    """
+
+    kind: str
+    figure: str
+    value: float
+    count: int
+    layout: str
+
+    def __str__(self) -> str:
+        said = f"{self.figure} {self.value:.3f} beside float's {self.count}"
+        return f"{self.kind}: {said} ({self.layout})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +248,7 @@ class Verdict(Saved):
         taken_back: nodes that are in float since their integers gained nothing, as runs showed.
         float_is_better: nothing is quantized any more, since no integers gained anything.
         beside: what it was compared with.
+        answers: figures of boxes, masks and classes, where outputs are sure to hold such.
     """
 
     FORMAT: ClassVar[str] = "onnxq verdict 1"
@@ -246,6 +272,7 @@ class Verdict(Saved):
     taken_back: tuple[str, ...] = ()
     float_is_better: bool = False
     beside: str = "float"
+    answers: tuple[Answers, ...] = ()
 
     @property
     def is_float(self) -> bool:
@@ -346,6 +373,8 @@ class Verdict(Saved):
             yield f"  {output.words(self.beside)}"
         if len(ordered) > most:
             yield f"  and {len(ordered) - most} outputs that are no worse"
+        for answers in self.answers:
+            yield f"  {answers}"
         if self.samples == 1:
             yield "one sample proves little: give 16 or more, different from each other"
 

@@ -8,12 +8,13 @@ inside another
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.checking.summary import IN_INTEGER_KERNELS, NodeCounts
 from onnxq.graph.walk import node_name, stem_among, walk
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
@@ -23,6 +24,7 @@ from onnxq.static.insertion.decision import Quantize
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from onnxq.checking.findings import Execution
     from onnxq.dynamic.dynamic_decision import DynamicDecision
     from onnxq.static.plan import Plan
 
@@ -172,3 +174,21 @@ def _readers(value: ir.Value) -> Iterator[ir.Node]:
 def precisions_in(choices: Mapping[str, ShownPrecision]) -> dict[str, Precision | None]:
     """The precisions alone."""
     return {name: choice.precision for name, choice in choices.items()}
+
+
+def counted_by_file(
+    source: ir.Model, choices: Mapping[str, ShownPrecision], runs: Execution
+) -> NodeCounts:
+    """Nodes of the float model by what the file shows; one computed with a neighbour is as that."""
+    fallen = {each.name for each in runs.fallbacks}
+    found: dict[str, Precision] = {}
+    for node, _ in walk(source.graph):
+        name, read = node_name(node), [v.producer() for v in node.inputs if v is not None]
+        ahead = [found[node_name(n)] for n in read if n is not None and node_name(n) in found]
+        found[name] = choices[name].precision or next(iter(ahead), Precision.FLOAT)
+        if name in fallen:
+            found[name] = Precision.FLOAT_BETWEEN_QDQ
+    counts = Counter(found.values())
+    integers = sum(counts[each] for each in IN_INTEGER_KERNELS)
+    rest = len(found) - integers - counts[Precision.FLOAT]
+    return NodeCounts(integers, rest, counts[Precision.FLOAT])

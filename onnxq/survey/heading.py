@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
+    from onnxq.checking.summary import NodeCounts
     from onnxq.times.attribution import PairedNodeTimes
 
 PACKAGES = ("onnx", "numpy")
@@ -66,6 +67,7 @@ class ReportSubject:
 def heading(
     subject: ReportSubject,
     findings: Findings,
+    nodes: NodeCounts,
     bounds: Bounds,
     times: PairedNodeTimes | None,
     notes: tuple[str, ...] = (),
@@ -73,8 +75,6 @@ def heading(
     """The heading of a report."""
     floats = [o for o in _floats(findings) if not math.isnan(o.sqnr_db)]
     worst = min(floats, key=lambda o: o.sqnr_db, default=None)
-    runs = findings.execution
-    integers, others = sum(runs.integer_nodes.values()), sum(runs.float_nodes.values())
     before, after = subject.sizes
     figures = [Figure("size", size_text(after), f"float {size_text(before)}")]
     if worst is not None:
@@ -86,8 +86,8 @@ def heading(
     if times is not None:
         beside = f"float {microseconds(times.whole[0])}"
         figures.append(Figure("time of a run", microseconds(times.whole[1]), beside))
-    said = f"of {integers + others} that compute"
-    figures.append(Figure("nodes in integers", str(integers), said))
+    said = f"of {nodes.integers + nodes.stored + nodes.floats}"
+    figures.append(Figure("nodes in integers", str(nodes.integers), said))
     return Head(
         f"{subject.float_name} → {subject.quantized_name}",
         _verdict(worst, times, subject.sizes),

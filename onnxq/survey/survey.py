@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from onnxq.checking.predict import predict
+from onnxq.checking.summary import summarize, summarize_choices
 from onnxq.core.brief import size_text
 from onnxq.errors import OnnxqError, first_line
 from onnxq.graph.walk import bodies, node_name, op_label, value_name, walk
@@ -26,6 +27,7 @@ from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
 from onnxq.survey.channel_maxima import median_share
 from onnxq.survey.file_precisions import (
+    counted_by_file,
     planned,
     precisions_in,
     searched,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from onnxq.checking.findings import Findings
     from onnxq.checking.prediction import LayerPrediction, MachinePrediction
     from onnxq.checking.sides import Sides
+    from onnxq.checking.summary import NodeCounts
     from onnxq.dynamic.dynamic_decision import DynamicDecision
     from onnxq.page.content import Edge, WeightPart
     from onnxq.qparams import QParams
@@ -111,8 +114,9 @@ def survey(
     tensors = tuple(_tensors(sides, findings, errors, graph.makers))
     weights = stored_ranges(target, graph.places)
     whole = None if times is None else times.whole
+    nodes = _node_counts(source, choices, beside, findings)
     return Page(
-        heading(subject, findings, beside.bounds, times, beside.notes),
+        heading(subject, findings, nodes, beside.bounds, times, beside.notes),
         tuple(_joined(graph.nodes, graph.edges, tensors, weights)),
         tensors,
         weights,
@@ -125,6 +129,22 @@ def survey(
         tuple(NamedText(section, words) for section, words in why.said.items()),
         None if beside.tuned is None else beside.tuned.goal.min_sqnr_db,
     )
+
+
+def _node_counts(
+    source: ir.Model,
+    choices: Mapping[str, ShownPrecision],
+    beside: BesideFiles,
+    findings: Findings,
+) -> NodeCounts:
+    """Nodes of the float model, as the verdict counts them; as the file shows them without one."""
+    plan, weights, runs = beside.plan, beside.weights, findings.execution
+    if plan is not None and choices.keys() <= plan.decisions.keys():
+        summary = summarize_choices(source, plan.decisions, plan.choices, plan.dtypes)
+        return summary.node_counts(runs)
+    if weights is not None and choices.keys() <= weights.keys():
+        return summarize(source, weights).node_counts(runs)
+    return counted_by_file(source, choices, runs)
 
 
 class _Missing:

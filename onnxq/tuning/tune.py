@@ -118,6 +118,7 @@ def tune(
     asked = asked.set_improve(asked.algorithms)  # what it measures is all that its qconfig names
     work = Stopwatch()
     baseline = baseline_of(subject, search, by)
+    by, layout = by.told_by(baseline.beside())
     pass_s = work.spent_s
     with open_journal(journal, subject, search, by) as kept:
         evaluator = Evaluator(subject, search, baseline, by)
@@ -140,6 +141,7 @@ def tune(
         score=score,
         held_apart=Checked(apart.where, beside.metric, checked),
         float_metric=baseline.metric,
+        metric_layout=layout,
         missed=_missed(goal, (score, baseline.metric), (checked, beside.metric)),
         steps=tuple(map(_milestone, found.points)),
         front=tuple(map(_milestone, front_of(found.points))),

@@ -112,6 +112,7 @@ class Tuned:
         why: the search ended, in words.
         spent: work that it took; it differs from run to run.
         plan: that the model was made with: the reason of every node's precision; None: not known.
+        metric_layout: how a metric of onnxq.metrics read the outputs; empty: it was another one.
     """
 
     model: QuantizedModel = field(repr=False, compare=False)
@@ -132,6 +133,7 @@ class Tuned:
     why: str = ""
     spent: Spent = field(default=Spent(0.0, 0.0, 1.0), compare=False)
     plan: Plan | None = field(default=None, repr=False, compare=False)
+    metric_layout: str = ""
 
     def __eq__(self, other: object) -> bool:
         """Whether another search found the same, whatever it spent; NaN is what it is."""
@@ -199,6 +201,7 @@ class Tuned:
                 }
             ),
             "float_metric": plain(self.float_metric),
+            "metric_layout": self.metric_layout,
             "steps": [plain(step) for step in self.steps],
             "front": [plain(point) for point in self.front],
             "sensitivity": plain(self.sensitivity),
@@ -275,6 +278,8 @@ def notes_on_choice(tuned: Tuned) -> Iterator[str]:
     """Bounds that are missed, why nothing computes in integers, and what the goal leaves open."""
     for missed in tuned.missed:
         yield f"missed: {missed}"
+    if tuned.metric_layout:
+        yield f"metric {tuned.goal.by.name}: {tuned.metric_layout}"
     is_asked_for = (
         tuned.goal.objective is Objective.SIZE and not tuned.is_float
     )  # stored weights are small

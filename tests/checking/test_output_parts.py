@@ -105,3 +105,32 @@ def test_power_that_falls_evenly_along_an_axis_is_no_part() -> None:
     assert worst(spectrum.astype(np.float32), 0.01) is None
     logits = RNG.normal(size=(64, 4096)) / np.arange(1, 4097)
     assert worst(logits.astype(np.float32), 0.001) is None
+
+
+def test_columns_of_a_mask_are_no_parts() -> None:
+    """Text ends at the same column in all samples; the next one is hardly a text's any more."""
+    mask = np.full((12, 1, 96, 160), 1e-4)
+    mask[:, :, 30:60, :100] = RNG.uniform(0.7, 1, (12, 1, 30, 100))
+    mask[:, :, 30:60, 100] = 0.06
+    assert worst(mask.astype(np.float32), 0.02) is None
+    assert worst(np.moveaxis(mask, 1, 3).astype(np.float32), 0.02) is None
+
+
+@pytest.mark.parametrize("axis", [1, 3])
+def test_channels_of_a_picture_are_parts(axis: int) -> None:
+    depth, mask = RNG.uniform(0, 80, (4, 1, 32, 48)), RNG.normal(0, 2, (4, 1, 32, 48))
+    x = np.moveaxis(np.concatenate([depth, mask], 1), 1, axis).astype(np.float32)
+    found = worst(x, 1.0)
+    assert found is not None
+    assert (found.axis, found.slices) == (axis, (1,))
+
+
+def test_a_lost_slice_among_others_of_its_power_is_named() -> None:
+    x = RNG.normal(0, 3, (256, 20))
+    error = RNG.normal(0, 0.02, x.shape)
+    error[:, 7] = -x[:, 7]
+    found = worst(x.astype(np.float32), error)
+    assert found is not None
+    assert (found.axis, found.slices) == (1, (7,))
+    assert found.sqnr_db == pytest.approx(0, abs=1e-3)
+    assert worst(x.astype(np.float32), 3.0) is None  # where all are lost, the whole says so

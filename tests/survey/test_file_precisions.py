@@ -7,9 +7,18 @@ import pytest
 from onnx import helper
 
 import onnxq
+from onnxq.checking.execution import execution
+from onnxq.checking.summary import summarize_choices
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.survey.file_precisions import SEARCHED, planned, precisions_in, searched, shown_by_file
+from onnxq.survey.file_precisions import (
+    SEARCHED,
+    counted_by_file,
+    planned,
+    precisions_in,
+    searched,
+    shown_by_file,
+)
 from tests.examples import as_ir, model
 from tests.survey.pair import pair
 
@@ -46,3 +55,12 @@ def test_a_weight_that_is_integers_between_floats_is_dynamic() -> None:
     )
     target = onnxq.quantize_dynamic(source, objective="size")
     assert shown_by_file(source, target)["m"].precision is Precision.DYNAMIC_INT8
+
+
+@pytest.mark.parametrize("precision", ["qdq", "qoperator"])
+def test_nodes_are_counted_as_the_verdict_counts_them(precision: str) -> None:
+    made = pair(precision)
+    source, plan, runs = made.sides().source, made.plan, execution(made.target)
+    said = summarize_choices(source, plan.decisions, plan.choices, plan.dtypes).node_counts(runs)
+    assert counted_by_file(source, shown_by_file(source, made.target), runs) == said
+    assert said.integers > 0

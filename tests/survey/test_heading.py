@@ -4,9 +4,11 @@ import dataclasses
 import math
 
 from onnxq.checking.findings import Execution, Findings, OutputFinding, TensorFinding
+from onnxq.checking.summary import NodeCounts
 from onnxq.survey.heading import NO_BOUNDS, Bounds, ReportSubject, heading
 from onnxq.times.attribution import PairedNodeTimes
 
+NODES = NodeCounts(5, 1, 2)
 SUBJECT = ReportSubject("m.onnx", "q.onnx", (1000, 250))
 
 
@@ -27,7 +29,7 @@ def times(speed: float) -> PairedNodeTimes:
 
 
 def test_the_verdict_is_one_sentence_with_error_size_and_time() -> None:
-    head = heading(SUBJECT, findings(40.0, 0.99), NO_BOUNDS, times(2.0))
+    head = heading(SUBJECT, findings(40.0, 0.99), NODES, NO_BOUNDS, times(2.0))
     assert head.verdict == (
         "1.00% away from float, the same class in 99.0% of the samples, 25% of the size, "
         "2.00 (1.90 to 2.20) times as fast here."
@@ -38,7 +40,7 @@ def test_the_verdict_is_one_sentence_with_error_size_and_time() -> None:
 def test_a_slower_model_is_called_so() -> None:
     assert (
         "2.00 (1.82 to 2.11) times as long a run here"
-        in heading(SUBJECT, findings(40.0), NO_BOUNDS, times(0.5)).verdict
+        in heading(SUBJECT, findings(40.0), NODES, NO_BOUNDS, times(0.5)).verdict
     )
 
 
@@ -49,6 +51,7 @@ def test_outputs_of_integers_are_neither_the_worst_nor_bounded() -> None:
     head = heading(
         SUBJECT,
         dataclasses.replace(found, outputs=(*found.outputs, classes, low)),
+        NODES,
         Bounds(min_sqnr_db=20.0),
         None,
     )
@@ -57,12 +60,12 @@ def test_outputs_of_integers_are_neither_the_worst_nor_bounded() -> None:
 
 
 def test_a_low_output_is_warned_of() -> None:
-    assert "below 15" in heading(SUBJECT, findings(5.0), NO_BOUNDS, None).warning
-    assert "bit for bit" in heading(SUBJECT, findings(math.inf), NO_BOUNDS, None).verdict
+    assert "below 15" in heading(SUBJECT, findings(5.0), NODES, NO_BOUNDS, None).warning
+    assert "bit for bit" in heading(SUBJECT, findings(math.inf), NODES, NO_BOUNDS, None).verdict
 
 
 def test_bounds_are_said_with_what_was_got() -> None:
-    kept, broken = heading(SUBJECT, findings(40.0), Bounds(20.0, 2.0), None).bounds
+    kept, broken = heading(SUBJECT, findings(40.0), NODES, Bounds(20.0, 2.0), None).bounds
     assert kept.is_kept
     assert "worst 25.0 dB" in kept.words
     assert not broken.is_kept
@@ -70,14 +73,24 @@ def test_bounds_are_said_with_what_was_got() -> None:
 
 
 def test_hashes_and_versions_are_there() -> None:
-    origin = {f.name: f.value for f in heading(SUBJECT, findings(40.0), NO_BOUNDS, None).origin}
+    origin = {
+        f.name: f.value for f in heading(SUBJECT, findings(40.0), NODES, NO_BOUNDS, None).origin
+    }
     assert origin["float model"] == "f" * 32
     assert {"onnxq", "onnxruntime", "Python", "machine", "threads", "date"} <= set(origin)
     assert "samples" not in origin  # nobody counted them
     counted = dataclasses.replace(SUBJECT, samples=400)
     (samples,) = [
         fact.value
-        for fact in heading(counted, findings(40.0), NO_BOUNDS, None).origin
+        for fact in heading(counted, findings(40.0), NODES, NO_BOUNDS, None).origin
         if fact.name == "samples"
     ]
     assert samples == "400"
+
+
+def test_nodes_are_those_of_the_float_model() -> None:
+    figures = {f.name: f for f in heading(SUBJECT, findings(40.0), NODES, NO_BOUNDS, None).figures}
+    assert (figures["nodes in integers"].value, figures["nodes in integers"].beside) == (
+        "5",
+        "of 8",
+    )

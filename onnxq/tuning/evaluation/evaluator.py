@@ -195,7 +195,8 @@ class Evaluator:
     def _score(self, made: Made[Plan]) -> Score:
         """Runs a model."""
         model, samples = made.model, self.baseline.samples
-        outputs = PairedOutputs(read_quantized_io(model, OUTPUTS_KEY))
+        beside = None if self.metric.made is None else self.metric.made()
+        outputs = PairedOutputs(read_quantized_io(model, OUTPUTS_KEY), beside)
         with open_session(model, threads=1) as session:
             run = self._run(made, session)
             for batch, x in zip(samples.batches, self.baseline.beside(), strict=True):

@@ -4,7 +4,13 @@
     top1       share of rows whose largest entry is where the float model has it
     kl         minus the KL divergence of a language model's next-token distributions, in bits
     bits       minus the bits per token of a language model (see onnxq.metrics)
+    boxes      F1 of a detector's boxes beside the float model's; map: their average precision
+    masks      IoU of a segmenter's masks beside the float model's
+    words      minus the word error rate of transcripts, the float model's taken for right
+    frames     share of frames with the float model's class
     FILE.py:f  f(run, samples) of a user's file, labels and all
+
+Options stand behind the name, as `boxes:format=xyxy,min_score=0.4`; onnxq.metrics has them all.
 
 A function of a user's gets `run`, which takes {input: array} and gives {output: array} (see
 ModelRun), and `samples`, whose batches hold the inputs and every other array of the samples:
@@ -17,6 +23,7 @@ ModelRun), and `samples`, whose batches hold the inputs and every other array of
 from __future__ import annotations
 
 import ast
+import contextlib
 import enum
 import functools
 import hashlib
@@ -26,19 +33,28 @@ import reprlib
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from onnxq.core.regular import why_no_file
-from onnxq.errors import OnnxqError, QConfigError, first_line, kind_of, listed, nearest
-from onnxq.metrics import minus_bits
+from onnxq.errors import (
+    CalibrationError,
+    OnnxqError,
+    QConfigError,
+    first_line,
+    kind_of,
+    listed,
+    nearest,
+)
+from onnxq.metrics import BesideFloat, Boxes, Frames, Masks, Words, minus_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from onnxq.core.arrays import Array
     from onnxq.tuning.scoring.model_run import ModelRun
     from onnxq.tuning.scoring.paired_outputs import PairedOutputs
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
@@ -60,8 +76,10 @@ class Kind(enum.Enum):
     """Share of rows with the largest entry in the same place; of integers, share that is equal."""
     KL = "kl"
     """Bits of KL divergence of a language model's next-token distributions, below 0."""
+    BESIDE = "beside"
+    """A figure of onnxq.metrics beside the float model's answers."""
     OWN = "own"
-    """A function of the user's, or one of onnxq.metrics."""
+    """A function of the user's, or the bits of onnxq.metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,7 @@ class Metric:
     Attributes:
         name: "sqnr", "top1", "kl", or the file and function.
         function: of the user's; None: it is built in. It pickles, for other processes.
+        made: begins a BesideFloat; None of the other kinds. It pickles, too.
         fingerprint: of the function's file, or of the source of a function that was given as such;
             the empty string where nobody knows it: then the name alone tells one from another.
     """
@@ -79,6 +98,7 @@ class Metric:
     name: str
     function: Function | None = None
     fingerprint: str = ""
+    made: functools.partial[Any] | None = None
 
     def to_dict(self) -> dict[str, str]:
         """Plain values: its name, and the fingerprint of its function."""
@@ -87,7 +107,31 @@ class Metric:
     @property
     def float_value(self) -> float | None:
         """Value of the float model, where it follows from the metric; None: it is measured."""
+        if self.made is not None:
+            found: BesideFloat[Any] = self.made()
+            return found.BEST
         return {Kind.SQNR: math.inf, Kind.TOP1: 1.0, Kind.KL: 0.0}.get(self.kind)
+
+    def told_by(self, outputs: Iterable[Mapping[str, Array]]) -> tuple[Metric, str]:
+        """The metric with the layout that outputs of the float model have, and that in words.
+
+        Raises:
+            QConfigError: nothing tells the layout.
+            CalibrationError: the float model finds nothing in these samples.
+        """
+        if self.made is None:
+            return self, ""
+        found: BesideFloat[Any] = self.made()
+        for x in outputs:
+            found.update(x, x)
+        layout = found.layout
+        if not found.count:
+            raise CalibrationError(
+                f"metric '{self.name}': the float model finds nothing in these samples "
+                f"({layout.words}). Give samples with what it looks for, or say how to read its "
+                "outputs."
+            )
+        return replace(self, made=functools.partial(self.made, **layout.said)), layout.words
 
     def value(self, outputs: PairedOutputs | None, run: ModelRun, samples: TuningSamples) -> float:
         """The metric of the model that `run` runs."""
@@ -96,6 +140,8 @@ class Metric:
         if outputs is None:
             assert self.float_value is not None
             return self.float_value
+        if outputs.beside is not None:
+            return outputs.beside.value
         if self.kind is Kind.KL:
             return -outputs.kl_bits
         return outputs.worst_db if self.kind is Kind.SQNR else outputs.top1
@@ -105,7 +151,15 @@ SQNR = Metric(Kind.SQNR, "sqnr")
 TOP1 = Metric(Kind.TOP1, "top1")
 KL = Metric(Kind.KL, "kl")
 BITS = Metric(Kind.OWN, "bits", minus_bits)
-BUILT_IN = {metric.name: metric for metric in (SQNR, TOP1, KL, BITS)}
+MADE: dict[str, functools.partial[Any]] = {
+    "boxes": functools.partial(Boxes),
+    "map": functools.partial(Boxes, figure="map"),
+    "masks": functools.partial(Masks),
+    "words": functools.partial(Words),
+    "frames": functools.partial(Frames),
+}
+BESIDE = [Metric(Kind.BESIDE, name, made=made) for name, made in MADE.items()]
+BUILT_IN = {metric.name: metric for metric in (SQNR, TOP1, KL, BITS, *BESIDE)}
 
 
 def as_metric(value: object) -> Metric:
@@ -114,9 +168,17 @@ def as_metric(value: object) -> Metric:
         return SQNR
     if isinstance(value, Metric):
         return value
+    if isinstance(value, BesideFloat):
+        given = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        return Metric(Kind.BESIDE, repr(value), made=functools.partial(type(value), **given))
     if isinstance(value, str):
         if value in BUILT_IN:
             return BUILT_IN[value]
+        name, colon, said = value.partition(":")
+        if colon and name in MADE:
+            made = functools.partial(MADE[name], **_options(name, said))
+            made()  # which refuses values
+            return Metric(Kind.BESIDE, value, made=made)
         file = MetricFile.of(value, tuple(BUILT_IN))
         return Metric(Kind.OWN, value, file, file.fingerprint)
     if callable(value):
@@ -126,6 +188,30 @@ def as_metric(value: object) -> Metric:
         f"metric is {kind_of(value)}; wanted {', '.join(BUILT_IN)}, 'FILE.py:function', or a "
         "function(run, samples) that gives a number."
     )
+
+
+def _options(name: str, said: str) -> dict[str, object]:
+    """Options of a metric of onnxq.metrics: "min_score=0.4,format=xyxy"."""
+    known = {each.name: each for each in fields(type(MADE[name]())) if each.init}
+    found: dict[str, object] = {}
+    for part in said.split(","):
+        option, equals, text = part.partition("=")
+        if not equals or option not in known:
+            raise QConfigError(
+                f"metric '{name}:{said}': '{part}' is no option; wanted one of "
+                f"{', '.join(f'{each}=...' for each in known)}.{nearest(option, known)}"
+            )
+        found[option] = _value(f"metric '{name}:{said}': {option}", text, str(known[option].type))
+    return found
+
+
+def _value(what: str, text: str, kinds: str) -> object:
+    """The first kind of "int | float | str | None" that a text can be read as."""
+    for name, kind in (("int", int), ("float", float), ("str", str)):
+        if name in kinds:
+            with contextlib.suppress(ValueError):
+                return kind(text)
+    raise QConfigError(f"{what} is '{text}'; wanted a number.")
 
 
 def _fingerprint(function: Callable[..., object]) -> str:
@@ -206,7 +292,7 @@ class MetricFile:
         if not colon or not file.endswith(".py") or not name.isidentifier():
             raise QConfigError(
                 f"metric '{text}' is not known; wanted {', '.join(known)}, or FILE.py:function."
-                f"{nearest(text, known)}"
+                f"{nearest(text.partition(':')[0], known)}"
             )
         path = Path(file).absolute()
         if why := why_no_file(path):

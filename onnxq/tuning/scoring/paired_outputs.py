@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -16,47 +16,59 @@ from onnxq.tuning.scoring.score import least_db
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onnxq.checking.side_by_side import Sums
     from onnxq.core.arrays import Array
     from onnxq.graph.quantized import QuantizedIO
+    from onnxq.metrics import BesideFloat
 
 
 class PairedOutputs:
-    """Sums over batches."""
+    """Sums over batches.
 
-    def __init__(self, quantized: Mapping[str, QuantizedIO] | None = None) -> None:
+    Attributes:
+        beside: a figure of answers that is counted, too; None: none is.
+    """
+
+    def __init__(
+        self,
+        quantized: Mapping[str, QuantizedIO] | None = None,
+        beside: BesideFloat[Any] | None = None,
+    ) -> None:
+        self.beside = beside
         self._quantized = dict(quantized or {})
-        self._floats: dict[str, Pair] = {}
-        self._equal: dict[str, tuple[int, int]] = {}
-        self._differing: set[str] = set()
+        self._pairs: dict[str, Pair] = {}
 
     def update(self, x: Mapping[str, object], y: Mapping[str, object]) -> None:
         """Adds a batch."""
+        numbers: dict[str, tuple[Array, Array]] = {}
         for name, wanted in x.items():
             got = y[name]
-            if isinstance(wanted, np.ndarray) and isinstance(got, np.ndarray):
-                self._add(name, wanted, got)
+            if _is_numbers(wanted) and _is_numbers(got):
+                fresh = Pair(name, name, name, None, quantized=self._quantized.get(name))
+                pair = self._pairs.setdefault(name, fresh)
+                pair.sums.add(pair.compared(wanted, got))
+                numbers[name] = wanted, pair.decoded(got)
+        if self.beside is not None:
+            ours, theirs = ({n: pair[side] for n, pair in numbers.items()} for side in (0, 1))
+            self.beside.update(ours, theirs)
 
-    def _add(self, name: str, x: Array, y: Array) -> None:
-        if x.dtype.kind in "OSU":
-            return
-        if x.dtype.kind in "biu":
-            equal, seen = self._equal.get(name, (0, 0))
-            alike = int(np.count_nonzero(x == y)) if x.shape == y.shape else 0
-            self._equal[name] = equal + alike, seen + max(x.size, y.size)
-            return
-        if x.shape != y.shape:
-            self._differing.add(name)
-            return
-        fresh = Pair(name, name, name, None, quantized=self._quantized.get(name))
-        pair = self._floats.setdefault(name, fresh)
-        pair.sums.add(pair.compared(x, y))
+    @property
+    def _floats(self) -> dict[str, Sums]:
+        """Output of floats -> its sums."""
+        sums = {name: pair.sums for name, pair in self._pairs.items()}
+        return {name: each for name, each in sums.items() if each.agreement is None}
+
+    @property
+    def _agreements(self) -> list[float]:
+        """Share of equal elements of each output of integers."""
+        found = [pair.sums.agreement for pair in self._pairs.values()]
+        return [share for share in found if share is not None]
 
     @property
     def sqnr_db(self) -> dict[str, float]:
         """Output of floats -> dB, of its worst part; NaN where it cannot be compared."""
-        sums = {name: pair.sums for name, pair in self._floats.items()}
-        found = {name: each.worst_db for name, each in sums.items() if each.compared.elements}
-        return found | dict.fromkeys(sorted(self._differing), math.nan)
+        seen = {n: s for n, s in self._floats.items() if s.compared.elements or s.differing}
+        return {name: math.nan if s.differing else s.worst_db for name, s in seen.items()}
 
     @property
     def worst_db(self) -> float:
@@ -72,9 +84,9 @@ class PairedOutputs:
     @property
     def kl_bits(self) -> float:
         """KL divergence of the logits, in bits per token; inf where shapes differ."""
-        found = [pair.sums.divergence.bits for pair in self._floats.values()]
-        bits = next((each for each in found if each is not None), None)
-        if LOGITS in self._differing:
+        floats = self._floats
+        bits = next((s.divergence.bits for s in floats.values() if s.divergence.tokens), None)
+        if LOGITS in floats and floats[LOGITS].differing:
             return math.inf
         if bits is None:
             raise CalibrationError(
@@ -86,8 +98,7 @@ class PairedOutputs:
     @property
     def likeness_db(self) -> float:
         """The least dB of all outputs, integers too, as `OutputVerdict.likeness_db` has it."""
-        shares = [equal / seen for equal, seen in self._equal.values() if seen]
-        integers = [OutputVerdict("", agreement=share).likeness_db for share in shares]
+        integers = [OutputVerdict("", agreement=each).likeness_db for each in self._agreements]
         return least_db([*self.sqnr_db.values(), *integers])
 
     @property
@@ -97,13 +108,15 @@ class PairedOutputs:
         Of outputs of integers, the share of equal ones. Where shapes differ, none of a batch are,
         and floats have no share at all: they count as 0.
         """
-        shares = [pair.sums.top1.share for pair in self._floats.values()]
-        found = [share for share in shares if share is not None]
-        found += [equal / seen for equal, seen in self._equal.values() if seen]
-        found += [0.0] * len(self._differing)
+        shares = [0.0 if s.differing else s.top1.share for s in self._floats.values()]
+        found = [share for share in shares if share is not None] + self._agreements
         if not found:
             raise CalibrationError(
                 "the model has no output of shape (samples, classes) whose largest entries top1 "
                 "could compare, and none of integers. Use the metric sqnr, or FILE.py:function."
             )
         return min(found)
+
+
+def _is_numbers(x: object) -> TypeGuard[Array]:
+    return isinstance(x, np.ndarray) and x.dtype.kind not in "OSUT"

@@ -10,6 +10,7 @@ import pytest
 
 from onnxq.checking.check import Check
 from onnxq.errors import CalibrationError, QConfigError
+from onnxq.metrics import Boxes, Masks
 from onnxq.samples import Samples
 from onnxq.tuning.scoring.baseline import baseline_of
 from onnxq.tuning.scoring.metric import SQNR, TOP1, MetricError, MetricFile, as_metric
@@ -162,7 +163,7 @@ def test_only_a_finite_number_is_a_metric(
     [
         (
             "tpo1",
-            r"metric 'tpo1' is not known; wanted sqnr, top1, kl, bits, or FILE.py:function\.",
+            r"'tpo1' is not known; wanted sqnr, top1, .*FILE.py:function\. Did you mean 'top1'",
         ),
         ("nowhere.py:f", "file 'nowhere.py'.*Check the path"),
         (3, "metric is an int"),
@@ -252,3 +253,35 @@ def test_installed_modules_come_before_those_beside(file_with_imports: Path) -> 
     (file_with_imports.parent / "json.py").write_text("raise AssertionError\n")
     file_with_imports.write_text("import json\nvalue = json.dumps\n")
     assert MetricFile.of(f"{file_with_imports}:value", ())([1]) == "[1]"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("boxs:format=xyxy", r"'boxs:format=xyxy' is not known; .*Did you mean 'boxes'"),
+        ("boxes:fromat=xyxy", r"'fromat=xyxy' is no option; .*Did you mean 'format'"),
+        ("boxes:min_score=much", "min_score is 'much'; wanted a number"),
+        ("masks:axis=2", "axis is 2; wanted None, 1, 3"),
+    ],
+)
+def test_an_option_that_is_none_is_refused(text: str, said: str) -> None:
+    with pytest.raises(QConfigError, match=said):
+        as_metric(text)
+
+
+def test_options_of_a_metric_stand_behind_its_name() -> None:
+    given = as_metric("boxes:format=xyxy,min_score=0.4,axis=1")
+    assert given.made is not None
+    assert given.made() == Boxes(format="xyxy", min_score=0.4, axis=1)
+    assert as_metric(Boxes(iou=0.7)).made is not None
+    assert as_metric("words").float_value == 0.0
+
+
+def test_the_layout_is_told_once_by_the_float_model() -> None:
+    x = {"mask": np.where(np.arange(64).reshape(1, 1, 8, 8) > 9, 3.0, -3.0)}
+    told, words = as_metric("masks").told_by([x])
+    assert words == "'mask' (1, 1, 8, 8): marked above 0, 1 channels along axis 1"
+    assert told.made is not None
+    assert told.made() == Masks("mask", 1, 0.0)
+    with pytest.raises(CalibrationError, match=r"float model finds nothing .*above 9"):
+        as_metric("masks:threshold=9").told_by([x])

@@ -12,7 +12,7 @@ from models.genai_decoder import load_genai_decoder
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import CalibrationError
 from onnxq.graph.saving import saved_bytes
-from onnxq.metrics import (
+from onnxq.metrics.bits import (
     Bits,
     as_samples,
     bits_in_windows,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
 
-MODELS = Path(__file__).resolve().parents[1] / "models"
+MODELS = Path(__file__).resolve().parents[2] / "models"
 ROWS = windows(np.frombuffer(b"It is a truth universally acknowledged, that a", np.uint8), 15)
 
 
