@@ -45,7 +45,7 @@ def enough(samples: Batches, prepared: Prepared) -> list[Batch]:
     """
     if prepared.feedback:
         return list(_first(samples))
-    batches = list(itertools.islice(samples, 0, None, _stride(samples)))
+    batches = list(itertools.islice(samples, 0, None, _stride(samples, MOST_SAMPLES)))
     if not too_few(batches) or not batches or not has_dynamic_batch(prepared.inputs):
         return batches
     if rows_of(one_row(prepared.model, prepared.inputs, batches[0])) > 1:  # a constant fixes it
@@ -71,7 +71,7 @@ def thinned(samples: Batches, most: int) -> Batches:
     return Batches(samples.where, count, produce)
 
 
-def _stride(samples: Batches, most: int = MOST_SAMPLES) -> int:
+def _stride(samples: Batches, most: int) -> int:
     """One batch in so many makes about so many rows at most; 1 where that would leave too few."""
     first = next(iter(samples), None)
     if first is None:
