@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.options import with_data, with_names
 from benchmarks.harness.table import Row, Table
-from onnxq.checking.certificate import PROVED, MachineCertificate
 from onnxq.checking.predict import predict
-from onnxq.checking.prove import prove
+from onnxq.checking.prove import PROVED, MachineCertificate, prove
 from onnxq.samples import Samples
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan

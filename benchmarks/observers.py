@@ -13,7 +13,8 @@ The embedded sample is 256 calibration and 1,000 test images; of the full data s
 training images and all 10,000 test images are taken. A few images with far outliers decide where
 the least error is, so which 256 were drawn moves the best scale by up to 10%, and a ratio by more.
 HistogramObserver therefore keeps near torch's range where the sample does not speak against it
-(onnxq/observers/_search.py); what remains above 1.01 in some draws is the luck of the sample.
+(onnxq/observers/qparams_search.py); what remains above 1.01 in some draws is the luck of the
+sample.
 """
 
 from __future__ import annotations

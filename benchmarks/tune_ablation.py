@@ -39,34 +39,41 @@ from onnxq.times.model_times import TimeModel
 from onnxq.times.table import costs_of
 from onnxq.times.timed_runs import WholeTime
 from onnxq.tuning.evaluation.evaluations import Evaluations, key_of
-from onnxq.tuning.evaluation.evaluator import Evaluator
-from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.evaluation.evaluator import Evaluator, baseline_of
 from onnxq.tuning.scoring.metric import as_metric
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
 from onnxq.tuning.search import (
-    config_changes,
-    layers,
+    candidate,
     local_search,
     pareto_candidates,
     proposals,
+    quantization_groups,
     search,
 )
-from onnxq.tuning.search.candidate import Candidate
-from onnxq.tuning.search.config_changes import changes_of_the_whole, precision_in, with_precision
-from onnxq.tuning.search.layers import by_layer_type, dearest_parts
+from onnxq.tuning.search.candidate import (
+    Candidate,
+    changes_of_the_whole,
+    precision_in,
+    with_precision,
+)
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
 from onnxq.tuning.search.pareto_candidates import Clock, float_candidates
 from onnxq.tuning.search.proposals import Proposals
-from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
+from onnxq.tuning.search.quantization_groups import (
+    Member,
+    QuantizationGroup,
+    by_layer_type,
+    dearest_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from onnxq.tuning.search.layers import Layers
+    from onnxq.tuning.search.quantization_groups import Layers
 
 DRAWN = Table(
     "drawn",
@@ -130,11 +137,11 @@ STAGES: dict[str, Sequence[Stage]] = {
     "probes": [(LocalSearch, "_probe", lambda *_: None)],
     "repair": [(local_search, "repaired", lambda *_: None)],
     "bisection of what costs an answer": [(local_search, "back", lambda point, *_: point)],
-    "parts of layer types": [(layers, "MOST_PARTS", 0)],
+    "parts of layer types": [(quantization_groups, "MOST_PARTS", 0)],
 }
 OF_MODELS: dict[str, Sequence[Stage]] = {
     **STAGES,
-    "other observers": [(config_changes, "OTHER_OBSERVERS", ())],
+    "other observers": [(candidate, "OTHER_OBSERVERS", ())],
     "the smallest of those in float": [
         (pareto_candidates, "_stored_as_fast", lambda best, *_: best)
     ],

@@ -19,8 +19,7 @@ from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
-from onnxq.weights.write_products import ACCURACIES, INT8_ACCURACY
-from onnxq.weights.write_weights import WeightFormat
+from onnxq.weights.write_weights import ACCURACIES, INT8_ACCURACY, WeightFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

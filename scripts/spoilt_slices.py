@@ -117,7 +117,8 @@ def alarms(name: str) -> list[str]:
         with runtime.open_session(load(Path(folder) / "m.onnx"), threads=1) as session:
             for seed in range(8):
                 given = {k: v.numpy() for k, v in feeds(8, seed).items()}
-                for output, x in zip(session.outputs, session.run(given), strict=True):
+                for output, result in zip(session.outputs, session.run(given), strict=True):
+                    x = np.asarray(result, np.float32)
                     pair = pairs.setdefault(output, Pair(output, output, output, None))
                     y = x * (1 + SHARE * rng.standard_normal(x.shape))
                     pair.sums.add(pair.compared(x, y.astype(x.dtype)))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from onnxq import reference
-from onnxq.checking.layer_overflows import find_layers
+from onnxq.checking.prediction import find_layers
 from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here

@@ -11,7 +11,6 @@ with `given` as the file says it, in float32 and without ONNX Runtime's optimiza
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,13 +26,13 @@ from onnxq.errors import VerificationError
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
-from onnxq.ort.turns import Schedule, repeats_of, taking_turns
 from onnxq.qdq.given import Ends, unrounded
 from onnxq.qdq.tidy import output_scales
 from onnxq.quantized.verdict import InputSource, Verdict
 from onnxq.reference import evaluator
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.samples.excerpt import rows_of
+from onnxq.times.timed_runs import time_beside_float
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +46,8 @@ if TYPE_CHECKING:
 BESIDE = "the given file"
 FLOAT_SUMS = 1e-4
 """Relative rms that another order of float32 sums moves, where no activation is rounded."""
-PAIRS = 7
+TIMED_S = 0.2
+"""CPU seconds of the runs that tell the speed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,15 +73,7 @@ class Rounds(enum.Enum):
 def beside_given(
     given: ir.Model, made: QuantizedModel, inputs: Inputs, size: int, rounds: Rounds
 ) -> Verdict:
-    """Verdict on a model beside the file that it was made from.
-
-    Args:
-        given: of `read_given`.
-        made: of it.
-        inputs: to run both on.
-        size: bytes of the file.
-        rounds: whether the bound above holds for the result.
-    """
+    """Verdict on a model beside the file that it was made from."""
     names, batches = [str(value.name) for value in given.graph.outputs], inputs.batches
     session, optimized = _opened(made, batches)
     plain = partial(runtime.open_session, threads=1, optimization=runtime.Optimization.NONE)
@@ -121,18 +113,10 @@ def _opened(made: QuantizedModel, batches: Sequence[Batch]) -> tuple[runtime.Ses
 
 def _speedup(given: ir.Model, made: ir.Model, batch: Batch) -> float | None:
     """Time of the file over that of the result; None: ONNX Runtime does not run the file."""
-    with contextlib.ExitStack() as stack:
-        try:
-            sessions = [
-                stack.enter_context(runtime.open_session(m, threads=1)) for m in (made, given)
-            ]
-            runs = [partial(session.run, batch) for session in sessions]
-            (once, theirs) = taking_turns(runs, Schedule(1, (1, 1)))
-        except REFUSALS:
-            return None
-        repeats = tuple(repeats_of(times[0]) for times in (once, theirs))
-        ours, others = taking_turns(runs, Schedule(PAIRS, repeats))
-    return float(np.median(np.divide(others, ours)))
+    try:
+        return 1 / time_beside_float(given, made, batch, TIMED_S).ratio
+    except REFUSALS:
+        return None
 
 
 @dataclass(slots=True)
@@ -161,12 +145,7 @@ class _Moved:
 
 @dataclass(slots=True)
 class _Sums:
-    """Comparison of all outputs, on this machine's kernels and on exact ones.
-
-    Attributes:
-        made: the result.
-        names: of the outputs.
-    """
+    """Comparison of all outputs, on this machine's kernels and on exact ones."""
 
     made: QuantizedModel
     names: list[str]

@@ -36,7 +36,6 @@ class CacheVerdict:
     """Verdict on a decoder with its cache in int8.
 
     Attributes:
-        logits: beside those of the float cache.
         float_bytes, int8_bytes: of the cache, per token.
     """
 

@@ -6,9 +6,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from onnxq.checking.comparison import Comparison
-from onnxq.checking.cut_models import cut_at, cuttable
 from onnxq.checking.sides import sides_of
 from onnxq.checking.verify import findings_of, open_for
+from onnxq.checking.visible import cut_at, cuttable
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose, observable
 from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse
@@ -141,15 +141,7 @@ def sqnr_of_rounding(
     batches: Sequence[Batch],
     feedback: Mapping[str, str],
 ) -> float | None:
-    """SQNR of T_r beside T_f, in dB; None: the float model cannot be cut at these inputs.
-
-    Args:
-        sides: the models.
-        tensor: T.
-        inputs: of `quantized_inputs`.
-        batches: samples.
-        feedback: output name -> input name.
-    """
+    """SQNR of T_r beside T_f, in dB; None: the float model cannot be cut at these inputs."""
     if not inputs or not {tensor.source, *(p.source for p in inputs)} <= cuttable(sides.source):
         return None
     names = list(dict.fromkeys([tensor.source, *(p.source for p in inputs)]))

@@ -28,7 +28,6 @@ class Comparison:
     """Running sums over pairs of arrays of equal shape.
 
     Attributes:
-        elements: pairs seen.
         max_error: largest |x - y|; NaN as soon as one difference is NaN.
         saturated: elements of x beyond the interval that the integers reach.
         left_out: pairs that are not finite on either side, and alike.
@@ -136,7 +135,6 @@ class Agreement:
     """How often two classifiers name the same class.
 
     Attributes:
-        samples: rows seen.
         same: rows whose argmax is equal; the first one counts among equals.
     """
 

@@ -130,12 +130,7 @@ def _opened(model: PortableModel, threads: int) -> Callable[[Batch], _Found]:
 
 
 class _Comparing:
-    """A model under comparison.
-
-    Attributes:
-        nodes: what was found at its nodes.
-        whole: what was found end to end.
-    """
+    """A model under comparison."""
 
     def __init__(self, target: ir.Model, feedback: Mapping[str, str], threads: int) -> None:
         self._target, self._threads = target, threads

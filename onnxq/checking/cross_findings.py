@@ -24,11 +24,7 @@ class NotReached(Reason):
 
 
 class NotCompared(Reason):
-    """The integers of the node could not be computed or read.
-
-    Attributes:
-        said: why, in words.
-    """
+    """The integers of the node could not be computed or read."""
 
     WORDS = "{said}"
     said: str
@@ -48,13 +44,9 @@ class NodeFinding:
     """An integer node of ONNX Runtime's graph beside its kernel, on the inputs that it really had.
 
     Attributes:
-        name: in the optimized graph.
-        op_type: "QLinearConv".
-        domain: "" for ai.onnx.
         kernel: who computed it: "onnxq", or "onnx.reference" where onnx's own implementation
             serves (operators on integers that nothing quantizes, as Cast).
         elements: compared, all outputs.
-        differing: of these.
         largest: difference in LSB.
         unit: what a step is: an integer, or for floats an ulp (see stages.differences).
         problem: shapes or dtypes that differ; empty: none.
@@ -98,9 +90,6 @@ class OutputAgreement:
     """An output of the reference evaluator on the model file beside ONNX Runtime's.
 
     Attributes:
-        name: of the graph output.
-        elements: compared.
-        differing: of these.
         largest: difference in LSB.
         unit: what a step is.
         problem: why it could not be compared; empty: it was.
@@ -134,14 +123,9 @@ class CrossFindings(Saved):
     """ONNX Runtime and the reference kernels on the same samples, node by node and end to end.
 
     Attributes:
-        model_hash: of the quantized model.
-        batches: that were run.
         nodes: integer nodes that were compared, in the order of ONNX Runtime's graph.
-        unchecked: integer nodes that were not.
-        floats: the others.
         instrumented: outputs whose values changed when inner tensors were made visible; nothing
             can be said of such a model.
-        outputs: end to end.
         first_difference: the first node, in the order of ONNX Runtime's graph, whose result the
             evaluator on the model file does not have; empty: none.
         end_to_end: why the evaluator could not run the model file; empty: it did.

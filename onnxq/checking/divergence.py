@@ -24,10 +24,8 @@ class Divergence:
     """Sums of KL over tokens and over rows.
 
     Attributes:
-        tokens: seen.
-        total: bits of all of them.
+        total: bits of all tokens.
         squares: of the bits of each token.
-        rows: seen.
         row_total: sum of the rows' means.
         row_squares: of the rows' means.
     """

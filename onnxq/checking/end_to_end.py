@@ -34,7 +34,6 @@ class EndCounts:
     """Differences of the outputs, in one batch or in many.
 
     Attributes:
-        sums: output -> its differences.
         problem: why the model cannot run; batches behind such a one do not count.
         first_difference: the node where the integers part; empty: none.
         behind: output that differs -> the first node in front of it that rounds floats, or empty.
@@ -65,11 +64,7 @@ class EndCounts:
 
 
 class EndToEnd:
-    """The reference evaluator on the model file, beside ONNX Runtime.
-
-    Attributes:
-        counts: what was found, in the order of ONNX Runtime's graph.
-    """
+    """The reference evaluator on the model file, beside ONNX Runtime."""
 
     def __init__(self, target: ir.Model, threads: int, saturation_mode: SaturationMode) -> None:
         self._blank: dict[str, Differences] = {

@@ -32,12 +32,8 @@ class TensorFinding:
     """Tensor T of the float model beside the dequantized integers T_quantized.
 
     Attributes:
-        name: of the tensor in the float model.
-        dtype: of the integers ("uint8").
         scale: one step.
-        elements: compared.
         sqnr_db: inf where nothing differs.
-        cosine: of the angle between the two.
         max_error_lsb: largest difference in multiples of the scale.
         saturated_share: part of the float values that lie beyond what the integers reach.
         node: of the float model, that computes it; empty: it is an input, or not known.
@@ -59,11 +55,7 @@ class OutputFinding:
     """An output of the float model beside the output of that name of the quantized one.
 
     Attributes:
-        name: of the graph output.
-        elements: compared.
         sqnr_db: inf where nothing differs.
-        cosine: of the angle between the two.
-        max_error: largest absolute difference.
         max_error_lsb: the same in multiples of the scale; None where the output has no integers.
         top1_agreement: share of rows with the same argmax; None unless 2-D with 2 columns or more.
         agreement: share of equal elements of an output of integers or booleans, on which no bound
@@ -121,13 +113,7 @@ class Findings(Saved):
     """Float and quantized model side by side on samples.
 
     Attributes:
-        float_hash: of the canonical float model.
-        quantized_hash: of the quantized model.
-        batches: that were run.
         tensors: in the order of the quantized graph.
-        outputs: in the order of the float graph.
-        unmatched: what could not be compared.
-        execution: which nodes really run in integers.
     """
 
     FORMAT: ClassVar[str] = "onnxq findings 1"
@@ -173,9 +159,6 @@ class Findings(Saved):
 
         The models and a few of the samples that verify ran are looked at again for it, on one
         thread: local errors, histograms, times of nodes.
-
-        Args:
-            path: of the file.
         """
         if self._reported is None:
             raise VerificationError(

@@ -41,7 +41,6 @@ class QuantizedTensor:
         name: of the value that holds the integers.
         tensor: name of the float tensor they stand for.
         qparams: per-tensor; None where they are not known.
-        problem: why not; empty where they are.
         channel_scale: one factor per channel (axis 1) that the integers carry; None: none.
     """
 

@@ -48,13 +48,8 @@ class StoredWeight:
     """Weight that is stored as integers, or that becomes integers when the model is loaded.
 
     Attributes:
-        name: of the tensor.
-        node: that reads it.
-        op_type: of that node.
         dtype: of the integers ("int8", "4 bits"; "int8, stored as float").
-        shape: of the tensor as it is stored.
         granularity: how many scales there are, in words.
-        size_bytes: of the integers.
     """
 
     name: str
@@ -74,7 +69,6 @@ class Inventory:
         producer: program that wrote the file, as it names itself; empty: it does not.
         nodes_on_integers: op type -> nodes of the file that compute with integers, make or read
             them.
-        weights: stored as integers, in the order of the graph.
         activations: type and granularity, in words -> places where numbers become integers.
         stored: type -> (tensors, bytes) of all constants.
     """

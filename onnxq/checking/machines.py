@@ -11,8 +11,13 @@ import onnx_ir as ir
 
 from onnxq import reference
 from onnxq.checking.end_to_end import output_differences
-from onnxq.checking.layer_overflows import LayerCounts, MachineLayer, find_layers
-from onnxq.checking.prediction import MachinePrediction, OutputPrediction
+from onnxq.checking.prediction import (
+    LayerCounts,
+    MachineLayer,
+    MachinePrediction,
+    OutputPrediction,
+    find_layers,
+)
 from onnxq.checking.rounding import replay
 from onnxq.core.threads import workers
 from onnxq.ort import node_kinds as kernels
@@ -43,12 +48,7 @@ Kinds = Sequence[tuple[SaturationMode, tuple[str, ...]]]
 
 @dataclass(slots=True)
 class MachineCounts:
-    """Differences of one kind of arithmetic, in one batch or in many.
-
-    Attributes:
-        layers: counts of each layer, in order.
-        outputs: name -> differences of the model's output.
-    """
+    """Differences of one kind of arithmetic, in one batch or in many."""
 
     layers: list[LayerCounts]
     outputs: dict[str, Differences]
@@ -66,12 +66,7 @@ class MachineCounts:
 
 @dataclass(slots=True)
 class Counts:
-    """Differences of every kind of arithmetic.
-
-    Attributes:
-        machines: one for each kind.
-        near: of these, next to a tie.
-    """
+    """Differences of every kind of arithmetic."""
 
     machines: list[MachineCounts]
     decided: int = 0
@@ -220,11 +215,7 @@ def _has_int8_activations(target: ir.Model) -> bool:
 
 
 class _Machine:
-    """One kind of arithmetic beside exact integers.
-
-    Attributes:
-        form: that it runs the model in.
-    """
+    """One kind of arithmetic beside exact integers."""
 
     def __init__(
         self, form: MachineForm, saturation_mode: SaturationMode, names: tuple[str, ...]

@@ -42,7 +42,6 @@ class NodeCounts:
     """Differences that were found at a node, in one batch or in many.
 
     Attributes:
-        integer: whether integers were seen.
         problem: why it could not be compared; batches behind such a one do not count.
         overflows: sums that this machine's arithmetic changed.
     """
@@ -71,9 +70,7 @@ class GraphCounts:
     """Counts of all nodes of one graph.
 
     Attributes:
-        saturation_mode: of the machine that ran it.
         keys: name, op type and domain of each node.
-        nodes: counts of each.
         instrumented: outputs that changed when inner tensors were read.
     """
 
@@ -89,7 +86,6 @@ class _Node:
 
     Attributes:
         inputs: names of values, "" for absent ones.
-        outputs: likewise.
         kind: as the graph says it, for nodes that no sample reached.
         hidden: why it can never be compared; empty: it can.
         runner: the kernel; made when it is first needed.
@@ -113,11 +109,7 @@ class _Node:
 
 
 class NodeByNode:
-    """The optimized graph with every inner tensor visible, and what was found at its nodes.
-
-    Attributes:
-        exposed: the graph that makes them visible.
-    """
+    """The optimized graph with every inner tensor visible, and what was found at its nodes."""
 
     def __init__(self, target: ir.Model, saturation_mode: SaturationMode) -> None:
         self._saturation_mode = saturation_mode
@@ -269,11 +261,7 @@ class NodeByNode:
         return found
 
     def add(self, later: GraphCounts) -> None:
-        """Adds the counts of later batches, of the same graph elsewhere.
-
-        Raises:
-            UnsupportedError: the graph is another one there.
-        """
+        """Adds the counts of later batches, of the same graph elsewhere."""
         keys = tuple(entry.key for entry in self._nodes)
         if (later.saturation_mode, later.keys) != (self._saturation_mode, keys):
             raise UnsupportedError(

@@ -64,7 +64,6 @@ class Replayed:
     """A run of the reference that takes ONNX Runtime's integers where rounding explains them.
 
     Attributes:
-        outputs: of the model, by name.
         rounding: places of the nodes that round floats, among the evaluator's.
         bounds: of float values behind nodes that round: the furthest that rounding moves one.
         unexplained: the node of ONNX Runtime's graph whose integers rounding does not explain;

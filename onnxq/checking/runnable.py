@@ -38,7 +38,6 @@ class Made(Generic[P]):
     """A quantized model and how it came about.
 
     Attributes:
-        model: with its verdict, if it was tried.
         execution: nodes that ONNX Runtime runs of it; None: it was not tried.
         timed_on: sample on which it was timed beside the float model; empty: it was not.
     """

@@ -303,7 +303,6 @@ class Pair:
             comparing.
         channels: of the float tensor, where channels of zeros were added; None: none were.
         quantized: numbers that an output's integers stand for; None: it gives numbers.
-        node: of the float model, that makes it; empty: it is an input.
     """
 
     name: str
@@ -375,16 +374,7 @@ def _are_probabilities(rows: npt.NDArray[Any]) -> bool:
 
 
 class SideBySide:
-    """Both models with the compared tensors as outputs.
-
-    Args:
-        source: the float model.
-        target: the quantized one.
-        tensors: inner tensors to compare.
-        outputs: outputs to compare.
-        feedback: {output name: input name} of state; each model has its own.
-        threads: of one inference; None: one per core.
-    """
+    """Both models with the compared tensors as outputs."""
 
     def __init__(
         self,

@@ -43,14 +43,10 @@ class Sides:
     """A float model and a quantized one that belong together.
 
     Attributes:
-        model: the float model, as it was given.
-        quantized: the quantized one, likewise.
         source: the canonical float model, which takes pixels where the quantized one does.
         target: the quantized model, in which every value has a name of its own.
         float_hash: of the canonical float model.
-        quantized_hash: of the quantized model as it was given.
         tensors: that both have, one with integers; their sums are those of this comparison.
-        outputs: likewise, of the graph.
     """
 
     model: ModelSource

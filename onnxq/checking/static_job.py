@@ -40,11 +40,9 @@ class StaticJob:
     """Wishes about the quantized form of a prepared model.
 
     Attributes:
-        file_format: "qdq" or "qoperator".
         check: what the result is tried on, and the bound that it keeps there.
         samples: those of the calibration, where a plan or an improvement looks at them again; None:
             none are left.
-        objective: of the weights of nodes that are quantized dynamically or stay float.
         work: CPU time since the work began.
         size: of the file, over that of the float model; None: weights have the qconfig's bits.
         apart: samples that no algorithm fits, to try the result on where the check names none.

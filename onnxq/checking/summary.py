@@ -45,8 +45,6 @@ class NodeDecision:
     Attributes:
         in_integers: static quantization runs it on integers.
         dynamic: dynamic quantization stores its weights as integers or float16.
-        precision: that it has.
-        why: it has that precision.
         part_of: node whose integer kernel computes it, too; empty: its own.
         constants: elements of its constant matrices.
     """

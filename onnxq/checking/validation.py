@@ -31,12 +31,9 @@ class Validation:
     """Inputs that a quantized model is tried on, and the float model beside it.
 
     Attributes:
-        source: canonical float model.
-        batches: to be run, in order.
         samples_in_all: that the batches were chosen from; None: these are all.
         whole: batches in their place, where the float model does not run on these: on a part of
             one, or on sizes that were assumed.
-        feedback: output name -> input name.
         work: CPU time since the work began, of which runs for their time alone may take a share.
         times_made_up: both models are timed on made-up inputs, too.
     """
@@ -123,12 +120,7 @@ def on_made_up_inputs(
 
 
 def refusal(model: ir.Model, feeds: Batch | None) -> str:
-    """ONNX Runtime's words on why it does not run the model; the empty string where it does.
-
-    Args:
-        model: float or quantized.
-        feeds: one batch; None: it is only opened.
-    """
+    """ONNX Runtime's words on why it does not run the model; the empty string where it does."""
     try:
         with runtime.open_session(model, threads=1) as session:
             if feeds is not None:

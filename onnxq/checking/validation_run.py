@@ -6,7 +6,7 @@ Both sessions have one thread, so that the CPU time of the runs that are compare
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.language.decoder import LOGITS
 from onnxq.ort import runtime
-from onnxq.ort.turns import Schedule, repeats_of, round_seconds, taken, taking_turns
+from onnxq.ort.turns import Schedule, taken, taking_turns
 from onnxq.qdq.narrow import packed_bytes
 from onnxq.quantized.verdict import InputSource, OutputVerdict, Verdict
 from onnxq.samples import as_taken, input_specs
@@ -187,7 +187,7 @@ class _Run:
         self.ratios: list[float] = []
         self.timed_on: Batch = {}
         self._begun_s = validation.work.spent_s
-        self._last_s = (0.0, 0.0)  # of the last batch: quantized, float
+        self._last_s = [0.0, 0.0]  # of the last batch: quantized, float
         self.answers = RecognizedAnswers()
         self._validation = validation
         self._model = model
@@ -229,7 +229,7 @@ class _Run:
                     continue
                 states[1].keep(x)
                 self.ratios.append(float_s / quantized_s)
-                self._last_s = (quantized_s, float_s)
+                self._last_s = [quantized_s, float_s]
                 if validation.has_samples:
                     self._compare(x, y)
         if isinstance(beside, str):
@@ -279,28 +279,24 @@ class _Run:
 
         Of its first sample, where the batch is open: that is how a model runs where it is used.
         """
-        allowed = TIME_SHARE * self._validation.work.spent_s
-        integers = as_taken(feeds, input_specs(self._model))
-        if (one := self._one_sample(beside, feeds)) is not feeds:
-            feeds, integers = one, as_taken(one, input_specs(self._model))
-            twice = [(self._took(quantized, integers), self._took(beside, feeds)) for _ in range(2)]
-            self.ratios, self._last_s = [], twice[1]
-        repeats = tuple(map(repeats_of, self._last_s))
-        # the first run of a session gets its memory; short ones found the other's data in the cache
-        self.ratios = self.ratios[1:] if max(repeats) == 1 else []
-        pair_s = round_seconds(self._last_s, repeats)
-        affordable = len(self.ratios) + int(allowed / pair_s)
-        if LEAST_PAIRS * pair_s <= LEAST_TIME_S:
-            affordable = max(affordable, LEAST_PAIRS)
-        if affordable < LEAST_PAIRS:
-            return ["the speed was not measured, which would have taken long; onnxq bench does it"]
-        self.timed_on = feeds
+        allowed = max(TIME_SHARE * self._validation.work.spent_s, LEAST_TIME_S)
+        one = self._one_sample(beside, feeds)
+        given = as_taken(one, input_specs(self._model))
         runs = [
-            partial(session.run, given, self._names)
-            for session, given in ((quantized, integers), (beside, feeds))
+            partial(quantized.run, given, self._names),
+            partial(beside.run, one, self._names),
         ]
-        more = min(affordable, MOST_PAIRS) - len(self.ratios)
-        ours, theirs = taking_turns(runs, Schedule(max(more, 0), repeats))
+        if one is not feeds:
+            _, self._last_s = ([taken(run) for run in runs] for _ in range(2))
+            self.ratios = []
+        schedule = Schedule.within(allowed, self._last_s, 0, MOST_PAIRS)
+        # the first run of a session gets its memory; short ones found the other's data in the cache
+        self.ratios = self.ratios[1:] if max(schedule.repeats) == 1 else []
+        more = min(schedule.rounds, MOST_PAIRS - len(self.ratios))
+        if len(self.ratios) + more < LEAST_PAIRS:
+            return ["the speed was not measured, which would have taken long; onnxq bench does it"]
+        self.timed_on = one
+        ours, theirs = taking_turns(runs, replace(schedule, rounds=max(more, 0)))
         self.ratios += [y / x for x, y in zip(ours, theirs, strict=True)]
         return []
 
@@ -311,9 +307,6 @@ class _Run:
             return feeds
         one = {name: x[:1] for name, x in feeds.items()}
         return one if runs_on(beside, one) else feeds
-
-    def _took(self, session: runtime.Session, feeds: Batch) -> float:
-        return taken(partial(session.run, feeds, self._names))
 
     @property
     def speedup(self) -> float | None:

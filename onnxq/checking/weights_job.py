@@ -27,8 +27,7 @@ from onnxq.weights.find_integers import find_integers
 from onnxq.weights.mixed_bits import Mixed, mixed_bits
 from onnxq.weights.plan_weights import WeightPlan, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, quantized_weights_head
-from onnxq.weights.write_products import INT8_ACCURACY
-from onnxq.weights.write_weights import WeightFormat, misread, write_weights
+from onnxq.weights.write_weights import INT8_ACCURACY, WeightFormat, misread, write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,11 +50,8 @@ class WeightsJob:
     """Wishes about the weights of a canonical model.
 
     Attributes:
-        model: canonical float model.
-        request: form and method of the integers.
         samples: that methods look at; None: none.
         check: what the result is tried on, and the bound that it keeps there.
-        work: CPU time since the work began.
         aim: size that bits are mixed for; None: all products have those of the request.
     """
 

@@ -58,16 +58,7 @@ def make_static(
     min_sqnr_db: float | None = None,
     improve: Callable[[Prepared, Plan], Improved] = Improved,
 ) -> Made[Plan]:
-    """Plan and model, tried.
-
-    Args:
-        prepared: every decision.
-        decide: makes a plan of them.
-        file_format: "qdq" or "qoperator", as of `rewrite`.
-        validation: what to run it on; None: it is not run.
-        min_sqnr_db: bound on every float output; None: none.
-        improve: makes constants and plan better; the default takes them as they are.
-    """
+    """Plan and model, tried."""
 
     def make(floats: Mapping[str, Float]) -> tuple[Plan, QuantizedModel]:
         left = prepared.leaving(floats) if floats else prepared

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxq.cli.options import pair
+from onnxq.cli.options import added, numbers, pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
-
-
-def _numbers(
-    _ctx: click.Context, param: click.Parameter, text: str | None
-) -> tuple[float, ...] | None:
-    """(0.5, 0.25) of "0.5,1/4"."""
-    if text is None:
-        return None
-    try:
-        return tuple(float(Fraction(item.strip())) for item in text.split(","))
-    except (ValueError, ZeroDivisionError) as error:
-        raise click.BadParameter(
-            f"'{text}': wanted numbers, as in 0.5,1/255.", param=param
-        ) from error
 
 
 OPTIONS = (
@@ -41,14 +26,14 @@ OPTIONS = (
     click.option(
         "--pixels-scale",
         metavar="NUMBER",
-        callback=_numbers,
+        callback=numbers,
         help="Pixels p are (p * scale - mean) / std to the model; default: 1/255.",
     ),
     click.option(
-        "--pixels-std", metavar="NUMBER[,...]", callback=_numbers, help="One, or one per channel."
+        "--pixels-std", metavar="NUMBER[,...]", callback=numbers, help="One, or one per channel."
     ),
     click.option(
-        "--pixels-mean", metavar="NUMBER[,...]", callback=_numbers, help="One, or one per channel."
+        "--pixels-mean", metavar="NUMBER[,...]", callback=numbers, help="One, or one per channel."
     ),
     click.option(
         "--quantized-input",
@@ -63,15 +48,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Values of the options; see onnxq.qconfig.quantized_input.
-
-    Attributes:
-        inputs: name -> "pixels" or "integers".
-        outputs: names.
-        mean, std, scale: of the pixels; None: not given.
-    Raises:
-        click.UsageError: numbers of pixels, and no pixels.
-    """
+    """Values of the options; see onnxq.qconfig.quantized_input."""
 
     inputs: dict[str, str]
     outputs: tuple[str, ...]
@@ -129,7 +106,4 @@ def ends_options(command: Callable[..., None]) -> Callable[..., None]:
         numbers = [given.pop(f"pixels_{name}") for name in ("mean", "std", "scale")]
         command(**given, ends=Ends(inputs, outputs, *numbers))
 
-    made: Callable[..., None] = packed
-    for option in OPTIONS:
-        made = option(made)
-    return made
+    return added(packed, OPTIONS)

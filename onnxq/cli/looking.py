@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.report.quantized_file import QuantizedFile
+    from onnxq.report.inspection import QuantizedFile
 
 
 @click.command()
@@ -78,7 +78,7 @@ def inspect(
     from onnxq.language.genai_folder import model_in
 
     source = load_model(model_in(model))
-    from onnxq.report.quantized_file import look_at
+    from onnxq.report.inspection import look_at
 
     quantized = look_at(source)
     if quantized is not None:

@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import reprlib
+from fractions import Fraction
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class Bound(click.FloatRange):
@@ -22,11 +23,7 @@ class Bound(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number.
-
-        Raises:
-            click.BadParameter: it is none, out of range, or NaN.
-        """
+        """The number."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail("got nan; wanted a number.", param, ctx)
@@ -43,11 +40,7 @@ class _Path(click.Path):
     """A path that the system takes; one too long, or with a zero byte, is wrong usage."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path.
-
-        Raises:
-            click.BadParameter: no file can have that name.
-        """
+        """The path."""
         try:
             os.lstat(value)
         except OSError as error:
@@ -59,6 +52,29 @@ class _Path(click.Path):
 
 
 PATH = _Path(path_type=Path)
+
+
+def added(
+    command: Callable[..., None], options: Iterable[Callable[..., Any]]
+) -> Callable[..., None]:
+    """The command with these options, the last of which its help shows first."""
+    for option in options:
+        command = option(command)
+    return command
+
+
+def numbers(
+    _ctx: click.Context, param: click.Parameter, text: str | None
+) -> tuple[float, ...] | None:
+    """(0.5, 0.25) of "0.5,1/4"."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(Fraction(item.strip())) for item in text.split(","))
+    except (ValueError, ZeroDivisionError) as error:
+        raise click.BadParameter(
+            f"'{text}': wanted numbers, as in 0.5,1/255.", param=param
+        ) from error
 
 
 def pair(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -226,8 +242,7 @@ def set_option(command: Callable[..., None]) -> Callable[..., None]:
         excluded = [f"node:{name}=float" for name in given.pop("exclude")]
         command(**given | {"overrides": (*given["overrides"], *excluded)})
 
-    made: Callable[..., None] = packed
-    for option in (
+    options = (
         click.option(
             "--exclude",
             multiple=True,
@@ -243,9 +258,8 @@ def set_option(command: Callable[..., None]) -> Callable[..., None]:
             help="On top of the qconfig: op:Softmax=default, node:/layer1/*=float ... May be "
             "repeated.",
         ),
-    ):
-        made = option(made)
-    return made
+    )
+    return added(packed, options)
 
 
 def refuse_options(when: str, given: Mapping[str, object]) -> None:

@@ -92,14 +92,7 @@ def write_report(
     beside: BesideFiles,
     executor: Executor | None = None,
 ) -> None:
-    """Runs both models, writes their report, and fails by the bounds.
-
-    Args:
-        compared_ones: float model, quantized model, samples.
-        path: of the report.
-        beside: plan, search, bounds.
-        executor: whose workers run the models; None: this process.
-    """
+    """Runs both models, writes their report, and fails by the bounds."""
     from onnxq.checking.sides import sides_of
     from onnxq.checking.verify import open_for
     from onnxq.report.progress import progress_bar

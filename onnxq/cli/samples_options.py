@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnxq.cli.options import pair
+from onnxq.cli.options import added, numbers, pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,17 +56,10 @@ def _packed(
         how = given.pop("batch_size"), given.pop("ignore"), given.pop("feedback", {})
         command(**given, reading=Samples(None, *how))
 
-    made: Callable[..., None] = packed
-    for option in options:
-        made = option(made)
-    return made
+    return added(packed, options)
 
 
 # --- Options that say how a folder of images becomes samples, which several commands share
-
-
-OPTIONS = {"size": "--image-size", "mean": "--image-mean", "std": "--image-std"}
-"""Attribute of Images -> the option."""
 
 
 def image_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -78,7 +71,7 @@ def image_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def packed(**given: Any) -> None:  # click hands options by their names
-        wishes = {name: given.pop(f"image_{name}") for name in OPTIONS}
+        wishes = {name: given.pop(f"image_{name}") for name in ("size", "mean", "std")}
         wishes = {name: value for name, value in wishes.items() if value is not None}
         if wishes:
             for name in ("samples", "check"):
@@ -88,21 +81,27 @@ def image_options(command: Callable[..., None]) -> Callable[..., None]:
                 given["paths"] = (*others, _images(last, wishes))
         command(**given)
 
-    made: Callable[..., None] = packed
-    for name, metavar, text in (
-        ("std", "S[,S,S]", "With --image-mean: what x is divided by; default: 1."),
-        ("mean", "M[,M,M]", "SAMPLES are images: x = (pixel / 255 - mean) / std; default: 0."),
-        ("size", "HEIGHT,WIDTH", "SAMPLES are images, cut to this size; default: the model's."),
-    ):
-        option = click.option(
-            OPTIONS[name],
-            f"image_{name}",
-            metavar=metavar,
-            callback=_sizes if name == "size" else _numbers,
-            help=text,
-        )
-        made = option(made)
-    return made
+    options = (
+        click.option(
+            "--image-std",
+            metavar="S[,S,S]",
+            callback=numbers,
+            help="With --image-mean: what x is divided by; default: 1.",
+        ),
+        click.option(
+            "--image-mean",
+            metavar="M[,M,M]",
+            callback=numbers,
+            help="SAMPLES are images: x = (pixel / 255 - mean) / std; default: 0.",
+        ),
+        click.option(
+            "--image-size",
+            metavar="HEIGHT,WIDTH",
+            callback=_sizes,
+            help="SAMPLES are images, cut to this size; default: the model's.",
+        ),
+    )
+    return added(packed, options)
 
 
 def image_words(samples: object) -> list[str]:
@@ -113,7 +112,7 @@ def image_words(samples: object) -> list[str]:
         return []
     shown = {"mean": samples.mean, "std": samples.std, "size": samples.size or ()}
     return [
-        f"{OPTIONS[name]}={','.join(f'{number:g}' for number in numbers)}"
+        f"--image-{name}={','.join(f'{number:g}' for number in numbers)}"
         for name, numbers in shown.items()
         if numbers
     ]
@@ -138,18 +137,6 @@ def _images(path: Path | None, wishes: dict[str, Any]) -> Any:
     from onnxq.samples.images import Images
 
     return Images(path, **wishes)
-
-
-def _numbers(
-    _ctx: click.Context, param: click.Parameter, text: str | None
-) -> tuple[float, ...] | None:
-    """(0.5, 0.4) of "0.5,0.4"."""
-    if text is None:
-        return None
-    try:
-        return tuple(float(number) for number in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"'{text}': wanted {param.metavar}.", param=param) from None
 
 
 def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:

@@ -227,14 +227,7 @@ def tune(
 
 @dataclass(frozen=True, slots=True)
 class SearchFiles:
-    """Paths of what a search leaves.
-
-    Attributes:
-        output: of the model, where the goal was reached.
-        front: folder of the points; None: they are not wanted.
-        qconfig: of the best model; None: it is not wanted.
-        report: page; None: it is not wanted.
-    """
+    """Paths of what a search leaves."""
 
     output: Path
     front: Path | None
@@ -242,13 +235,7 @@ class SearchFiles:
     report: Path | None
 
     def claim(self, model: Path, beside: Sequence[Path], read: Sequence[Path]) -> None:
-        """Refuses paths that cannot be written, or that the search reads.
-
-        Args:
-            model: that is searched for.
-            beside: further files that are written.
-            read: files that are read.
-        """
+        """Refuses paths that cannot be written, or that the search reads."""
         claim_beside(model, [self.output, *given(self.qconfig, self.report), *beside], read)
         for folder in given(self.front):
             claim_folder(folder)
@@ -269,14 +256,7 @@ class SearchFiles:
 
 
 def _write_page(tuned: Tuned, kept: SearchFiles, model: Path, samples: Samples) -> None:
-    """Writes the HTML report on the best model, whether or not it was written itself.
-
-    Args:
-        tuned: what was found.
-        kept: with a report.
-        model: in float.
-        samples: that both are run on.
-    """
+    """Writes the HTML report on the best model, whether or not it was written itself."""
     from onnxq.survey.survey import BesideFiles
 
     assert kept.report is not None
@@ -366,14 +346,7 @@ def _report(tuned: Tuned, files: FilesOfSearch, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FilesOfSearch:
-    """Files that the answer names.
-
-    Attributes:
-        model: in float.
-        output: that was written, where the goal was reached.
-        samples: to look at it with.
-        again: the command that makes the file anew; None: its qconfig was not kept.
-    """
+    """Files that the answer names."""
 
     model: Path
     output: Path

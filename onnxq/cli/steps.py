@@ -37,13 +37,7 @@ def given(*paths: Path | None) -> list[Path]:
 
 
 def made_output(output: Path | None, model: Path, ending: str) -> Path:
-    """The file to write: MODEL with another ending, in this folder, where none is named.
-
-    Args:
-        output: that is named; it may be there.
-        model: in float.
-        ending: such as "int8"; a file of that name that is there is not overwritten.
-    """
+    """The file to write: MODEL with another ending, in this folder, where none is named."""
     if output is not None:
         return output
     path = Path(f"{model.stem}.{ending}.onnx")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +13,6 @@ from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor
     from pathlib import Path
 
     from onnxq.samples import Samples
@@ -118,56 +116,26 @@ def predict(
     It names the layers, and the weights that cause it, without having the machines. Fails (exit
     code 10) where a named machine would differ on SAMPLES; without SAMPLES, where it could.
     """
+    from onnxq.checking.predict import predict as run
+    from onnxq.checking.prove import prove
+    from onnxq.report.console import open_console
+    from onnxq.report.print_prediction import print_certificate, print_prediction
+    from onnxq.report.progress import progress_bar
+
     if proves:
         if samples is not None:
             raise click.UsageError("--prove is about any input: leave SAMPLES out.")
-        prove_sums(quantized, machines, as_json)
+        certificate = prove(quantized, machines)
+        if as_json:
+            click.echo(certificate.to_json())
+        else:
+            print_certificate(open_console(), certificate)
+        certificate.check()
         return
-    with workers.executor() as executor:
-        predict_machines((quantized, samples), machines, reading, executor, threads, as_json)
-
-
-def prove_sums(quantized: Path, machines: Sequence[str], as_json: bool) -> None:
-    """Prints the certificate of a model, and fails where a sum is not proved to fit."""
-    from onnxq.checking.prove import prove
-    from onnxq.report.console import open_console
-    from onnxq.report.print_prediction import print_certificate
-
-    found = prove(quantized, machines)
-    if as_json:
-        click.echo(found.to_json())
-    else:
-        print_certificate(open_console(), found)
-    found.check()
-
-
-def predict_machines(
-    paths: tuple[Path, Path | None],
-    machines: Sequence[str],
-    reading: Samples,
-    executor: Executor | None,
-    threads: int,
-    as_json: bool,
-) -> None:
-    """Predicts, prints it, and fails where a machine differs.
-
-    Args:
-        paths: quantized model, samples or None.
-        machines: names of targets, or "all".
-        reading: how to read the samples.
-        executor: whose workers run; None: this process.
-        threads: of the kernels.
-        as_json: the prediction as JSON, not as tables.
-    """
-    from onnxq.checking.predict import predict as run
-    from onnxq.report.console import open_console
-    from onnxq.report.print_prediction import print_prediction
-    from onnxq.report.progress import progress_bar
-
-    with progress_bar("predict") as progress:
+    with workers.executor() as executor, progress_bar("predict") as progress:
         found = run(
-            paths[0],
-            replace(reading, source=paths[1]),
+            quantized,
+            replace(reading, source=samples),
             machines,
             executor=executor,
             threads=threads,
@@ -229,55 +197,16 @@ def cross_check(
     --max-differing allow it; but not some last digits of outputs behind float nodes, while all
     integers agree.
     """
-    allowed = allowances(max_lsb, max_differing, max_output_lsb, allow_unchecked)
-    with workers.executor() as executor:
-        check_integers((quantized, samples), reading, allowed, executor, threads, as_json)
-
-
-def allowances(
-    max_lsb: float | None,
-    max_differing: float | None,
-    max_output_lsb: float | None,
-    allow_unchecked: bool,
-) -> dict[str, object]:
-    """Allowances by the names of CrossFindings.check."""
-    from onnxq.checking.cross_findings import Unchecked
-
-    return {
-        "max_lsb": max_lsb,
-        "max_differing": max_differing,
-        "max_output_lsb": max_output_lsb,
-        "unchecked": Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED,
-    }
-
-
-def check_integers(
-    paths: tuple[Path, Path],
-    reading: Samples,
-    allowed: Mapping[str, Any],
-    executor: Executor | None,
-    threads: int,
-    as_json: bool,
-) -> None:
-    """Compares, prints the findings, and fails where more differs than is allowed.
-
-    Args:
-        paths: quantized model, samples.
-        reading: how to read the samples.
-        allowed: see `allowances`.
-        executor: whose workers run; None: this process.
-        threads: of the kernels.
-        as_json: the findings as JSON, not as tables.
-    """
     from onnxq.checking.cross_check import cross_check as run
+    from onnxq.checking.cross_findings import Unchecked
     from onnxq.report.console import open_console
     from onnxq.report.cross import print_cross_findings
     from onnxq.report.progress import progress_bar
 
-    with progress_bar("cross-check") as progress:
+    with workers.executor() as executor, progress_bar("cross-check") as progress:
         findings = run(
-            paths[0],
-            replace(reading, source=paths[1]),
+            quantized,
+            replace(reading, source=samples),
             executor=executor,
             threads=threads,
             progress=progress,
@@ -286,7 +215,8 @@ def check_integers(
         click.echo(findings.to_json())
     else:
         print_cross_findings(open_console(), findings)
-    findings.check(**allowed)
+    unchecked = Unchecked.ALLOWED if allow_unchecked else Unchecked.REFUSED
+    findings.check(max_lsb, max_differing, unchecked, max_output_lsb)
     for node in findings.unchecked:
         say_note(f"{node.op_type} '{node.name}' was not checked: {node.reason}")
     if findings.end_to_end:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnxq.cli.options import added
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
@@ -25,15 +27,7 @@ PRELOAD = (
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Values of the options.
-
-    Attributes:
-        jobs: processes of this machine; 1: none but this one.
-        cluster: its address; None: none.
-    Raises:
-        click.UsageError: both.
-        QConfigError: a cluster's address of another form.
-    """
+    """Values of the options."""
 
     jobs: int
     cluster: str | None
@@ -41,7 +35,7 @@ class Workers:
     def __post_init__(self) -> None:
         if self.cluster is None:
             return
-        from onnxq.jobs.cluster import check_address
+        from onnxq.jobs.processes import check_address
 
         if self.jobs > 1:
             raise click.UsageError("give --jobs or --cluster, not both.")
@@ -74,11 +68,10 @@ def workers_options(command: Callable[..., None]) -> Callable[..., None]:
         workers = Workers(given.pop("jobs"), given.pop("cluster"))
         command(**given, workers=workers)
 
-    made: Callable[..., None] = packed
-    for option in (
+    options = (
         click.option(
             "--cluster",
-            metavar="dask://HOST:PORT|ray://HOST:PORT|ray://auto",
+            metavar="dask://HOST:PORT",
             help="Let the workers of a cluster do it; files have to be where they can read them.",
         ),
         click.option(
@@ -89,6 +82,5 @@ def workers_options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="N",
             help="Let so many processes do it, with one thread each; the result is the same.",
         ),
-    ):
-        made = option(made)
-    return made
+    )
+    return added(packed, options)

@@ -38,9 +38,6 @@ class Written:
     """A quantized model that was written to a file.
 
     Attributes:
-        made: the quantized model.
-        source: file of the float model.
-        file: of the quantized one.
         samples: to look at it with; None: there are none.
         calibrated_on: samples of the calibration; None: they are not known.
     """
@@ -302,15 +299,7 @@ def verdict_options(command: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Values of the options.
-
-    Attributes:
-        check: samples to try the model on.
-        min_sqnr: bound on every float output, in dB.
-        no_verdict: the model is not run.
-    Raises:
-        click.UsageError: options that contradict each other.
-    """
+    """Values of the options."""
 
     check: Path | None
     min_sqnr: float | None
@@ -321,12 +310,7 @@ class Asked:
             raise click.UsageError("--no-verdict leaves nothing for --check and --min-sqnr.")
 
     def as_check(self, reading: Samples, hold_apart: int | None = None) -> Check:
-        """The options as one value.
-
-        Args:
-            reading: how samples are read.
-            hold_apart: one batch of the samples in so many; None: none.
-        """
+        """The options as one value."""
         from onnxq.checking.check import Check
 
         if self.no_verdict:

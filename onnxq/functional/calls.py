@@ -28,14 +28,7 @@ def call(
     output: QParams,
     attributes: Mapping[str, AttributeValue] | None = None,
 ) -> QTensor:
-    """The result of the kernel of an ONNX operator.
-
-    Args:
-        op_type: of the default domain.
-        inputs: one per slot; a QTensor where it is quantized.
-        output: qparams of the result.
-        attributes: of the ONNX node.
-    """
+    """The result of the kernel of an ONNX operator."""
     operator = catalog.find(op_type)
     if operator is None or not operator.has_kernel():
         raise UnsupportedError(

@@ -4,16 +4,13 @@
         for result in in_order(executor, Make(...), items):
             ...
 
-`executor` is any Executor: of processes or threads, `dask.distributed.Client(...).get_executor()`,
-`RayExecutor()`; None: everything runs here, when its result is asked for.
+`executor` is any Executor: of processes or threads, `dask.distributed.Client(...).get_executor()`;
+None: everything runs here, when its result is asked for.
 """
 
 from __future__ import annotations
 
-from onnxq.jobs.cluster import connected
-from onnxq.jobs.in_order import in_order
-from onnxq.jobs.processes import Processes
-from onnxq.jobs.ray_executor import RayExecutor
-from onnxq.jobs.slots import slots
+from onnxq.jobs.in_order import in_order, slots
+from onnxq.jobs.processes import Processes, connected
 
-__all__ = ["Processes", "RayExecutor", "connected", "in_order", "slots"]
+__all__ = ["Processes", "connected", "in_order", "slots"]

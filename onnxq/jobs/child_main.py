@@ -43,7 +43,6 @@ class SentArray(msgspec.Struct, frozen=True):
         dtype: as NumPy writes it, "<f4"; "" for texts.
         path: file that has its bytes; "": they follow the header.
         offset: in the file.
-        texts: what an array of strings holds.
     """
 
     name: str
@@ -65,7 +64,6 @@ class Opening(msgspec.Struct, frozen=True):
     """Options of a session.
 
     Attributes:
-        threads: of one run; None: one per core.
         has_memory_plan: whether activations lie in one block.
         optimized: file that the optimized graph is written to; "": none.
         profile: how the name of the profiler's file begins; "": no profile.
@@ -106,12 +104,7 @@ class ChildReply(msgspec.Struct, frozen=True):
     """Answer of the child to a request.
 
     Attributes:
-        error: text of the exception; "": none.
-        is_memory: whether memory was not to be had.
         is_unknown: whether no session of that number is open any more.
-        inputs: names of the session's inputs.
-        outputs: names and types of its outputs.
-        data: serialized model, of "infer".
     """
 
     error: str = ""

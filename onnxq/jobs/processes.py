@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -10,10 +11,10 @@ from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from multiprocessing import forkserver, resource_tracker
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from onnxq.errors import QConfigError
+from onnxq.errors import QConfigError, UnsupportedError, WorkerError, first_line, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
     from multiprocessing.context import BaseContext, ForkServerContext
 
@@ -149,3 +150,48 @@ def _start_deaf() -> None:
         forkserver.ensure_running()  # inherits the mask
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# --- Clusters by address: "dask://host:port"
+
+
+SCHEME = "dask"
+WAIT_S = 30.0  # for a scheduler that does not answer
+
+
+def check_address(address: str) -> str:
+    """The host and port of a cluster's address."""
+    scheme, separator, place = address.partition("://")
+    if scheme != SCHEME or not separator or not place:
+        raise QConfigError(
+            f"cluster '{address}'; wanted dask://host:port.{nearest(scheme, [SCHEME])}"
+        )
+    return place
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Executor]:
+    """An Executor of the cluster, until the `with` ends; the cluster itself goes on.
+
+    Raises:
+        QConfigError: the address has another form.
+        UnsupportedError: Dask is not installed.
+        WorkerError: nothing answers there.
+    """
+    place = check_address(address)
+    try:
+        import distributed
+    except ImportError as error:
+        raise UnsupportedError(
+            f"'distributed' cannot be imported ({error}). Install it: pip install 'onnxq[dask]'."
+        ) from error
+    try:
+        client = distributed.Client(f"tcp://{place}", timeout=WAIT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise WorkerError(
+            f"cluster '{address}' does not answer ({type(error).__name__}: {first_line(error)}). "
+            "Check the address, and that its scheduler runs."
+        ) from error
+    with client:
+        executor: Executor = client.get_executor()
+        yield executor

@@ -36,7 +36,6 @@ class Decoder:
     """Inputs and outputs of a decoder.
 
     Attributes:
-        inputs: all of them, in the model's order.
         past: name of an input of the cache -> the output that is to be its next value.
         vocabulary: number of tokens; None: the model does not say.
         context: positions that the model knows; None: it does not say.

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from onnxq.observers._base import Observer, ObserverBase, ObserverSpec, find_observer
 from onnxq.observers.amax import AmaxObserver
-from onnxq.observers.channel_histogram import ChannelHistogramObserver
 from onnxq.observers.channel_mean import ChannelMeanObserver
-from onnxq.observers.entropy import EntropyObserver
 from onnxq.observers.fixed_qparams import FixedQParamsObserver
 from onnxq.observers.float_histogram import FloatHistogramObserver
-from onnxq.observers.histogram import HistogramObserver
+from onnxq.observers.histogram import (
+    ChannelHistogramObserver,
+    EntropyObserver,
+    HistogramObserver,
+    PercentileObserver,
+)
 from onnxq.observers.least_error import LeastErrorObserver
 from onnxq.observers.minmax import MinMaxObserver, PerChannelMinMaxObserver
 from onnxq.observers.moving_average import (
@@ -26,10 +29,8 @@ from onnxq.observers.moving_average import (
     MovingAveragePerChannelMinMaxObserver,
 )
 from onnxq.observers.narrow_range import NarrowRangeObserver
-from onnxq.observers.noop import NoopObserver
 from onnxq.observers.normalization import NormalizationObserver
-from onnxq.observers.percentile import PercentileObserver
-from onnxq.observers.recording import RecordingObserver
+from onnxq.observers.recording import NoopObserver, RecordingObserver
 from onnxq.observers.step_size import StepSizeObserver
 
 default_observer = MinMaxObserver.with_args(reduce_range=True)

@@ -120,12 +120,16 @@ class Observer(ABC):
         """A new observer that has seen what both have; both stay as they are.
 
         Raises:
-            CalibrationError: the specs differ.
+            CalibrationError: the specs differ, or the numbers of channels.
         """
 
     @abstractmethod
     def calculate_qparams(self) -> QParams:
-        """The qparams for what was seen; scale 1, zero_point 0 and a warning if that is nothing."""
+        """The qparams for what was seen; scale 1, zero_point 0 and a warning if that is nothing.
+
+        Raises:
+            CalibrationError: a range overflows float32.
+        """
 
     @abstractmethod
     def state(self) -> State:
@@ -133,7 +137,11 @@ class Observer(ABC):
 
     @abstractmethod
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Makes this observer, which has seen nothing, one that has seen what `state` tells."""
+        """Makes this observer, which has seen nothing, one that has seen what `state` tells.
+
+        Raises:
+            CalibrationError: arrays that are missing, or do not fit together.
+        """
 
     def compact(self) -> None:  # noqa: B027  # most states have a fixed size: nothing to fold
         """Folds what was seen into batch 0, in memory that does not grow with the batches.

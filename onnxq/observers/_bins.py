@@ -69,8 +69,6 @@ class ZeroAnchoredHistogram:
         bins: bins of each sign between 0 and 2^exponent; a power of two.
     Attributes:
         exponent: see the module; MIN_EXPONENT while empty.
-        minimum: smallest value seen; inf while empty.
-        maximum: largest value seen; -inf while empty.
     """
 
     def __init__(self, bins: int) -> None:

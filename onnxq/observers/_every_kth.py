@@ -78,9 +78,6 @@ class Counted(NamedTuple):
     Attributes:
         part: values that stand for `weight` values each; float32 (count,).
         far: values that stand for themselves, all outside of the range of `part`; (count,).
-        weight: see `part`.
-        low: smallest value of the tensor.
-        high: largest.
     """
 
     part: Singles
@@ -97,7 +94,6 @@ class EveryKth:
     Attributes:
         step: a prime, or 1.
         first: in 0..step-1.
-        far_values: which of the values near the minimum and maximum are counted.
     """
 
     step: int

@@ -34,8 +34,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 class ExactSums:
     """Sums of numbers from 0 on, one per place.
 
-    Args:
-        places: how many sums.
     Attributes:
         limbs: int64 (places, 9); sum = limbs @ 2^(32 i - 149).
     """

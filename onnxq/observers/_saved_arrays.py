@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 
 def array_of(state: Saved, key: str, kinds: str, ranks: tuple[int, ...]) -> Array:
-    """The array of that key.
-
-    Args:
-        state: of an observer.
-        key: of the array.
-        kinds: of dtypes, as NumPy names them: "f", "iu".
-        ranks: that it may have.
-    """
+    """The array of that key."""
     if key not in state:
         raise CalibrationError(f"saved state: '{key}' is missing; it has {', '.join(state)}.")
     array = np.asarray(state[key])

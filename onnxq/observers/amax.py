@@ -13,10 +13,13 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.observers._base import Observer, State, warn_unobserved
-from onnxq.observers.entropy import EntropyObserver
-from onnxq.observers.histogram import DEFAULT_BINS, HistogramObserver
+from onnxq.observers.histogram import (
+    DEFAULT_BINS,
+    EntropyObserver,
+    HistogramObserver,
+    PercentileObserver,
+)
 from onnxq.observers.narrow_range import NarrowRangeObserver
-from onnxq.observers.percentile import PercentileObserver
 from onnxq.observers.value_range import EPS, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
 
@@ -142,11 +145,7 @@ class AmaxObserver(Observer):
         self.watching.observe(x, index)
 
     def merge(self, other: Self) -> Self:
-        """Observer that has seen what both have.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """Observer that has seen what both have."""
         merged = self._fresh_for(other)
         if isinstance(self.watching, NarrowRangeObserver):
             assert isinstance(other.watching, NarrowRangeObserver)  # the specs are equal

@@ -111,11 +111,7 @@ class ChannelMeanObserver(MinMaxObserver):
         return np.asarray(np.maximum(squares - np.square(self.means), 0))
 
     def merge(self, other: Self) -> Self:
-        """The range that covers both, and the sums of both.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """The range that covers both, and the sums of both."""
         merged = super().merge(other)
         counts = self._channels, other._channels
         if all(counts) and counts[0] != counts[1]:
@@ -133,11 +129,7 @@ class ChannelMeanObserver(MinMaxObserver):
         }
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Takes over what `state` gave.
-
-        Raises:
-            CalibrationError: arrays that do not fit together.
-        """
+        """Takes over what `state` gave."""
         super().load_state(state)
         self.rows = int(integers_of(state, "count", 0))
         self.sums = ExactSums.from_state(state, "sums")

@@ -60,11 +60,7 @@ class FixedQParamsObserver(Observer):
             range_of(x, None, index)
 
     def merge(self, other: Self) -> Self:
-        """A FixedQParamsObserver of the same arguments.
-
-        Raises:
-            CalibrationError: the specs differ.
-        """
+        """A FixedQParamsObserver of the same arguments."""
         return self._fresh_for(other)
 
     def calculate_qparams(self) -> QParams:

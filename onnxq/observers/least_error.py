@@ -112,11 +112,7 @@ class LeastErrorObserver(Observer):
         return merged
 
     def calculate_qparams(self) -> QParams:
-        """QParams of granularity PerChannel(ch_axis), one scale per channel.
-
-        Raises:
-            CalibrationError: a range overflows float32.
-        """
+        """QParams of granularity PerChannel(ch_axis), one scale per channel."""
         if not self.batches:
             warn_unobserved(self)
             return self.range.default(PerChannel(self.ch_axis))

@@ -66,21 +66,13 @@ class MinMaxObserver(Observer):
         )
 
     def merge(self, other: Self) -> Self:
-        """The range, or ranges, that cover both.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """The range, or ranges, that cover both."""
         merged = self._fresh_for(other)
         merged.min_val, merged.max_val = self._widened(other.min_val, other.max_val, "merge")
         return merged
 
     def calculate_qparams(self) -> QParams:
-        """QParams of granularity PerTensor, or PerChannel(ch_axis).
-
-        Raises:
-            CalibrationError: a range overflows float32.
-        """
+        """QParams of granularity PerTensor, or PerChannel(ch_axis)."""
         granularity = granularity_along(self.ch_axis)
         if not (self.min_val <= self.max_val).any():
             warn_unobserved(self)

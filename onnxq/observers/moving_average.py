@@ -37,11 +37,7 @@ class RangeLog:
         return len(self.ranges)
 
     def add(self, index: int, minimum: Singles, maximum: Singles) -> None:
-        """Notes the range of batch `index`; a range that it has already is widened.
-
-        Raises:
-            CalibrationError: another number of channels than before.
-        """
+        """Notes the range of batch `index`; a range that it has already is widened."""
         shape = next((low.shape for low, _ in self.ranges.values()), minimum.shape)
         if minimum.shape != shape:
             raise CalibrationError(
@@ -145,11 +141,7 @@ class MovingAverageMinMaxObserver(Observer):
         self.log.add(index, low, high)
 
     def merge(self, other: Self) -> Self:
-        """The log of both.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """The log of both."""
         merged = self._fresh_for(other)
         merged.log = self.log.merged(other.log)
         return merged
@@ -160,11 +152,7 @@ class MovingAverageMinMaxObserver(Observer):
             self.log = RangeLog({0: self.log.moving_average(self.averaging_constant)})
 
     def calculate_qparams(self) -> QParams:
-        """QParams of granularity PerTensor, or PerChannel(ch_axis).
-
-        Raises:
-            CalibrationError: a range overflows float32.
-        """
+        """QParams of granularity PerTensor, or PerChannel(ch_axis)."""
         granularity = granularity_along(self.ch_axis)
         if not self.log:
             warn_unobserved(self)

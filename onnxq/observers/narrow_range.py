@@ -68,11 +68,7 @@ class NarrowRangeObserver(Observer):
         self.absmax = folded(np.maximum, self.absmax, absmax, self.ch_axis, f"batch {index}")
 
     def merge(self, other: Self) -> Self:
-        """The larger absmax of both.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """The larger absmax of both."""
         merged = self._fresh_for(other)
         merged.absmax = folded(np.maximum, self.absmax, other.absmax, self.ch_axis, "merge")
         return merged

@@ -188,11 +188,7 @@ class NormalizationObserver(MinMaxObserver):
         return np.asarray(widest * (widest.size / max(np.count_nonzero(widest), 1)))
 
     def merge(self, other: Self) -> Self:
-        """Ranges that cover both, and the sums of both.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """Ranges that cover both, and the sums of both."""
         merged = super().merge(other)
         axis = self.ch_axis_of_data
         pair = self.channel_min, other.channel_min
@@ -216,11 +212,7 @@ class NormalizationObserver(MinMaxObserver):
         }
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Takes over what `state` gave.
-
-        Raises:
-            CalibrationError: arrays that do not fit together.
-        """
+        """Takes over what `state` gave."""
         super().load_state(state)
         self.channel_min = floats_of(state, "channel_min", 1)
         self.channel_max = floats_of(state, "channel_max", 1)

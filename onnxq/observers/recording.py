@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import dtypes
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.observers._base import Observer, State
 from onnxq.observers._saved_arrays import batches_of
+from onnxq.observers.spec_arguments import FLOAT16, as_qdtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,3 +107,51 @@ class RecordingObserver(Observer):
         if missing:
             raise CalibrationError(f"saved state: 'batch {missing[0]}' is missing.")
         self.batches = [(i, state[f"batch {row}"]) for row, i in enumerate(indices)]
+
+
+# --- An observer that looks at nothing, and carries a data type
+
+
+class NoopObserver(Observer):
+    """Looks at nothing: for float16 weights, which need no range. It computes no qparams.
+
+    Args:
+        dtype: "float16" (or np.float16), stored so and computed in float32; or a QDType.
+    Attributes:
+        storage: NumPy dtype that the tensor is stored in.
+
+    State: none.
+    """
+
+    def __init__(self, dtype: QDType | np.dtype[np.float16] | str = "float16") -> None:
+        value = self.spec.argument("dtype", FLOAT16)
+        if isinstance(value, np.dtype):
+            super().__init__()
+            self.storage: np.dtype[np.generic] = value
+            return
+        super().__init__(as_qdtype(dtype))
+        self.storage = self.dtype.storage
+
+    def observe(self, x: npt.NDArray[np.generic], index: int) -> None:
+        """Does nothing."""
+
+    def merge(self, other: Self) -> Self:
+        """A NoopObserver."""
+        return self._fresh_for(other)
+
+    def calculate_qparams(self) -> QParams:
+        """Nothing: always an error.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"NoopObserver computes no qparams; its tensor is stored as {self.storage}."
+        )
+
+    def state(self) -> State:
+        """Empty."""
+        return {}
+
+    def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        """Does nothing."""

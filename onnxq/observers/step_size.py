@@ -78,11 +78,7 @@ class StepSizeObserver(Observer):
         self.count += rows.shape[1]
 
     def merge(self, other: Self) -> Self:
-        """The magnitudes of both.
-
-        Raises:
-            CalibrationError: the specs or the numbers of channels differ.
-        """
+        """The magnitudes of both."""
         merged = self._fresh_for(other)
         counts = len(self.sums.limbs), len(other.sums.limbs)
         if all(counts) and counts[0] != counts[1]:
@@ -107,11 +103,7 @@ class StepSizeObserver(Observer):
         return {"count": np.asarray(self.count, np.int64), "sums": self.sums.limbs}
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Takes over what `state` gave.
-
-        Raises:
-            CalibrationError: arrays that do not fit together.
-        """
+        """Takes over what `state` gave."""
         self.count = int(integers_of(state, "count", 0))
         self.sums = ExactSums.from_state(state, "sums")
         places = len(self.sums.limbs)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.observers.error_moments import Moments
 from onnxq.observers.histogram import HistogramObserver
+from onnxq.observers.qparams_search import Moments
 from onnxq.qparams import PerTensor
 
 if TYPE_CHECKING:

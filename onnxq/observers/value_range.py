@@ -45,12 +45,7 @@ class QuantRange:
     """The integers that an observer may use, and the formulas that map a range of values onto them.
 
     Attributes:
-        dtype: type of the integers.
-        qscheme: affine or symmetric.
-        quant_min: smallest integer.
-        quant_max: largest integer.
         middle: zero point of the symmetric schemes.
-        eps: smallest scale.
     """
 
     dtype: QDType
@@ -222,15 +217,7 @@ def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[Singles
 
 
 def folded(pick: np.ufunc, seen: Singles, more: Singles, ch_axis: int | None, what: str) -> Singles:
-    """Minima or maxima of two parts of the data: pick(seen, more).
-
-    Args:
-        pick: np.minimum or np.maximum.
-        seen: shape (), or (channels,); (0,) before any data, and then the result is `more`.
-        more: likewise.
-        ch_axis: axis of the channels, for the message.
-        what: the batch, or "merge", for the message.
-    """
+    """Minima or maxima of two parts of the data: pick(seen, more)."""
     if seen.size == 0 or more.size == 0:
         return more if seen.size == 0 else seen
     if seen.shape != more.shape:

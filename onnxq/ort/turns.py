@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +32,13 @@ class Schedule:
 
     rounds: int
     repeats: tuple[int, ...]
+
+    @classmethod
+    def within(cls, seconds: float, once: Sequence[float], least: int, most: int) -> Self:
+        """The schedule that so many CPU seconds pay for, of runs that take `once` each."""
+        repeats = tuple(map(repeats_of, once))
+        rounds = int(seconds / round_seconds(once, repeats))
+        return cls(min(max(rounds, least), most), repeats)
 
 
 def repeats_of(seconds: float) -> int:

@@ -19,12 +19,7 @@ MOST_ROWS = 10
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a card.
-
-    Attributes:
-        header: names of the columns.
-        rows: as many cells each.
-    """
+    """A table of a card."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -36,11 +36,9 @@ class Chart:
     """A chart.
 
     Attributes:
-        bars: path of what is counted or measured.
         band: start and length of the range that integers reach, along the chart's wide side.
         ranges: path of the ranges that integers reach, where each bar has its own.
         steps: path of the lines of the levels; empty: they would lie too close.
-        words: what is seen, for those who do not see it.
     """
 
     bars: str
@@ -166,7 +164,6 @@ class FrontChart:
     Attributes:
         dots: one for each model with a time; one that is equal to float lies at the upper edge.
         goal: height of the bound that was asked for; None: it bounds no metric, or is out of sight.
-        y_words: title of the axis of metrics.
         equal: names of models that are equal to float, whose metric has no end.
     """
 

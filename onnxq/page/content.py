@@ -66,7 +66,6 @@ class Histogram:
 
     Attributes:
         low, high: ends of the first and of the last bin; values beyond are in these bins.
-        counts: of each bin.
     """
 
     low: float
@@ -79,7 +78,6 @@ class TensorQParams:
     """Quantization parameters of a tensor.
 
     Attributes:
-        zero_point: integer of 0.
         low, high: reals that the lowest and the highest integer stand for.
     """
 
@@ -99,10 +97,8 @@ class TensorPart:
         error_db: SQNR on all samples: local and accumulated errors together.
         local_db: SQNR of the node alone, both models given the same inputs.
         accumulated_db: SQNR of what came in with the inputs.
-        max_lsb: largest error in LSB.
         saturated_share: of its float values, beyond what its integers reach.
         qparams: of its integers; None: it has none.
-        is_output: whether it is an output of the model.
         sampled_db: SQNR on the few samples that local and accumulated errors are of.
         channel_share: of the range of its integers that the median channel reaches.
     """
@@ -127,7 +123,6 @@ class WeightPart:
 
     Attributes:
         node: place of the node that reads it; None: not known.
-        granularity: how many scales it has, in words.
         lows, highs: smallest and largest real of each channel.
         reaches: largest real that a channel's integers reach.
     """
@@ -187,13 +182,7 @@ class MachineTable:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A model that a search measured.
-
-    Attributes:
-        size: of its file, in words.
-        is_front: whether no other is as good in everything.
-        is_chosen: whether it is the result.
-    """
+    """A model that a search measured."""
 
     name: str
     metric: float
@@ -212,12 +201,9 @@ class Page:
     Attributes:
         nodes: of the float model, in the order in which they run.
         tensors: that were compared, in graph order; outputs among them.
-        unmatched: tensors that could not be compared, and why.
         unassigned: microseconds of both models that belong to no node, by operator: (name, float,
             quantized).
         whole_us: microseconds of whole runs of both; None: not measured.
-        machines: where integers depend on the machine; None: not asked, or not known.
-        front: of a search; empty: there was none.
         missing: section -> why it is not there.
         goal_db: least SQNR that a search was asked for; None: none was.
     """

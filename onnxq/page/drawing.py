@@ -41,8 +41,6 @@ class Box:
 
     Attributes:
         classes: of the style sheet: one for the error, one for the time, one for the precision.
-        title: operator, or name of an input or output.
-        name: of the node, shortened; empty where the title is it.
         error, time, precision: its figure, in the words of each colouring.
     """
 

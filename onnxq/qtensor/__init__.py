@@ -24,11 +24,12 @@ from onnxq.qtensor.conversion import from_ir, from_onnx, to_ir, to_onnx
 from onnxq.qtensor.creation import (
     _empty_affine_quantized,
     _empty_per_channel_affine_quantized,
+    load,
     quantize_linear,
     quantize_per_channel,
     quantize_per_tensor,
+    save,
 )
-from onnxq.qtensor.files import load, save
 from onnxq.qtensor.tensor import QTensor
 
 __all__ = [

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.affine import quantize
-from onnxq.errors import ShapeError
+from onnxq.core.atomic import write_atomically
+from onnxq.errors import ModelError, OnnxqError, ShapeError
 from onnxq.qparams import PerChannel, QParams
 from onnxq.qtensor.checked import float_array, numbers, one_number, qdtype, whole, wholes
-from onnxq.qtensor.tensor import QTensor
+from onnxq.qtensor.tensor import QTensor, check_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,3 +145,40 @@ def _check_axis(op: str, axis: int, rank: int) -> None:
     """Raises ShapeError for an axis outside 0..rank-1; PyTorch refuses negative ones too."""
     if not 0 <= whole(op, "axis", axis) < rank:
         raise ShapeError(f"{op}: axis is {axis}; an array of rank {rank} wants 0 to {rank - 1}.")
+
+
+# --- Quantized tensors on disk: an npz of the integers and their qparams
+
+
+DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, OnnxqError)
+"""Errors that reading a truncated or altered npz or its JSON raises."""
+
+
+def save(tensor: QTensor, path: str | Path) -> None:
+    """Writes the tensor to path, whole or not at all.
+
+    Raises:
+        ShapeError: tensor is no QTensor.
+        OutputError: the file cannot be written; an old one stays, and nothing is left behind.
+    """
+    check_tensor("save", tensor, "tensor")
+    integers = tensor.int_repr()
+    qparams = np.frombuffer(json.dumps(tensor.qparams.to_dict()).encode(), np.uint8)
+    write_atomically(path, lambda file: np.savez(file, integers=integers, qparams=qparams))
+
+
+def load(path: str | Path) -> QTensor:
+    """The tensor that `save` wrote.
+
+    Raises:
+        ModelError: there is no such file, or it is damaged or none of `save`.
+    """
+    try:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            qparams = QParams.from_dict(json.loads(arrays["qparams"].tobytes()))
+            return QTensor(arrays["integers"], qparams)
+    except DAMAGED as error:
+        raise ModelError(
+            f"load: '{path}' cannot be read as a quantized tensor ({type(error).__name__}: "
+            f"{error}). Give a file that onnxq.qtensor.save wrote."
+        ) from error

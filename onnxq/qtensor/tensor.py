@@ -19,8 +19,7 @@ from onnxq.qtensor.checked import (
     wholes,
 )
 from onnxq.qtensor.compared import ComparedTensor
-from onnxq.qtensor.stored import StoredTensor
-from onnxq.qtensor.strides import expanded, offset_of, strided
+from onnxq.qtensor.stored import StoredTensor, expanded, offset_of, strided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -56,14 +56,7 @@ def open_console(file: TextIO | None = None) -> Console:
 def print_inspection(
     console: Console, summary: Summary, notes: Sequence[str], target: str = ""
 ) -> None:
-    """How many nodes compute in integers, precisions and why, then nodes, those in float first.
-
-    Args:
-        console: to print on.
-        summary: of the nodes.
-        notes: for people, the most important first.
-        target: machine that the model would be for; empty: none is known.
-    """
+    """How many nodes compute in integers, precisions and why, then nodes, those in float first."""
     groups, nodes = summary.groups, summary.nodes
     machine = f" on {target}" if target else ""
     console.print(

@@ -30,7 +30,6 @@ PURPOSES = {
     "images": "folders of images",
     "cpu": "what `auto` stands for, outside Linux",
     "dask": "clusters of Dask",
-    "ray": "clusters of Ray",
 }
 """Extra of the package -> what it is for; others are for developers."""
 MODULES = {"onnx-ir": "onnx_ir", "ml-dtypes": "ml_dtypes", "pyyaml": "yaml", "pillow": "PIL"}
@@ -43,7 +42,6 @@ class Package:
     """A package that is wanted.
 
     Attributes:
-        name: of the distribution.
         wanted: bounds on its version (">=2.0").
         found: version; empty: it is not installed.
         extra: of onnxq that wants it; empty: onnxq itself does.
@@ -67,14 +65,11 @@ class Diagnosis:
     """Diagnosis of this machine and installation.
 
     Attributes:
-        python: version, and where it is.
-        system: operating system and architecture.
         processor: its name; empty: not told.
         cores: that this process may use.
         free_bytes: of memory; None: not told.
         target: name of the target that `auto` stands for; empty: it cannot be told.
         has_times: whether times of nodes were measured for that target.
-        packages: that are wanted.
     """
 
     python: str

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from onnxq.checking.certificate import Certificate, MachineCertificate
     from onnxq.checking.findings import Execution
     from onnxq.checking.prediction import (
         LayerPrediction,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         OutputPrediction,
         Prediction,
     )
+    from onnxq.checking.prove import Certificate, MachineCertificate
     from onnxq.static.plan import Plan
 
 

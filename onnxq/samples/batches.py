@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from onnxq.core.brief import brief
 from onnxq.page.card import card_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from onnxq.core.arrays import Array
     from onnxq.samples.inputs import Batch
+
 
 PART_BYTES = 1 << 23
 """Batches that travel together: enough that a message costs little beside them."""
@@ -83,3 +88,18 @@ class Batches:
 
 def _bytes(batch: Batch) -> int:
     return sum(array.nbytes for array in batch.values())
+
+
+# --- Fingerprint of samples: tells whether those at hand are those that were seen before
+
+
+def crc_of(batch: Mapping[str, Array], crc: int = 0) -> int:
+    """CRC-32 of names, types, shapes and values, whatever the order of the names."""
+    for name in sorted(batch):
+        array = np.ascontiguousarray(batch[name])
+        crc = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), crc)
+        if array.dtype.hasobject:  # texts
+            crc = zlib.crc32(repr(array.tolist()).encode(), crc)
+            continue
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8).data, crc)
+    return crc

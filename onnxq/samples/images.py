@@ -98,13 +98,7 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class ImageForm:
-    """Form of a model's input that is an image.
-
-    Attributes:
-        height, width: in pixels.
-        channels: 1 or 3.
-        has_channels_last: whether an image is (H, W, C).
-    """
+    """Form of a model's input that is an image."""
 
     height: int
     width: int

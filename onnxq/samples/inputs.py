@@ -94,13 +94,7 @@ def _dimensions(shape: ir.Shape | None) -> tuple[int | str | None, ...] | None:
 
 
 def by_input(arrays: Mapping[str, T], inputs: Sequence[InputSpec], where: str) -> Mapping[str, T]:
-    """The arrays by input; one array of another name is that of a model's only input, and is noted.
-
-    Args:
-        arrays: by their own names.
-        inputs: those of the model.
-        where: what they are read from, for messages.
-    """
+    """The arrays by input; a model's only input takes one array of any name, which is noted."""
     wanted = [spec.name for spec in inputs if not spec.optional]
     if len(wanted) == len(arrays) == 1 and not arrays.keys() & {spec.name for spec in inputs}:
         ((name, array),) = arrays.items()

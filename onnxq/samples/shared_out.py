@@ -32,12 +32,7 @@ ONE_BY_ONE = (
 
 @dataclass(frozen=True, slots=True)
 class SamplePart:
-    """Consecutive batches of the samples.
-
-    Attributes:
-        first: number of the first one.
-        samples: the batches; their count is known.
-    """
+    """Consecutive batches of the samples."""
 
     first: int
     samples: Batches

@@ -29,11 +29,7 @@ class State:
         self._last: dict[str, Array] = {}
 
     def feeds(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """The batch, with state for the inputs that it leaves out.
-
-        Raises:
-            CalibrationError: the state has another shape than this batch needs.
-        """
+        """The batch, with state for the inputs that it leaves out."""
         left_out = [spec for spec in self._inputs if spec.optional and spec.name not in batch]
         return {**batch, **{spec.name: self._of(spec, batch) for spec in left_out}}
 

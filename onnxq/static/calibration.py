@@ -21,7 +21,7 @@ from onnxq.errors import CalibrationError
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Memory, Session, Waiting, open_session
 from onnxq.samples import input_specs
-from onnxq.samples.fingerprint import crc_of
+from onnxq.samples.batches import crc_of
 from onnxq.samples.inputs import have_batch_axis
 from onnxq.samples.state import State
 from onnxq.static.arguments import check_prepared

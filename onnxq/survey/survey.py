@@ -25,7 +25,6 @@ from onnxq.page.content import (
 )
 from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
-from onnxq.survey.channel_maxima import median_share
 from onnxq.survey.file_precisions import (
     counted_by_file,
     planned,
@@ -35,7 +34,7 @@ from onnxq.survey.file_precisions import (
     with_reasons,
 )
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
-from onnxq.survey.local_errors import TensorErrors, errors_of
+from onnxq.survey.local_errors import TensorErrors, errors_of, median_share
 from onnxq.survey.stored_ranges import stored_ranges
 from onnxq.times.attribution import paired_node_times
 

@@ -13,7 +13,7 @@ from onnxq.checking.verify import findings_of, open_for
 from onnxq.graph.io import load
 from onnxq.graph.saving import saved_bytes
 from onnxq.page.render import write_page
-from onnxq.report.quantized_file import TARGET_KEY
+from onnxq.report.inspection import TARGET_KEY
 from onnxq.samples import Samples, input_specs
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from onnxq.core.arrays import Array
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.absorbed import PrecisionOf
     from onnxq.times.time_model import Precisions
+    from onnxq.times.work import PrecisionOf
 
 
 IN_FLOAT = (Precision.FLOAT, Precision.WEIGHT_ONLY)
@@ -74,12 +74,7 @@ class NodeTimes:
 
 @dataclass(frozen=True, slots=True)
 class ChangeTime:
-    """Time of a change of a tensor between two nodes: fixed_ns + per_element_ns * elements.
-
-    Attributes:
-        fixed_ns: of the node that does it.
-        per_element_ns: of each element.
-    """
+    """Time of a change of a tensor between two nodes: fixed_ns + per_element_ns * elements."""
 
     fixed_ns: float
     per_element_ns: float
@@ -97,8 +92,6 @@ class Times(Saved):
         source: where they come from: the machine and the runtime, or a table of costs.
         shapes: input name -> shape of the sample that they were measured on; of other values, too,
             whose sizes only a run tells.
-        nodes: node name -> its times.
-        changes: value of a Change -> its time.
         others: row -> nanoseconds of the float model that no node of it stands for, "run" (what a
             run takes whatever its nodes are) among them.
         float_ns: whole runs of the float model: the sum of its nodes, conversions and others.

@@ -24,9 +24,8 @@ from onnxq.errors import QConfigError
 from onnxq.operator import Precision
 from onnxq.ort import facts
 from onnxq.page.card import card_of
-from onnxq.times.absorbed import is_absorbed
 from onnxq.times.fit import Fit, error_of
-from onnxq.times.work import FUSED, RUN, Work, work_of
+from onnxq.times.work import FUSED, RUN, Work, is_absorbed, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.absorbed import PrecisionOf
+    from onnxq.times.work import PrecisionOf
 
 
 FORMAT = "onnxq.costs 2"
@@ -360,12 +359,7 @@ FIT, ROWS = "fit", "rows"
 
 @dataclass(frozen=True, slots=True)
 class KnownFit:
-    """A Fit of rows that are at hand, and how far it is off.
-
-    Attributes:
-        base: see `Fit`.
-        error: see `error_of`.
-    """
+    """A Fit of rows that are at hand, and how far it is off."""
 
     base: tuple[float, ...]
     error: float

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onnxq.graph.sizes import Sizes
-    from onnxq.times.absorbed import PrecisionOf
     from onnxq.times.table import Estimate
+    from onnxq.times.work import PrecisionOf
 
 
 # --- Layouts of the tensors around a node, as its precision and its neighbours decide them
@@ -96,11 +96,7 @@ READS_INTEGERS = frozenset([Precision.INT8, Precision.INT8_FLOAT_OUTPUT])
 
 @dataclass(frozen=True, slots=True)
 class TensorState:
-    """Kind of numbers of a tensor, and their layout.
-
-    Attributes:
-        has_integers: whether it is of integers, else of floats.
-    """
+    """Kind of numbers of a tensor, and their layout."""
 
     has_integers: bool
     layout: Layout
@@ -165,7 +161,6 @@ class Walked:
     """A model whose nodes took precisions, with the states of its tensors.
 
     Attributes:
-        sizes: of the values, by name.
         states: value -> the state in which its producer leaves it.
         reads: node -> the state in which it reads its activations.
         own: node -> times of what it runs, conversions around it not counted; None: not known.
@@ -205,7 +200,6 @@ class Step(NamedTuple):
     """The work of a node in a precision.
 
     Attributes:
-        reads: state in which it reads its activations.
         own: times of what it runs; None: not known.
     """
 

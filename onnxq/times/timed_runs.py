@@ -15,7 +15,7 @@ from onnxq.core.atomic import temporary_folder
 from onnxq.core.saved import Saved
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.ort.runtime import open_profiled, open_session
-from onnxq.ort.turns import Run, Schedule, repeats_of, round_seconds, taken, taking_turns
+from onnxq.ort.turns import Run, Schedule, taken, taking_turns
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import has_dynamic_batch
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MEASURED_S = 1.0
 """CPU seconds that go into the runs of one measurement of all its models."""
-LEAST_ROUNDS, MOST_ROUNDS = 5, 60
+LEAST_ROUNDS, LEAST_IN_PAIR, MOST_ROUNDS = 5, 2, 60
 SESSION_PAIRS = 4
 """Pairs of sessions that a speed is measured in. Two sessions of one model differ by some percent,
 and of thousands of small nodes the one that is opened second is faster by up to half: pairs are
@@ -128,7 +128,6 @@ class Profiled:
     """One model's runs, whole and node by node.
 
     Attributes:
-        optimized: graph that ONNX Runtime runs.
         nodes: name of a node of it -> its time with the profiler on.
         whole_ns: nanoseconds of a run without it.
         rounds_s: CPU seconds of a run without it, in each round.
@@ -149,27 +148,42 @@ def paired_sessions(
     openers: tuple[Callable[[], Session], Callable[[], Session]],
     feeds: tuple[Mapping[str, Array], Mapping[str, Array]],
     rounds: int | None = None,
+    seconds: float | None = None,
 ) -> list[tuple[list[float], list[float]]]:
     """CPU seconds of a run of each of two models, in each round of each pair of sessions.
 
     Args:
         openers: give a session with one thread of either.
         feeds: inputs of either.
-        rounds: in all pairs together, at least one in each; None: what MEASURED_S pays for.
+        rounds: in all pairs together, at least one in each; None: what `seconds` pay for.
+        seconds: CPU seconds that go into all runs; None: twice MEASURED_S.
     """
     count = SESSION_PAIRS if rounds is None else max(1, min(SESSION_PAIRS, rounds))
-    found = []
+    share = (2 * MEASURED_S if seconds is None else seconds) / count
+    found, schedule = [], None
     for pair in range(count):
         order = (0, 1) if pair % 4 in (0, 3) else (1, 0)
         with ExitStack() as stack:
             opened = {place: stack.enter_context(openers[place]()) for place in order}
             runs = [partial(opened[place].run, feeds[place]) for place in (0, 1)]
-            schedule = _scheduled(runs, MEASURED_S / 2)
+            once = _once(runs)
+            if schedule is None:
+                schedule = Schedule.within(share, once, LEAST_IN_PAIR, MOST_ROUNDS)
             if rounds is not None:
                 schedule = replace(schedule, rounds=-(-rounds // count))
             ours, theirs = taking_turns(runs, schedule)
             found.append((ours, theirs))
     return found
+
+
+def time_beside_float(
+    source: ir.Model, model: ir.Model, feeds: Mapping[str, Array], seconds: float
+) -> WholeTime:
+    """Time of a model over its float model's, of whole runs in pairs of sessions."""
+    models = (model, source)
+    ours, theirs = (partial(open_session, each, threads=1) for each in models)
+    fed = as_taken(feeds, input_specs(model)), as_taken(feeds, input_specs(source))
+    return WholeTime.of_sessions(paired_sessions((ours, theirs), fed, seconds=seconds))
 
 
 def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
@@ -179,45 +193,6 @@ def check_runs(model: ir.Model, feeds: Mapping[str, Array]) -> None:
             session.run(as_taken(feeds, input_specs(model)))
         except CalibrationError as error:
             raise ModelError(str(error)) from error  # the float model does
-
-
-def whole_times(
-    models: Sequence[ir.Model], feeds: Mapping[str, Array], seconds: float | None = None
-) -> list[list[float]]:
-    """CPU seconds of a run of each model, in each round.
-
-    Args:
-        models: to run, on one thread.
-        feeds: for all of them.
-        seconds: CPU seconds that go into all runs; None: MEASURED_S.
-    """
-    with ExitStack() as stack:
-        opened = [stack.enter_context(open_session(model, threads=1)) for model in models]
-        runs = [_run(*each, feeds) for each in zip(opened, models, strict=True)]
-        return taking_turns(runs, _scheduled(runs, seconds))
-
-
-def time_beside_float(
-    source: ir.Model, model: ir.Model, feeds: Mapping[str, Array], seconds: float
-) -> WholeTime:
-    """Time of a model over its float model's; the interval holds what float differs by from itself.
-
-        ratio = median of  ours / sqrt(float * again)   over rounds
-        [low / w, high * w],  w = the end of the interval of again / float that is farther from 1
-
-    `again` is the float model in a session of its own. Where the memory of a session lies decides
-    a few percent of short runs, for as long as it is open: no number of rounds averages that out.
-
-    Args:
-        source: the float model.
-        model: made of it.
-        feeds: one sample.
-        seconds: CPU seconds that go into all runs.
-    """
-    floats, again, ours = np.asarray(whole_times([source, source, model], feeds, seconds))
-    time, own = WholeTime.of(ours, np.sqrt(floats * again)), WholeTime.of(again, floats)
-    wide = max(own.high, 1 / own.low)
-    return WholeTime(time.ratio, time.low / wide, time.high * wide)
 
 
 def profiled(
@@ -230,8 +205,12 @@ def profiled(
         for session, _ in opened:
             stack.enter_context(session)
         sessions = [*plain, *(session for session, _ in opened)]
-        runs = [_run(*each, feeds) for each in zip(sessions, [*models, *models], strict=True)]
-        planned = _scheduled(runs, seconds)
+        runs = [
+            partial(session.run, as_taken(feeds, input_specs(model)))
+            for session, model in zip(sessions, [*models, *models], strict=True)
+        ]
+        measured_s = MEASURED_S if seconds is None else seconds
+        planned = Schedule.within(measured_s, _once(runs), LEAST_ROUNDS, MOST_ROUNDS)
         few = [min(n, MOST_PROFILED) for n in planned.repeats[len(plain) :]]
         repeats = (*planned.repeats[: len(plain)], *few)
         rounds = min(planned.rounds, MOST_ROUNDS_PROFILED)
@@ -242,16 +221,9 @@ def profiled(
         ]
 
 
-def _run(session: Session, model: ir.Model, feeds: Mapping[str, Array]) -> Run:
-    return partial(session.run, as_taken(feeds, input_specs(model)))
-
-
-def _scheduled(runs: Sequence[Run], seconds: float | None = None) -> Schedule:
-    """The schedule that so many CPU seconds pay for."""
-    once = [taken(run) for run in runs for _ in range(2)][1::2]  # the first run gets memory
-    repeats = tuple(map(repeats_of, once))
-    rounds = int((MEASURED_S if seconds is None else seconds) / round_seconds(once, repeats))
-    return Schedule(min(max(rounds, LEAST_ROUNDS), MOST_ROUNDS), repeats)
+def _once(runs: Sequence[Run]) -> list[float]:
+    """CPU seconds of the second run of each; the first one gets memory."""
+    return [taken(run) for run in runs for _ in range(2)][1::2]
 
 
 # --- Times of the nodes of ONNX Runtime's optimized graph, as its own profiler writes them down

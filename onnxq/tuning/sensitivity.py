@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.tuning.evaluation.evaluations import Evaluations, Refusal
-from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.evaluation.evaluator import baseline_of
 from onnxq.tuning.scoring.objective_function import finite_noise_at
 from onnxq.tuning.scoring.score import db_text, least_db
 
@@ -39,7 +39,6 @@ class GroupCost:
     """Cost of one group of nodes in its quantized precision.
 
     Attributes:
-        group: its name.
         metric_drop: the metric of the float model, less the metric with this group alone
             quantized; inf for SQNR, which the float model has without bound.
         alone_db: output name -> dB at that output, with this group alone quantized and all else in

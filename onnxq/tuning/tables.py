@@ -20,7 +20,7 @@ from onnxq.operator import Precision
 from onnxq.report.tables import print_table, shortened
 from onnxq.tuning.scoring.objective_function import MARGIN_DB, SPARE_DB
 from onnxq.tuning.scoring.score import db_text
-from onnxq.tuning.search.left_in_float import OPEN
+from onnxq.tuning.search.left_in_float import WhyFloat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from onnxq.times.model_times import Times
     from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.layers import NodeGroup
     from onnxq.tuning.search.left_in_float import LeftInFloat
+    from onnxq.tuning.search.quantization_groups import NodeGroup
     from onnxq.tuning.sensitivity import Sensitivity
 
 MOST_ROWS = 12
@@ -126,7 +126,6 @@ class Milestone:
 
     Attributes:
         changes: from where the search began, in words.
-        score: on the samples of the search.
         qconfig: names the precision of every node.
     """
 
@@ -255,14 +254,14 @@ def print_left_in_float(
     """
     if not left:
         return
-    rows = [(each.group, f"{each.time:+.3f}", db_text(each.db), each.why) for each in left]
+    rows = [(each.group, f"{each.time:+.3f}", db_text(each.db), each.why.value) for each in left]
     title = "left in float, and what integers in each layer type alone would change, as predicted"
     header = ("group of nodes", "time", "dB then", "why it is in float")
     _print_first(console, title, header, rows, text=1)
     above = score.worst_db - (goal.min_sqnr_db if goal.min_sqnr_db is not None else math.inf)
     if more:
         why = f"layers may gain together, and the search ended before it tried that: try {more}"
-    elif any(each.why == OPEN for each in left):
+    elif any(each.why is WhyFloat.NOT_FOUND for each in left):
         why = (
             "what is predicted to be faster was not where it was measured, or in no batch of "
             "changes"

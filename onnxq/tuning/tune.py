@@ -25,15 +25,14 @@ from onnxq.static.arguments import check_costs, check_path, check_progress, mapp
 from onnxq.static.prepare import backend_of
 from onnxq.times.model_times import TimeModel
 from onnxq.tuning.evaluation.evaluations import Evaluations
-from onnxq.tuning.evaluation.evaluator import Evaluator
-from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.evaluation.evaluator import Evaluator, baseline_of
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search.config_changes import changes_of_the_whole
-from onnxq.tuning.search.layers import by_layer_type
+from onnxq.tuning.search.candidate import changes_of_the_whole
 from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.search.pareto_candidates import Clock, front_of
+from onnxq.tuning.search.quantization_groups import by_layer_type
 from onnxq.tuning.search.search import Search, open_journal, times_in
 from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned

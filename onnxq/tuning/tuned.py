@@ -13,7 +13,7 @@ from onnxq.operator import Precision
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
-from onnxq.tuning.search.local_search import LATE, NO_RUN
+from onnxq.tuning.search.local_search import SearchEnd
 from onnxq.tuning.tables import (
     FRONT_HEADER,
     Milestone,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from onnxq.times.model_times import Times
     from onnxq.tuning.scoring.goal import Goal
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.layers import NodeGroup
     from onnxq.tuning.search.left_in_float import LeftInFloat
+    from onnxq.tuning.search.quantization_groups import NodeGroup
     from onnxq.tuning.sensitivity import Sensitivity
 
 
@@ -109,7 +109,7 @@ class Tuned:
         labels: names of arrays in the samples that are no inputs.
         refused: (changes, why) of each model that could not be made, or did not run.
         left_in_float: layers that compute in float in the best one, and why.
-        why: the search ended, in words.
+        why: the search ended.
         spent: work that it took; it differs from run to run.
         plan: that the model was made with: the reason of every node's precision; None: not known.
         metric_layout: how a metric of onnxq.metrics read the outputs; empty: it was another one.
@@ -130,7 +130,7 @@ class Tuned:
     labels: tuple[str, ...] = ()
     refused: tuple[tuple[tuple[str, ...], str], ...] = ()
     left_in_float: tuple[LeftInFloat, ...] = ()
-    why: str = ""
+    why: SearchEnd = SearchEnd.NO_CHANGE
     spent: Spent = field(default=Spent(0.0, 0.0, 1.0), compare=False)
     plan: Plan | None = field(default=None, repr=False, compare=False)
     metric_layout: str = ""
@@ -209,7 +209,7 @@ class Tuned:
             "group_times": self._group_times(),
             "refused": [{"changes": list(changes), "why": why} for changes, why in self.refused],
             "left_in_float": [plain(each) for each in self.left_in_float],
-            "why": self.why,
+            "why": self.why.value,
             "spent": {
                 "runs": self.spent.runs,
                 "cpu_s": self.spent.cpu_s,
@@ -258,16 +258,16 @@ def print_tuned(console: Console, tuned: Tuned) -> None:
 
 def option_to_go_on(tuned: Tuned) -> str:
     """Option by which the search goes on; empty: it had tried all that is worth a run."""
-    if tuned.why == NO_RUN:
+    if tuned.why is SearchEnd.NO_RUN:
         return f"--max-runs {2 * tuned.goal.max_runs} (there was no run left)"
-    return "a larger --max-seconds (the time was up)" if tuned.why == LATE else ""
+    return "a larger --max-seconds (the time was up)" if tuned.why is SearchEnd.LATE else ""
 
 
 def _print_notes(console: Console, tuned: Tuned) -> None:
     """Notes on the choice, the end of the search, and what was refused."""
     for note in notes_on_choice(tuned):
         console.print(note)
-    console.print(f"it ended because {tuned.why}; {tuned.spent}")
+    console.print(f"it ended because {tuned.why.value}; {tuned.spent}")
     for changes, why in tuned.refused:
         console.print(f"note: not possible: {'; '.join(changes)}: {why}")
     for note in (*tuned.sensitivity.notes, *(tuned.times.notes if tuned.times else ())):

@@ -19,8 +19,8 @@ from onnxq.errors import OnnxqError, first_line
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples.excerpt import rows_of
 from onnxq.weights.bias import bias_work
-from onnxq.weights.held_back import thinned
 from onnxq.weights.improvement import Improved, WeightImprovement, register
+from onnxq.weights.judgement import thinned
 from onnxq.weights.layers import layers_of
 from onnxq.weights.layerwise import Proposal, layerwise, with_outcomes
 from onnxq.weights.round import rounding_of, rounding_products

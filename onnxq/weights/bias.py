@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxq.observers.tensor_noise import decibels
-from onnxq.weights.constants import NewConstants
-from onnxq.weights.held_back import is_held_back
 from onnxq.weights.improvement import Improved, WeightImprovement, register
+from onnxq.weights.judgement import is_held_back
+from onnxq.weights.layers import NewConstants
 from onnxq.weights.layerwise import NO_ELEMENTS, Proposal, layerwise
 
 if TYPE_CHECKING:

@@ -21,14 +21,13 @@ import onnx_ir as ir
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.qparams.group_spec import BITS, Method
-from onnxq.weights.activation_cache import ActivationCache, SpilledArrays, opened
 from onnxq.weights.find_integers import find_integers, parts_of
 from onnxq.weights.hessian import noise_in
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import SequentialPipeline, last_reads, stages_of
 from onnxq.weights.solve import Nearest
-from onnxq.weights.subgraphs import cut
-from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
+from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, cut, opened
+from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -136,12 +135,7 @@ def output_noise(
 
 
 class _Variants:
-    """Caches of all variants, beside that of the float model.
-
-    Args:
-        model, plan, batches, variants: as of `output_noise`.
-        stack: closes the caches.
-    """
+    """Caches of all variants, beside that of the float model."""
 
     def __init__(
         self,

@@ -77,13 +77,7 @@ def check_samples(names: Sequence[str], samples: object | None) -> None:
 def with_algorithms(
     prepared: Prepared, samples: Samples | None, size: float | None = None
 ) -> Prepared:
-    """The Prepared with DEFAULT where its qconfig names no algorithms, FEW_BITS for few bits.
-
-    Args:
-        prepared: names bits and algorithms.
-        samples: that algorithms work on; None: there are none, and none is added.
-        size: that is to be reached by fewer bits; None: there is none.
-    """
+    """The Prepared with DEFAULT where its qconfig names no algorithms, FEW_BITS for few bits."""
     asked = prepared.qconfig
     has_few = asked.weight_bits < BYTE_BITS or size is not None
     if has_few and samples is not None and asked.improve is None:
@@ -129,13 +123,7 @@ def improve_model(
 
 
 def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
-    """The plan that its WeightImprovements make, with notes; itself where it asks for none.
-
-    Args:
-        prepared: the float model with the constants so far.
-        plan: made from it.
-        samples: of the float model.
-    """
+    """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
     improved = Improved(prepared, plan)
     for improvement in wanted(prepared.qconfig.algorithms):
         if isinstance(improvement, WeightImprovement):

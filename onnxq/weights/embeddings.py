@@ -33,9 +33,7 @@ class Tie:
     """A weight that is an embedding, or its transpose.
 
     Attributes:
-        embedding: name of the embedding.
         lookup: name of a Gather that takes rows of it.
-        turned: whether the weight is the embedding's transpose.
     """
 
     embedding: str
@@ -49,12 +47,7 @@ def is_lookup(node: ir.Node) -> bool:
 
 
 def why_no_rows(node: ir.Node, group_size: int) -> Reason | None:
-    """Reason why a lookup's embedding cannot be in groups; None: it can.
-
-    Args:
-        node: for which `is_lookup` holds.
-        group_size: numbers that share a scale.
-    """
+    """Reason why a lookup's embedding cannot be in groups; None: it can."""
     value = input_at(node, 0)
     sizes = () if value.shape is None else value.shape.numpy()
     axis = node.attributes.get_int("axis", 0)
@@ -66,11 +59,7 @@ def why_no_rows(node: ir.Node, group_size: int) -> Reason | None:
 
 
 def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
-    """Weight of products -> the embedding that it is; those of lookups themselves are among them.
-
-    Args:
-        nodes: of the model, bodies included.
-    """
+    """Weight of products -> the embedding that it is; embeddings of lookups are among them."""
     read: dict[ir.Value, str] = {}
     for node in nodes:
         if is_lookup(node):

@@ -54,9 +54,6 @@ class WeightRows:
     """Rows of a weight.
 
     Attributes:
-        node: name of the product.
-        start: number of the first row.
-        spec: of its integers.
         rows: float32 (rows, inputs).
     """
 
@@ -71,11 +68,7 @@ class WeightRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solving:
-    """Work of a worker: packed integers of each part, as `PackedGroups` has them.
-
-    Attributes:
-        solver: of the group.
-    """
+    """Work of a worker: packed integers of each part, as `PackedGroups` has them."""
 
     solver: RowSolver
 
@@ -162,12 +155,7 @@ def _solved(
 
 
 def parts_of(node: ir.Node, decision: Groupwise) -> Iterator[WeightRows]:
-    """Parts of a product's weight, read as they are asked for.
-
-    Args:
-        node: the product.
-        decision: on it.
-    """
+    """Parts of a product's weight, read as they are asked for."""
     value = input_at(node, decision.slot)
     rows = max(1, PART_BYTES // (decision.inputs * np.dtype(np.float32).itemsize))
     for start in range(0, decision.outputs, rows):

@@ -115,13 +115,7 @@ def shrinkage_of(matrix: Reals, rows: int, fourth: float) -> float:
 
 
 class InputSums:
-    """Sums of one tensor that layers read, in the quantized model beside the float one.
-
-    Args:
-        name: of the tensor, for messages.
-        inputs: of the layers that read it.
-        has_cross: whether the float model's inputs are seen beside those of the quantized one.
-    """
+    """Sums of one tensor that layers read, in the quantized model beside the float one."""
 
     def __init__(self, name: str, inputs: int, *, has_cross: bool) -> None:
         self.name, self._sum = name, HessianSum(inputs)
@@ -134,8 +128,6 @@ class InputSums:
         Args:
             seen: float32 (rows, inputs), in the quantized model.
             wanted: likewise in the float model; None: the same.
-        Raises:
-            CalibrationError: NaN or Inf in one, or numbers whose squares overflow.
         """
         if not len(seen):
             return
@@ -213,10 +205,7 @@ def noise_in(difference: Reals, hessians: PartHessians) -> float:
 def parts_of_inputs(inputs: int) -> tuple[slice, ...]:
     """The fewest parts of so many inputs for which a solver of gptq fits into MOST_BYTES.
 
-        SOLVER_BYTES * inputs * part + MAKING_BYTES * part^2 <= MOST_BYTES
-
-    Args:
-        inputs: of the products.
+    SOLVER_BYTES * inputs * part + MAKING_BYTES * part^2 <= MOST_BYTES
     """
     half = SOLVER_BYTES * inputs / (2 * MAKING_BYTES)
     most = math.sqrt(half * half + MOST_BYTES / MAKING_BYTES) - half

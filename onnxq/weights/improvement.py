@@ -33,7 +33,6 @@ class EqualModel:
 
     Attributes:
         model: with nodes of the same names, and perhaps more.
-        outcomes: what was tried.
         naming: precisions of nodes that the qconfig leaves open, found on the way.
     """
 
@@ -61,11 +60,7 @@ class Improved:
 
 
 class Improvement(ABC):
-    """Base of both kinds.
-
-    Attributes:
-        name: under which it is asked for.
-    """
+    """Base of both kinds."""
 
     name: ClassVar[str]
 

@@ -36,8 +36,6 @@ class IntegerLayer:
     """A node whose kernel multiplies integers by integers of a constant weight.
 
     Attributes:
-        node: of the canonical model.
-        slot: of the weight.
         rounded: a weight of its shape as its integers would have it.
         observer: of its input; None: each run takes the range of what it sees.
         has_bias: whether there is a bias that `bias` and `round` correct, or one can be added.
@@ -53,12 +51,7 @@ class IntegerLayer:
 def integer_layers(
     prepared: Prepared, objective: Objective = Objective.SPEED
 ) -> dict[str, IntegerLayer]:
-    """Node name -> product, in the order in which they run.
-
-    Args:
-        prepared: the float model, and what is to become of it.
-        objective: that the plan will have.
-    """
+    """Node name -> product, in the order in which they run."""
     dynamic = _dynamic(prepared, objective)
     found = {}
     for node, _ in walk(prepared.model.graph):

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.affine import dequantize, fake_quantize
-from onnxq.graph.walk import node_name, value_name
+from onnxq.graph.edit import NamePool, graph_of, new_initializer
+from onnxq.graph.walk import node_name, tensor_names, value_name
 from onnxq.graph.weights import constant_array, is_private
 from onnxq.operator import Rule
 from onnxq.operator.nodes import find_input, has_input, input_at
 from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.tensors import rounded_integers
-from onnxq.qparams import PerBlock
+from onnxq.qparams import PerBlock, scale_for_int32_bias
 from onnxq.static.insertion.decision import Quantize, weight_observer, weight_of
+from onnxq.static.planning.constants import plan_bias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
-    import onnx_ir as ir
 
     from onnxq.core.arrays import Ints, Reals, Singles
     from onnxq.operator import Unfolded
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from onnxq.static.insertion.decision import Decision
     from onnxq.static.plan import Plan
     from onnxq.static.planning.constants import PlannedWeight
+    from onnxq.static.prepared import Prepared
 
 
 Number = TypeVar("Number", bound=np.generic)
@@ -54,12 +58,8 @@ class Layer:
     """A node with a quantized weight, in real numbers: factors per channel are taken out.
 
     Attributes:
-        node: of the canonical model.
-        rule: its operator's.
-        unfolded: the node as a product of matrices.
         x: the tensor that it reads.
         y: its result with the bias, before any Relu or Clip that is folded into it.
-        plan: how the weight is stored.
         span: smallest and largest integer that its observer gives.
         channel_scale: factor per channel of x, on its axis 1, that integers of x carry; None: none.
         bias_slot: where its bias is, or can be added for nothing; None: nowhere.
@@ -301,3 +301,85 @@ def _clamp_of(y: ir.Value) -> tuple[float, float] | None:
     operator = catalog.find(reader.op_type, reader.domain)
     rule = None if operator is None else operator.rule(reader)
     return rule.clamp if isinstance(rule, Rule) else None
+
+
+# --- Constants of a prepared model under way: replaced layer by layer, with the plan beside them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewConstants:
+    """Constants of one layer that take the place of its own.
+
+    Attributes:
+        weight: float32, the weight's shape, rounded by qparams; None: as it is.
+        qparams: of the new weight's integers; None: there is none.
+        bias: float64 (groups, outputs); None: as it is.
+    """
+
+    weight: Singles | None = None
+    qparams: QParams | None = None
+    bias: Reals | None = None
+
+
+class Constants:
+    """A clone of a prepared model and its plan, to be changed."""
+
+    def __init__(self, prepared: Prepared, plan: Plan) -> None:
+        self.model = prepared.model.clone()
+        self.plan = plan
+        self.nodes = {node_name(node): node for node in self.model.graph}
+        self._names = NamePool(
+            {*tensor_names(self.model), *self.model.graph.initializers, *self.nodes}
+        )
+
+    def layer(self, name: str) -> Layer:
+        """The layer as it is now."""
+        found = layer_of(self.nodes[name], self.plan)
+        assert found is not None, "it is one of the plan's layers"
+        return found
+
+    def replace(self, layer: Layer, new: NewConstants) -> str:
+        """Puts constants in place; why that cannot be done, or the empty string."""
+        weight = layer.plan
+        if new.qparams is not None:  # integers of other weights have no sums to keep
+            weight = dataclasses.replace(weight, qparams=new.qparams, bias_preserving=None)
+        bias = layer.bias if new.bias is None else new.bias
+        made = self._gain_of_result(layer)
+        numbers = bias.reshape(-1) if made is None else bias.reshape(-1) * made
+        x = self.plan.tensors[layer.x]
+        if (
+            scale_for_int32_bias(weight.qparams.scale, numbers, x.scale) > weight.qparams.scale
+        ).any():
+            return "its bias would leave int32 at x_scale * w_scale"
+        if new.weight is not None:
+            value = weight_of(layer.node, layer.rule)
+            value.const_value = ir.Tensor(new.weight, name=value.name)
+        if new.bias is not None:
+            assert layer.bias_slot is not None, "who gives a bias has looked"
+            self._write_bias(layer.bias_slot, new.bias.reshape(-1).astype(np.float32))
+        weights, biases = dict(self.plan.weights), dict(self.plan.biases)
+        if layer.rule.bias is not None and has_input(layer.node, layer.rule.bias):
+            weight, biases[layer.name], _ = plan_bias(layer.node, layer.rule, x, weight, made)
+        weights[layer.name] = weight
+        self.plan = dataclasses.replace(self.plan, weights=weights, biases=biases)
+        return ""
+
+    def _gain_of_result(self, layer: Layer) -> Singles | None:
+        """Factors per channel that the integers of the layer's result carry; None: none."""
+        decision = self.plan.decisions[layer.name]
+        assert isinstance(decision, Quantize), "a layer has a quantized weight"
+        tensors = [t for t in decision.results if t in self.plan.channel_scales]
+        return np.array(self.plan.channel_scales[tensors[0]], np.float32) if tensors else None
+
+    def _write_bias(self, slot: BiasSlot, bias: Singles) -> None:
+        node = slot.node
+        value = input_at(node, slot.slot) if has_input(node, slot.slot) else None
+        if value is not None and is_private(value):
+            value.const_value = ir.Tensor(bias, name=value.name)
+            value.shape = ir.Shape(bias.shape)
+            return
+        name = self._names.take(f"{node_name(node)}_bias")
+        made = new_initializer(graph_of(node), name, ir.Tensor(bias, name=name))
+        if slot.slot >= len(node.inputs):
+            node.resize_inputs(slot.slot + 1)
+        node.replace_input_with(slot.slot, made)

@@ -27,13 +27,10 @@ from onnxq.samples import input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.state import State
 from onnxq.static.rewrite import rewrite, write_part
-from onnxq.weights.activation_cache import SpilledArrays
-from onnxq.weights.constants import Constants
-from onnxq.weights.held_back import ENOUGH_SAMPLES, enough, is_held_back, too_few
 from onnxq.weights.improvement import Improved
-from onnxq.weights.judgement import judgement_of
-from onnxq.weights.layers import layers_of
-from onnxq.weights.subgraphs import cut, subgraphs_of, with_folded_behind
+from onnxq.weights.judgement import ENOUGH_SAMPLES, enough, is_held_back, judgement_of, too_few
+from onnxq.weights.layers import Constants, layers_of
+from onnxq.weights.subgraphs import SpilledArrays, cut, subgraphs_of, with_folded_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,9 +40,8 @@ if TYPE_CHECKING:
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
-    from onnxq.weights.constants import NewConstants
     from onnxq.weights.judgement import Compared
-    from onnxq.weights.layers import Layer
+    from onnxq.weights.layers import Layer, NewConstants
     from onnxq.weights.subgraphs import Subgraph
 
 
@@ -54,11 +50,9 @@ class Proposal:
     """Constants for a layer, judged on samples that they were not made from.
 
     Attributes:
-        new: the constants; None: there is nothing to propose.
         before_db: SQNR of the layer's result, with the input that it gets, as it is; None: not
             measured.
         after_db: likewise with the new constants.
-        why: there is none; or what should be known of it.
     """
 
     new: NewConstants | None
@@ -90,15 +84,7 @@ Begin = Callable[["Layer", int], LayerWork | str]
 def layerwise(
     prepared: Prepared, plan: Plan, samples: Batches, name: str, begin: Begin
 ) -> Improved:
-    """The improvement that proposals for one layer after the other make up.
-
-    Args:
-        prepared: the float model with the constants so far.
-        plan: made from it.
-        samples: of the float model.
-        name: of the improvement.
-        begin: is asked for every layer, in the order in which they run.
-    """
+    """The improvement that proposals for one layer after the other make up."""
     batches = enough(samples, prepared)
     if why := too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
@@ -136,12 +122,7 @@ def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved
 
 
 class _Walk:
-    """Both models, walked through once.
-
-    Args:
-        prepared, plan, batches, name, begin: as of `layerwise`.
-        floats, quantized: what the subgraphs of the two models have made of every batch.
-    """
+    """Both models, walked through once."""
 
     def __init__(
         self,

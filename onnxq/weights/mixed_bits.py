@@ -94,8 +94,6 @@ class BitBudget:
     Attributes:
         average: bits of an integer, on the average of all weights of products; scales come on top.
         size_bytes: of all weights of products in the file, scales among them.
-    Raises:
-        QConfigError: below what 2 bits take, or above float.
     """
 
     average: float | None = None
@@ -131,7 +129,6 @@ class Mix:
     Attributes:
         bits: product -> 2, 4, 8, or 32 for float.
         average: bits, over all weights.
-        size_bytes: of all weights of products in the file.
         noise: of the outputs over their power, as predicted.
     """
 
@@ -156,8 +153,6 @@ class Mixed:
     """A plan with mixed bits, and what it was chosen from.
 
     Attributes:
-        plan: with a spec for each product.
-        chosen: its bits.
         front: mixes with the least noise for their size, small ones first.
         measured: noise of the outputs over their power, of the mix and of the same bits
             everywhere; None: there are none within the budget, or nothing to run.
@@ -172,14 +167,7 @@ class Mixed:
 def mixed_bits(
     model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], budget: BitBudget
 ) -> Mixed:
-    """The plan with the bits of each product chosen within a budget.
-
-    Args:
-        model: canonical float model.
-        plan: of it; blocks, symmetry and methods stay.
-        batches: of samples, one at least; they are gone through twice.
-        budget: of bits or bytes.
-    """
+    """The plan with the bits of each product chosen within a budget."""
     _check(plan, budget)
     few = list(itertools.islice(batches, MEASURED_BATCHES))
     noise = bit_noise(model, plan, batches, few)

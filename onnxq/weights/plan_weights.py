@@ -65,8 +65,6 @@ class WeightRequest:
     """Wishes of the user for all products of a model.
 
     Attributes:
-        spec: form of the integers.
-        method: how they are found.
         exclude: names or globs of nodes that stay in float.
         embeddings: precision of embeddings, and of products that are one; None: they stay in float.
     """
@@ -82,9 +80,6 @@ class Groupwise:
     """A product, or a lookup, whose weight is stored in groups.
 
     Attributes:
-        spec: precision of its integers.
-        method: how they are found.
-        slot: of the weight.
         tensor: name of the float initializer.
         inputs_first: the initializer is (inputs, outputs); else (outputs, inputs).
         outputs: rows of the weight as it is stored.
@@ -126,7 +121,6 @@ class WeightPlan:
 
     Attributes:
         decisions: node name -> Groupwise or Float(reason), in graph order, bodies included.
-        notes: what a user should know.
     """
 
     decisions: Mapping[str, WeightDecision]
@@ -213,14 +207,7 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
 
 
 def rows_of(value: ir.Value, decision: Groupwise, start: int, stop: int) -> Singles:
-    """float32 (stop - start, inputs): rows of a weight, read from its initializer.
-
-    Args:
-        value: the initializer, mapped from disk where it is external.
-        decision: of its node.
-        start: the first output.
-        stop: the one behind the last.
-    """
+    """float32 (stop - start, inputs): rows of a weight, read from its initializer."""
     array = tensor_of(value).numpy()
     part = array[:, start:stop].T if decision.inputs_first else array[start:stop]
     return np.ascontiguousarray(part, np.float32)

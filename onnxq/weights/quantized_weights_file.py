@@ -27,7 +27,7 @@ from onnxq.core.append_only import AppendOnlyFile, RecordsHead, begin
 from onnxq.core.saved import UNREADABLE
 from onnxq.core.version import VERSION
 from onnxq.graph.hashing import model_hash
-from onnxq.samples.fingerprint import crc_of
+from onnxq.samples.batches import crc_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,10 +51,8 @@ class QuantizedWeightsHead(RecordsHead):
     """First line of the file: what its integers are of.
 
     Attributes:
-        model_hash: of the canonical float model.
         samples: fingerprint of the samples; empty: none were given.
         plan: digest of what is asked of every node.
-        versions: of onnxq and of ONNX Runtime.
     """
 
     FORMAT: ClassVar[str] = "onnxq integers 1"
@@ -77,15 +75,7 @@ class QuantizedWeightsHead(RecordsHead):
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """An array of a record.
-
-    Attributes:
-        name: of the array.
-        dtype: ONNX's name of it.
-        shape: of it.
-        offset: in the file.
-        nbytes: of the array.
-    """
+    """An array of a record."""
 
     name: str
     dtype: str
@@ -98,11 +88,6 @@ class QuantizedWeightsFile(AppendOnlyFile):
     """Arrays of products by key, in a file that can be gone on with, or in memory.
 
     Its tensors stay readable when it is closed, for as long as the file is there.
-
-    Args:
-        path: of the file; None: in memory alone.
-        file: open at its end; None likewise.
-        records: of the file, by key.
     """
 
     def __init__(
@@ -116,12 +101,7 @@ class QuantizedWeightsFile(AppendOnlyFile):
 
     @classmethod
     def open(cls, path: str | Path | None, head: QuantizedWeightsHead) -> Self:
-        """The integers in that file, begun where there is none.
-
-        Args:
-            path: of the file; None: in memory alone.
-            head: of the job at hand.
-        """
+        """The integers in that file, begun where there is none."""
         if path is None:
             return cls()
         records: dict[str, list[_Placed]] = {}
@@ -144,9 +124,6 @@ class QuantizedWeightsFile(AppendOnlyFile):
     def append(self, key: str, arrays: Mapping[str, Array]) -> Tensors:
         """Adds a record, which is on the disk when this returns.
 
-        Args:
-            key: of the product.
-            arrays: by name.
         Returns:
             The arrays as tensors, which a file is mapped for when they are read.
         """
@@ -261,13 +238,7 @@ def _crc(file: BufferedRandom, placed: Sequence[_Placed]) -> int:
 def quantized_weights_head(
     model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]
 ) -> QuantizedWeightsHead:
-    """Head of the integers that a plan wants; every weight and every sample is read.
-
-    Args:
-        model: canonical float model.
-        plan: of it; integers depend on the specs of all products ahead of theirs.
-        batches: of samples that the methods see; none where they see none.
-    """
+    """Head of the integers that a plan wants; every weight and every sample is read."""
     crc = 0
     for batch in batches:
         crc = crc_of(batch, crc)

@@ -41,12 +41,11 @@ from onnxq.dtypes import INT8
 from onnxq.observers.tensor_noise import decibels
 from onnxq.targets.bias_preserving import LARGEST_SUM
 from onnxq.targets.reduce_range import ReduceRange
-from onnxq.weights.constants import NewConstants
 from onnxq.weights.gptq import error_of, gptq, inverse_factor
-from onnxq.weights.held_back import is_held_back
 from onnxq.weights.hessian import HessianSum
 from onnxq.weights.improvement import Improved, WeightImprovement, register
-from onnxq.weights.layers import MOST_PLACES
+from onnxq.weights.judgement import is_held_back
+from onnxq.weights.layers import MOST_PLACES, NewConstants
 from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
 
 if TYPE_CHECKING:
@@ -265,11 +264,7 @@ class LayerMeans:
 
 
 class LayerSums:
-    """Sums of rows and of what is left over, which `means` divides.
-
-    Args:
-        groups, outputs, inputs: of the layer.
-    """
+    """Sums of rows and of what is left over, which `means` divides."""
 
     def __init__(self, groups: int, outputs: int, inputs: int) -> None:
         self._x, self._r = np.zeros((groups, inputs)), np.zeros((groups, outputs))

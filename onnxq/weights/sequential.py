@@ -29,10 +29,9 @@ from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
-from onnxq.weights.activation_cache import ActivationCache, SpilledArrays
 from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
-from onnxq.weights.subgraphs import Subgraph, cut, subgraphs_of
-from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
+from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cut, subgraphs_of
+from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -73,7 +72,6 @@ class LayersOfInput:
     Attributes:
         inputs: that they share; None: nothing can be known of them, as in bodies of loops, or
             nothing has to be, as of embeddings.
-        nodes: their names, in the model's order.
     """
 
     inputs: Inputs | None
@@ -82,24 +80,14 @@ class LayersOfInput:
 
 @dataclass(frozen=True, slots=True)
 class SequentialStage:
-    """A group, and what has to run before its inputs are known.
-
-    Attributes:
-        subgraph: of nodes; None: none.
-        group: of products; None: the model ends behind the subgraph.
-    """
+    """A group, and what has to run before its inputs are known."""
 
     subgraph: Subgraph | None
     group: LayersOfInput | None
 
 
 def stages_of(model: ir.Model, plan: WeightPlan) -> list[SequentialStage]:
-    """The stages of a model, in order.
-
-    Args:
-        model: canonical; its nodes are in an order in which they can run.
-        plan: names the products.
-    """
+    """The stages of a model, in order."""
     left = dict(plan.quantized)
     grouped: dict[Inputs, list[str]] = {}
     for node in model.graph:
@@ -143,8 +131,6 @@ class SequentialPipeline:
     """A model, and what is walked through it.
 
     Attributes:
-        model: canonical float model.
-        plan: names the products.
         batches: of samples, read once; none: no group has Hessians.
         integers: product -> tensors of its integers, which grow while the walk goes on. None: the
             float model alone is walked through.
@@ -183,13 +169,7 @@ def _wants(stage: SequentialStage, seen: Sequence[str]) -> bool:
 
 
 class _Run:
-    """Caches of one walk.
-
-    Args:
-        walk: of it.
-        stages, seen: of the model, and as of `groups`.
-        stack: closes what is opened.
-    """
+    """Caches of one walk."""
 
     def __init__(
         self,
@@ -283,13 +263,7 @@ class _Run:
 
 
 def linear_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> list[str]:
-    """The nearest products ahead of a tensor: those that it depends on by other nodes alone.
-
-    Args:
-        model: canonical float model.
-        tensor: name of a node's output.
-        products: names of nodes.
-    """
+    """The nearest products ahead of a tensor: those that it depends on by other nodes alone."""
     made = {value_name(value): node for node in model.graph for value in node.outputs}
     found: dict[str, None] = {}
     todo, seen = [tensor], {tensor}

@@ -32,8 +32,8 @@ from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.choosing.proposals import Proposal, open_entry
-from onnxq.weights.held_back import too_few
 from onnxq.weights.improvement import EqualModel, ModelImprovement, register
+from onnxq.weights.judgement import too_few
 from onnxq.weights.smoothing import site_choices
 from onnxq.weights.smoothing_sites import sites_of
 from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, validation_of
@@ -72,14 +72,7 @@ LEAVES = "products that would leave integers: {}, '{}' among them"
 
 
 def factored(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualModel:
-    """The model with factors at those of the sites where they help.
-
-    Args:
-        flow: that the model will be made by.
-        name: of the improvement.
-        sites: where factors can be.
-        none: what is said where there are no sites.
-    """
+    """The model with factors at those of the sites where they help."""
     if why := too_few(flow.batches) if sites else none:
         return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
     with workers(1):  # sums are the same on every machine with one BLAS thread
@@ -130,7 +123,6 @@ class _Ruling:
     """A judgement, and what it takes to stay.
 
     Attributes:
-        judgement: at the outputs.
         is_sure: whether it is a gain that chance does not explain.
         needs_proof: whether it takes such a gain.
     """

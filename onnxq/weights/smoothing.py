@@ -38,8 +38,8 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
-from onnxq.weights.held_back import is_held_back
 from onnxq.weights.integer_layers import at_run_time, integer_layers
+from onnxq.weights.judgement import is_held_back
 from onnxq.weights.layerwise import all_feeds
 from onnxq.weights.smoothing_sites import along
 
@@ -186,11 +186,9 @@ class SiteChoice:
     """A site with the factors that serve it best.
 
     Attributes:
-        site: where.
         factors: (channels,); None: none help.
         before_db: SQNR of its products without them, on samples held back.
         after_db: likewise with them.
-        exponent: that gives them.
         is_corrected: whether the biases of all its products are corrected behind.
     """
 
@@ -211,12 +209,7 @@ class SiteChoice:
 
 
 def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
-    """The choice of every site, each on its own, with the others as they are.
-
-    Args:
-        flow: that the model will be made by.
-        sites: where factors can be.
-    """
+    """The choice of every site, each on its own, with the others as they are."""
     found = integer_layers(flow.prepared, flow.objective)
     return [
         _choice(site, seen, [found[name] for name in site.readers], flow)

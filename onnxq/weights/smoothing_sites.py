@@ -39,8 +39,6 @@ class Scaled:
     """A constant input that is to be multiplied.
 
     Attributes:
-        node: that reads it.
-        slot: where.
         factor: float64, broadcasts with the constant; it may be of higher rank.
     """
 
@@ -247,10 +245,6 @@ def with_factors(model: ir.Model, chosen: Mapping[Site, Reals]) -> ir.Model:
 
     Tensors that carry factors have names of their own, so that nothing compares them with those of
     the model that was given.
-
-    Args:
-        model: canonical; it stays as it is.
-        chosen: factors (channels,) by site.
     """
     copy = model.clone()
     names, exchange = FreeNames(copy), ConstantExchange(copy)

@@ -28,9 +28,8 @@ from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.prepare import prepared_again
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.bias import Bias
-from onnxq.weights.held_back import enough, is_held_back
 from onnxq.weights.improvement import WeightImprovement, find
-from onnxq.weights.judgement import Judgement, powers_of
+from onnxq.weights.judgement import Judgement, enough, is_held_back, powers_of
 from onnxq.weights.layerwise import all_feeds, is_float
 from onnxq.weights.smoothing_sites import with_factors
 
@@ -55,12 +54,9 @@ class ScaleTrial:
     """A model in the whole flow.
 
     Attributes:
-        model: the float model.
-        naming: forms that go with it.
         sites: that have factors.
         signal: float64 (samples,), power of the float model's outputs, each in units of its own.
         errors: float64 (samples,), that of what this one misses.
-        decisions: of the plan by all samples.
         products: names of the nodes with a weight that run in integers then.
     """
 
@@ -83,13 +79,7 @@ class ScaleTrial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flow:
-    """The whole flow, as it will be carried out.
-
-    Attributes:
-        prepared: the float model, and what is to become of it.
-        batches: of the float model; some of them judge.
-        objective: of the plan.
-    """
+    """The whole flow, as it will be carried out."""
 
     prepared: Prepared
     batches: Sequence[Batch]

@@ -39,11 +39,7 @@ class RowSolver(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InParts:
-    """Solver of rows whose inputs are solved part by part.
-
-    Attributes:
-        solvers: of each part, in order.
-    """
+    """Solver of rows whose inputs are solved part by part."""
 
     solvers: Sequence[tuple[slice, RowSolver]]
 
@@ -61,13 +57,7 @@ def _in_parts(solvers: Sequence[tuple[slice, RowSolver]]) -> RowSolver:
 def prepared(
     method: Method, inputs: InputHessians | None = None, known: Known = UNKNOWN
 ) -> RowSolver:
-    """The solver of all weights that read one input.
-
-    Args:
-        method: how integers are found.
-        inputs: Hessians that samples show; None: nothing was seen of them.
-        known: of the input, without samples.
-    """
+    """The solver of all weights that read one input."""
     if method.needs_samples and inputs is None:
         raise CalibrationError(
             f"method '{method.value}' needs samples; give some, or ask for hqq or rtn."
@@ -109,11 +99,7 @@ SMALL = np.float32(1e-8)
 
 @dataclass(frozen=True, slots=True)
 class HalfQuadratic:
-    """Solver of rows by what the model tells of their inputs.
-
-    Attributes:
-        known: of the input, without samples.
-    """
+    """Solver of rows by what the model tells of their inputs."""
 
     known: Known = UNKNOWN
 

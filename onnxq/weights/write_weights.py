@@ -23,25 +23,203 @@ from onnxq.core.packing import unpacked_rows
 from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.edit import FreeNames, graph_of, new_initializer
-from onnxq.graph.folded import write_as_given
+from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer, replace
+from onnxq.graph.folded import note_cast, write_as_given
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.graph.weights import derived
+from onnxq.graph.weights import derived, renamed
 from onnxq.operator import Float
-from onnxq.operator.nodes import input_at
+from onnxq.operator.nodes import find_input, input_at, shape
+from onnxq.operator.site import MICROSOFT
+from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qparams.group_spec import is_scrambled
 from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
+from onnxq.weights.embeddings import is_lookup
 from onnxq.weights.reasons import MisreadByRuntime
-from onnxq.weights.write_products import GroupwiseWriter, StoredIntegers, drop_if_unread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from onnxq.core.arrays import Array
     from onnxq.weights.plan_weights import Groupwise, WeightPlan
+
+
+class StoredIntegers:
+    """Initializers of integers, scales and zero points, by graph and by what they are of."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[ir.Graph, str], Sequence[ir.Value]] = {}
+
+    def of(
+        self, graph: ir.Graph, decision: Groupwise, make: Callable[[], Sequence[ir.Value]]
+    ) -> Sequence[ir.Value]:
+        """Initializers of the graph; those that are not there yet are made."""
+        key = (graph, decision.stored_as)
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+def drop_if_unread(weight: ir.Value) -> None:
+    """Removes a float weight that no node reads any more, and that is no output of its graph."""
+    kept = weight.uses() or weight.is_graph_output() or not weight.is_initializer()
+    if not kept and weight.graph is not None:
+        weight.graph.initializers.pop(value_name(weight), None)
+
+
+MATRIX = 2
+GEMM_BIAS = 2  # slot
+BIAS_SLOT = 5  # of MatMulNBits; 4 is g_idx
+FLOAT_ACCURACY, INT8_ACCURACY = 0, 4
+"""accuracy_level: activations stay float32; or each group of a row becomes int8."""
+ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
+
+
+class GroupwiseWriter:
+    """Writer of one model's products; nodes of a graph that read one weight share its integers."""
+
+    def __init__(self, model: ir.Model, accuracy: int = INT8_ACCURACY) -> None:
+        self._model = model
+        self._names = FreeNames(model)
+        self._accuracy = accuracy
+        self._stored = StoredIntegers()
+
+    def write(
+        self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
+    ) -> None:
+        """Replaces a node."""
+        self._model.opset_imports.setdefault(MICROSOFT, 1)
+        weight = input_at(node, decision.slot)
+        graph = graph_of(node)
+        stored = self._stored.of(graph, decision, lambda: self._add(graph, tensors, decision))
+        write = self._rows if is_lookup(node) else self._product
+        made = write(node, stored, decision)
+        replace(node, made, self._names)
+        made.name, node.name = node.name, None
+        drop_if_unread(weight)
+
+    def _add(
+        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
+    ) -> list[ir.Value]:
+        """New initializers that hold the integers."""
+        made = []
+        for kind, tensor in tensors.items():
+            name = self._names.value(f"{decision.embedding or decision.tensor}_{kind}")
+            shape = _shape_of_embedding(kind, tensor, decision) if decision.embedding else None
+            stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
+            if kind == SCALES and decision.given:
+                stored = _as_half(stored)
+            made.append(new_initializer(graph, name, stored))
+        return made
+
+    def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
+        """The node that takes rows of an embedding.
+
+        Integers that a product shares have its shape.
+        """
+        integers, *others = stored
+        if decision.tied:
+            shape = np.array([decision.outputs, -1], np.int64)
+            name = self._names.value(f"{decision.embedding}_rows")
+            integers = self._inserted(
+                node, ir.node("Reshape", [integers, new_constant(node, name, shape)])
+            )
+            integers.type = ir.TensorType(ir.DataType.UINT8)
+        attributes = {
+            "bits": decision.spec.bits,
+            "block_size": decision.spec.group_size,
+            "gather_axis": 0,
+            "quantize_axis": 1,
+        }
+        slots = [integers, input_at(node, 1), *others]
+        return ir.node(GATHER_BLOCK_QUANTIZED, slots, attributes, domain=MICROSOFT)
+
+    def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
+        """The last node of what stands for the float one; those ahead of it are inserted."""
+        left = decision.slot == 0
+        x = input_at(node, 1 - decision.slot)
+        turned = left != bool(node.attributes.get_int("transB" if left else "transA", 0))
+        if turned:
+            x = self._inserted(node, _turn(x, _rank(node, 1 - decision.slot)))
+        bias = find_input(node, GEMM_BIAS)
+        inside = bias is not None and not left and _is_vector(node, decision)
+        slots: list[ir.Value | None] = [x, *stored]
+        if inside:
+            slots += [None] * (BIAS_SLOT - len(slots)) + [bias]
+        made = self._node(slots, decision)
+        if left:
+            made = _turn(self._inserted(node, made), _rank(node, 1 - decision.slot))
+        if bias is None or inside:
+            return made
+        added = bias
+        if node.attributes.get_float("beta", 1.0) != 1.0:
+            added = self._inserted(node, self._times_beta(node, bias))
+        return ir.node("Add", [self._inserted(node, made), added])
+
+    def _node(self, slots: Sequence[ir.Value | None], decision: Groupwise) -> ir.Node:
+        attributes = {
+            "K": decision.inputs,
+            "N": decision.outputs,
+            "bits": decision.spec.bits,
+            "block_size": decision.spec.group_size,
+            "accuracy_level": self._accuracy,
+        }
+        return ir.node(MATMUL_NBITS, slots, attributes, domain=MICROSOFT)
+
+    def _times_beta(self, node: ir.Node, value: ir.Value) -> ir.Node:
+        factor = np.float32(node.attributes.get_float("beta", 1.0))
+        name = self._names.value(f"{node_name(node)}_beta")
+        return ir.node("Mul", [value, new_constant(node, name, np.asarray(factor))])
+
+    def _inserted(self, node: ir.Node, made: ir.Node) -> ir.Value:
+        """The result of a node that is put before another one, both named."""
+        stem = f"{node_name(node)}_{made.op_type.lower()}"
+        made.name = self._names.node(stem)
+        (result,) = made.outputs
+        result.name = self._names.value(f"{stem}_output")
+        result.type = ir.TensorType(ir.DataType.FLOAT)
+        graph_of(node).insert_before(node, made)
+        return result
+
+
+def _shape_of_embedding(
+    kind: str, tensor: ir.TensorProtocol, decision: Groupwise
+) -> tuple[int, ...] | None:
+    """Shape in which a lookup, too, reads an array; None: as it is."""
+    if kind == INTEGERS and decision.tied:
+        return None
+    return (decision.outputs, tensor.size // decision.outputs)
+
+
+def _as_half(scales: ir.TensorProtocol) -> ir.TensorProtocol:
+    """The scales, to be written as float16 where the file had them so."""
+    half = scales.numpy().astype(np.float16)
+    is_same = np.array_equal(half.astype(np.float32), scales.numpy())
+    return note_cast(ir.tensor(half), scales) if is_same else scales
+
+
+def _shaped(tensor: ir.TensorProtocol, shape: tuple[int, ...], name: str) -> ir.TensorProtocol:
+    return derived(lambda: np.asarray(tensor.numpy()).reshape(shape), tensor.dtype, shape, name)
+
+
+def _turn(x: ir.Value, rank: int) -> ir.Node:
+    """Transpose of the last two axes."""
+    return ir.node("Transpose", [x], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
+
+
+def _rank(node: ir.Node, slot: int) -> int:
+    """Rank of an operand that is to be turned: known of MatMul's, and 2 of Gemm's."""
+    return len(shape(node, slot) or ()) or MATRIX
+
+
+def _is_vector(node: ir.Node, decision: Groupwise) -> bool:
+    """Whether Gemm's C is one constant number per output, added as it is."""
+    bias = input_at(node, GEMM_BIAS)
+    constant = bias.const_value is not None and not bias.is_graph_input()
+    plain = node.attributes.get_float("beta", 1.0) == 1.0
+    return constant and plain and shape(node, GEMM_BIAS) == (decision.outputs,)
 
 
 def misread(plan: WeightPlan) -> dict[str, Float]:
@@ -54,11 +232,7 @@ def misread(plan: WeightPlan) -> dict[str, Float]:
 
 
 class DequantizeWriter:
-    """Writer of one model's weights; nodes that read one weight in one graph share its integers.
-
-    Args:
-        model: changed in place; its opset has to have the types of the integers.
-    """
+    """Writer of one model's weights; nodes that read one weight in one graph share its integers."""
 
     def __init__(self, model: ir.Model) -> None:
         self._names = FreeNames(model)
@@ -67,13 +241,7 @@ class DequantizeWriter:
     def write(
         self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> None:
-        """Lets a node read its weight from integers.
-
-        Args:
-            node: MatMul or Gemm of the model.
-            tensors: arrays of `PackedGroups` by their names, in memory or on disk.
-            decision: on the node.
-        """
+        """Lets a node read its weight from integers."""
         weight = input_at(node, decision.slot)
         attributes = {
             "axis": 0 if decision.inputs_first else 1,
@@ -149,15 +317,7 @@ def write_weights(
     accuracy: int,
     format: WeightFormat = WeightFormat.MATMULNBITS,
 ) -> QuantizedModel:
-    """The model with weights in groups; the float model stays as it is and shares what it can.
-
-    Args:
-        model: the canonical float model that the plan was made of.
-        plan: which products, and in which format.
-        integers: product -> arrays of `PackedGroups` by name, in memory or on disk.
-        accuracy: accuracy_level of MatMulNBits.
-        format: how products are written.
-    """
+    """The model with weights in groups; the float model stays as it is and shares what it can."""
     written = model.clone()
     writer: GroupwiseWriter | DequantizeWriter
     if format is WeightFormat.QDQ:

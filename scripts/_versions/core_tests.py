@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ABSENT = frozenset(
-    ["dask", "distributed", "mypy", "ray", "ruff", "selenium", "torch", "torchao", "transformers"]
+    ["dask", "distributed", "mypy", "ruff", "selenium", "torch", "torchao", "transformers"]
 )
 """Packages that the environments of the matrix do not have."""
 OWN = frozenset(["benchmarks", "models", "scripts", "tests"])

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.checking.cut_models import cut_at, cuttable
+from onnxq.checking.visible import cut_at, cuttable
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import open_session
 from tests.survey.pair import BATCH, pair

@@ -4,8 +4,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import reference
-from onnxq.checking.layer_overflows import find_layers
-from onnxq.checking.prediction import MAX_PAIRS, WEIGHTS
+from onnxq.checking.prediction import MAX_PAIRS, WEIGHTS, find_layers
 from onnxq.targets.accumulation import Overflows, SaturationMode
 from tests.examples import quantized_matmul
 

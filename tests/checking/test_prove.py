@@ -14,7 +14,7 @@ from onnx import helper
 
 import onnxq
 from onnxq import catalog
-from onnxq.checking.certificate import PROVED, SATURATES, UNKNOWN, Certificate, NodeCertificate
+from onnxq.checking.prove import PROVED, SATURATES, UNKNOWN, Certificate, NodeCertificate
 from onnxq.operator import IntegerCall
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 from tests.dynamic_models import parsed

@@ -18,11 +18,11 @@ def command(workers: Workers) -> None:
 def test_a_command_gets_the_options_as_one_value() -> None:
     assert CliRunner().invoke(command, []).output == "1 None\n"
     assert CliRunner().invoke(command, ["--jobs", "4"]).output == "4 None\n"
-    assert CliRunner().invoke(command, ["--cluster", "ray://auto"]).output == "1 ray://auto\n"
+    assert CliRunner().invoke(command, ["--cluster", "dask://a:1"]).output == "1 dask://a:1\n"
 
 
 def test_jobs_and_a_cluster_exclude_each_other() -> None:
-    result = CliRunner().invoke(command, ["--jobs", "2", "--cluster", "ray://auto"])
+    result = CliRunner().invoke(command, ["--jobs", "2", "--cluster", "dask://a:1"])
     assert result.exit_code == click.UsageError.exit_code
     assert "give --jobs or --cluster" in result.output
 

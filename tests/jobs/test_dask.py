@@ -91,7 +91,7 @@ def test_a_calibration_by_address_writes_the_same_file(cluster: Any, tmp_path: P
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxq.jobs.cluster.WAIT_S", 0.5)
+    monkeypatch.setattr("onnxq.jobs.processes.WAIT_S", 0.5)
     with (
         pytest.raises(WorkerError, match=r"'dask://127.0.0.1:9' does not answer"),
         connected("dask://127.0.0.1:9"),

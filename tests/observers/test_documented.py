@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.observers import HistogramObserver
-from onnxq.observers._search import _cell_errors, _narrowing, documented_range
-from onnxq.observers.error_moments import Moments
+from onnxq.observers.qparams_search import Moments, _cell_errors, _narrowing, documented_range
 from tests.observers.whole import observe_whole
 
 RNG = np.random.default_rng(5)

@@ -5,7 +5,7 @@ import pytest
 
 from onnxq.observers import EntropyObserver, MinMaxObserver
 from onnxq.observers._bins import ZeroAnchoredHistogram
-from onnxq.observers.entropy import least_divergent_threshold
+from onnxq.observers.histogram import least_divergent_threshold
 from tests.observers.whole import observe_whole
 
 X = np.random.default_rng(2).normal(size=200_000).astype(np.float32)

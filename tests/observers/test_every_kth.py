@@ -11,7 +11,7 @@ from onnxq.affine import fake_quantize
 from onnxq.errors import CalibrationError
 from onnxq.observers import HistogramObserver, PercentileObserver
 from onnxq.observers._every_kth import EARLY, LEAST, WHOLE, EveryKth
-from onnxq.observers.error_moments import Moments
+from onnxq.observers.qparams_search import Moments
 from tests.observers.whole import observe_whole
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from onnxq.affine import fake_quantize
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers import HistogramObserver, MinMaxObserver, Observer
-from onnxq.observers._search import TOLERANCE, search_qparams
+from onnxq.observers.qparams_search import TOLERANCE, search_qparams
 from onnxq.qparams import QParams, per_tensor
 from tests.observers.whole import observe_whole
 

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from onnxq.observers._bins import ZeroAnchoredHistogram
-from onnxq.observers.error_moments import Moments
+from onnxq.observers.qparams_search import Moments
 
 BINS = 1024
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onnxq.errors import ShapeError
-from onnxq.qtensor.strides import expanded, offset_of, strided
+from onnxq.qtensor.stored import expanded, offset_of, strided
 
 STORAGE = np.arange(12, dtype=np.uint8)
 

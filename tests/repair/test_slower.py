@@ -162,7 +162,7 @@ def test_nothing_is_written_where_float_is_better(tmp_path: Path, clock: list[Wh
 
 
 def test_a_model_beside_itself_is_never_slower(judged_here: None) -> None:
-    """The interval holds what float differs by from itself."""
+    """The interval holds what sessions of one model differ by."""
     del judged_here
     from onnxq.graph.io import load
     from onnxq.times.timed_runs import time_beside_float

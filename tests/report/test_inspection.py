@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import onnxq
-from onnxq.report.inspection import Inspection
-from onnxq.report.quantized_file import QuantizedFile
+from onnxq.report.inspection import Inspection, QuantizedFile
 from tests.examples import images, network, quantized_matmul
 
 if TYPE_CHECKING:

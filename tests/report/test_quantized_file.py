@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxq.report.detail import Detail, showing
-from onnxq.report.quantized_file import look_at
+from onnxq.report.inspection import look_at
 from tests.examples import network, quantized_matmul
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxq.samples.fingerprint import crc_of
+from onnxq.samples.batches import crc_of
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -85,7 +85,7 @@ def apart(run: Callable[..., list[workers.Result]], *arguments: object) -> list[
     """Results of `run` in a process of its own.
 
     Workers are forked, and a fork takes locks along that threads hold which it leaves behind: other
-    tests of this process may have left threads (Dask, Ray), and then its children wait for ever.
+    tests of this process may have left threads (Dask), and then its children wait for ever.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
         return fresh.submit(run, *arguments).result()

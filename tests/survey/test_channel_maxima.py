@@ -6,8 +6,7 @@ from onnx import helper
 
 from onnxq.dtypes import UINT8
 from onnxq.qparams import QParams
-from onnxq.survey.channel_maxima import channel_axes, channel_maxima, median_share
-from onnxq.survey.local_errors import errors_of
+from onnxq.survey.local_errors import channel_axes, channel_maxima, errors_of, median_share
 from tests.examples import as_ir, model, weights
 from tests.survey.pair import BATCH, pair
 

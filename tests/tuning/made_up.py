@@ -14,8 +14,7 @@ from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, onnxq_default_qconfig
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import Candidate
-from onnxq.tuning.search.config_changes import precision_in, with_precision
+from onnxq.tuning.search.candidate import Candidate, precision_in, with_precision
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from onnxq.tuning.search.proposals import Proposals
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
     from onnxq.tuning.evaluation.evaluations import Refusal
     from onnxq.tuning.scoring.goal import Goal
-    from onnxq.tuning.search.config_changes import ConfigChange
+    from onnxq.tuning.search.candidate import ConfigChange
     from onnxq.tuning.search.local_search import SearchResult
 
 INTEGER, FLOAT = Precision.INT8, Precision.FLOAT

@@ -9,8 +9,7 @@ from onnx import helper
 
 from onnxq.checking.check import Check
 from onnxq.samples import Samples
-from onnxq.tuning.evaluation.evaluator import Evaluator
-from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.evaluation.evaluator import Evaluator, baseline_of
 from onnxq.tuning.scoring.metric import as_metric
 from onnxq.tuning.scoring.subject import NO_WISHES, Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples

@@ -19,8 +19,7 @@ from onnxq.operator import Precision
 from onnxq.operator.nodes import input_at
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.times import costs_of
-from onnxq.tuning.evaluation.evaluator import Evaluator, precisions_of
-from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.evaluation.evaluator import Evaluator, baseline_of, precisions_of
 from onnxq.tuning.scoring.metric import as_metric
 from onnxq.tuning.scoring.objective_function import MARGIN_DB
 from onnxq.tuning.scoring.subject import Subject, Wishes

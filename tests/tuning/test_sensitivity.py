@@ -11,9 +11,8 @@ from onnx import helper
 from onnxq.jobs import Processes
 from onnxq.operator import Precision
 from onnxq.qconfig import onnxq_default_qconfig
-from onnxq.tuning.evaluation.evaluations import Evaluations
+from onnxq.tuning.evaluation.evaluations import Evaluations, Journal, JournalHead
 from onnxq.tuning.evaluation.evaluator import Evaluator
-from onnxq.tuning.evaluation.journal import Journal, JournalHead
 from onnxq.tuning.sensitivity import GroupCost, Sensitivity, sensitivity_of
 from tests.examples import ALL_INTEGERS, model, weights
 from tests.tuning.parts import evaluator_of

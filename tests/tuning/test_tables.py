@@ -13,7 +13,7 @@ from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.report.console import open_console
 from onnxq.times.model_times import NodeTimes, Times
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.layers import NodeGroup
+from onnxq.tuning.search.quantization_groups import NodeGroup
 from onnxq.tuning.sensitivity import GroupCost, Sensitivity
 from onnxq.tuning.tables import (
     CHANGES_WIDTH,

@@ -18,8 +18,8 @@ from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.times.model_times import NodeTimes, Times
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.layers import NodeGroup
-from onnxq.tuning.search.local_search import LATE, NO_RUN
+from onnxq.tuning.search.local_search import SearchEnd
+from onnxq.tuning.search.quantization_groups import NodeGroup
 from onnxq.tuning.sensitivity import GroupCost, Sensitivity
 from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Checked, Tuned
@@ -50,9 +50,14 @@ def test_report_says_what_could_not_be_made() -> None:
 
 @pytest.mark.parametrize(
     ("why", "said", "other"),
-    [(LATE, "--max-seconds", "--max-runs"), (NO_RUN, "--max-runs 80", "--max-seconds")],
+    [
+        (SearchEnd.LATE, "--max-seconds", "--max-runs"),
+        (SearchEnd.NO_RUN, "--max-runs 80", "--max-seconds"),
+    ],
 )
-def test_a_search_that_was_cut_asks_for_what_it_lacked(why: str, said: str, other: str) -> None:
+def test_a_search_that_was_cut_asks_for_what_it_lacked(
+    why: SearchEnd, said: str, other: str
+) -> None:
     report = replace(tuned(COST), why=why).report()
     assert said in report
     assert other not in report

@@ -9,8 +9,8 @@ import pytest
 from onnx import helper
 
 from onnxq.errors import OutputError
-from onnxq.weights import activation_cache
-from onnxq.weights.activation_cache import ActivationCache, SpilledArrays
+from onnxq.weights import subgraphs
+from onnxq.weights.subgraphs import ActivationCache, SpilledArrays
 from tests.examples import as_ir, model, weights
 
 
@@ -27,7 +27,7 @@ class Full(io.BytesIO):
 
 
 def test_a_full_disk_names_the_folder_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activation_cache, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(subgraphs, "MOST_IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.TemporaryFile", Full)
     with (
         SpilledArrays() as between,

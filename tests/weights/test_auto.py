@@ -15,7 +15,7 @@ from onnxq.samples import open_samples
 from onnxq.samples.excerpt import HANDFUL
 from onnxq.weights import Auto, Improved, Round
 from onnxq.weights import auto as module
-from onnxq.weights.held_back import thinned
+from onnxq.weights.judgement import thinned
 from onnxq.weights.layerwise import with_outcomes
 from tests.dynamic_models import parsed
 from tests.examples import ALL_INTEGERS

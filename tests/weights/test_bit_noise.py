@@ -16,7 +16,7 @@ from onnxq.weights.bit_noise import bit_noise, judged_outputs, output_noise
 from onnxq.weights.find_integers import find_integers
 from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
-from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
+from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 from scripts._decoder import Sizes, decoder, tokens
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 
 import onnxq
 from onnxq.samples import Batches, InputSpec, Samples, open_samples
-from onnxq.weights import held_back
-from onnxq.weights.held_back import enough, is_held_back
+from onnxq.weights import judgement
+from onnxq.weights.judgement import enough, is_held_back
 from tests.ort.small_models import parsed
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_a_batch_whose_size_a_constant_fixes_is_not_cut() -> None:
 def test_of_many_samples_some_are_taken_evenly_and_of_states_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(held_back, "MOST_SAMPLES", 8)
+    monkeypatch.setattr(judgement, "MOST_SAMPLES", 8)
     assert firsts(enough(samples(20), prepared())) == [0, 3, 6, 9, 12, 15, 18]
     assert firsts(enough(samples(20), prepared(feedback=True))) == list(range(8))
     zeros = np.zeros((1, 2), np.float32)

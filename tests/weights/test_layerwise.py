@@ -12,10 +12,10 @@ import onnxq
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.samples import open_samples
-from onnxq.weights import activation_cache
-from onnxq.weights.activation_cache import SpilledArrays
+from onnxq.weights import subgraphs
 from onnxq.weights.layers import layers_of
 from onnxq.weights.layerwise import Proposal, layerwise
+from onnxq.weights.subgraphs import SpilledArrays
 from tests.examples import ALL_INTEGERS, images, model, network, weights
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ TOKENS = {"x": np.random.default_rng(3).normal(size=(16, 5, 8)).astype(np.float3
 def test_layers_see_what_the_whole_quantized_model_gives_them(
     source: onnx.ModelProto, samples: dict[str, Singles], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(activation_cache, "MOST_IN_MEMORY", 4096)  # the rest goes through files
+    monkeypatch.setattr(subgraphs, "MOST_IN_MEMORY", 4096)  # the rest goes through files
     prepared = onnxq.prepare(source, ALL_INTEGERS)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
     seen: dict[str, list[tuple[Singles, Singles]]] = {}
@@ -121,7 +121,7 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
 
 
 def test_arrays_come_back_from_memory_and_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activation_cache, "MOST_IN_MEMORY", 100)
+    monkeypatch.setattr(subgraphs, "MOST_IN_MEMORY", 100)
     between = SpilledArrays()
     arrays = [np.full((3, 4), i, np.float32) for i in range(5)]
     for array in arrays:

@@ -19,7 +19,7 @@ from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.qparams.groups import SCALES
-from onnxq.weights import activation_cache
+from onnxq.weights import subgraphs
 from onnxq.weights.find_integers import find_integers
 from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
@@ -30,7 +30,7 @@ from onnxq.weights.sequential import (
     last_reads,
     stages_of,
 )
-from onnxq.weights.write_products import FLOAT_ACCURACY, GroupwiseWriter
+from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 from scripts._decoder import Sizes, decoder, tokens
 from tests.examples import model, weights
 from tests.weights.block_models import canonical, hessian_of
@@ -97,7 +97,7 @@ def rows(source: ir.Model, names: list[str]) -> dict[str, Singles]:
 
 
 def test_hessians_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activation_cache, "MOST_IN_MEMORY", 4096)  # the rest goes through files
+    monkeypatch.setattr(subgraphs, "MOST_IN_MEMORY", 4096)  # the rest goes through files
     source, plan = planned()
     integers = find_integers(source, plan, (), QuantizedWeightsFile())
     quantized = source.clone()

@@ -12,13 +12,13 @@ import pytest
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.qparams.groups import GroupIntegers
 from onnxq.weights.plan_weights import Groupwise, WeightRequest, plan_weights
-from onnxq.weights.write_products import (
+from onnxq.weights.write_weights import (
     FLOAT_ACCURACY,
     GroupwiseWriter,
     StoredIntegers,
     drop_if_unread,
+    write_weights,
 )
-from onnxq.weights.write_weights import write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
 from tests.weights.block_models import canonical, hessian_of, solved
 

@@ -13,8 +13,7 @@ from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.weights.find_integers import find_integers
 from onnxq.weights.plan_weights import WeightRequest, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
-from onnxq.weights.write_products import FLOAT_ACCURACY
-from onnxq.weights.write_weights import WeightFormat, misread, write_weights
+from onnxq.weights.write_weights import FLOAT_ACCURACY, WeightFormat, misread, write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
 from tests.weights.block_models import canonical
 

@@ -18,7 +18,7 @@ import numpy as np
 from onnxq.affine import dequantize, quantize
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import HistogramObserver
-from onnxq.observers.error_moments import Moments
+from onnxq.observers.qparams_search import Moments
 from onnxq.observers.tensor_noise import predicted_noise
 from onnxq.operator.nodes import input_at
 from onnxq.static.insertion.decision import Quantize

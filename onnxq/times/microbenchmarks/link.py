@@ -44,12 +44,7 @@ NO_ATTRIBUTES: Mapping[str, object] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Nodes and constants of a model that grows.
-
-    Attributes:
-        nodes: in the order of their adding.
-        constants: name -> value.
-    """
+    """Nodes and constants of a model that grows."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)

@@ -7,12 +7,15 @@ is one quantized model on all of its samples, on one thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from onnxq.checking.check import Check
 from onnxq.checking.static_job import StaticJob, carry_out
+from onnxq.core.memory import bytes_to_keep
 from onnxq.errors import CalibrationError, LimitError, ModelError
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
@@ -28,9 +31,10 @@ from onnxq.tuning.scoring.paired_outputs import PairedOutputs
 from onnxq.tuning.scoring.score import Score
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from onnxq.checking.runnable import Made
+    from onnxq.core.arrays import Array
     from onnxq.observers import Observer, ObserverSpec
     from onnxq.operator import Precision
     from onnxq.qconfig import QConfigMapping
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
-    from onnxq.tuning.scoring.baseline import Baseline
     from onnxq.tuning.scoring.metric import Metric
     from onnxq.tuning.scoring.subject import Subject
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
@@ -312,3 +315,53 @@ def _specs(observers: Mapping[str, Observer]) -> dict[str, ObserverSpec]:
 def _parts(found: Mapping[str, T], tensors: Mapping[str, object]) -> Mapping[str, T]:
     """The entries of these tensors."""
     return MappingProxyType({tensor: found[tensor] for tensor in tensors if tensor in found})
+
+
+# --- The float model on the samples of a tune: its outputs and its metric, found once
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """The float model on one set of samples.
+
+    Attributes:
+        outputs: of each batch; None: they do not fit into memory, and the model runs again for
+            every candidate.
+    """
+
+    subject: Subject
+    samples: TuningSamples
+    metric: float
+    outputs: tuple[dict[str, Array], ...] | None
+
+    def beside(self) -> Iterator[dict[str, Array]]:
+        """Outputs of the float model, batch by batch."""
+        if self.outputs is not None:
+            yield from self.outputs
+            return
+        with self.subject.open_float() as session:
+            run = self.subject.float_run(session)
+            for batch in self.samples.batches:
+                yield run(batch)
+
+
+def baseline_of(subject: Subject, samples: TuningSamples, metric: Metric) -> Baseline:
+    """The Baseline of a model on samples."""
+    most = bytes_to_keep()
+    kept: list[dict[str, Array]] | None = []
+    taken = 0
+    with subject.open_float() as session:
+        run = subject.float_run(session)
+        for batch in samples.batches:
+            found = run(batch)
+            taken += sum(x.nbytes for x in found.values() if isinstance(x, np.ndarray))
+            if taken > most:
+                kept = None
+            if kept is not None:
+                kept.append(found)
+        if kept is not None:
+            for batch, found in zip(samples.batches, kept, strict=True):
+                run.keep(batch, found)
+        run.restart()
+        value = metric.value(None, run, samples)
+    return Baseline(subject, samples, value, None if kept is None else tuple(kept))

@@ -277,7 +277,6 @@ class MetricFile:
     """A function of a file; calling it calls that.
 
     Attributes:
-        path: of the file, absolute.
         source: text of the file, so that processes without that file run the same one.
     """
 
@@ -312,11 +311,7 @@ class MetricFile:
         return hash_of("\0".join([self.source, *(beside[name] for name in sorted(beside))]))
 
     def function(self) -> Callable[..., object]:
-        """The function.
-
-        Raises:
-            QConfigError: the file cannot be run, or has no such function.
-        """
+        """The function."""
         return _function(self.path, self.name, self.source)
 
     def __call__(self, *arguments: object) -> object:

@@ -21,7 +21,6 @@ class Score(Saved):
         metric: of the Metric that was asked for; higher is better.
         sqnr_db: output name -> dB, of every output of floats; inf: nothing differs; NaN: it cannot
             be compared (another shape, or numbers that are not finite).
-        size_bytes: of the file.
         time_ratio: time over the float model's, predicted (see Times) or that of whole runs; None:
             no times are known.
         time_range: interval of 95% for the time of whole runs; None: it is predicted.

@@ -73,13 +73,7 @@ nodes that are dynamic at most. Each has a graph of its own over the same weight
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A float model that is quantized again and again; it pickles, for other processes.
-
-    Attributes:
-        canonical: its canonical file_format, made once.
-        model_hash: of the canonical model.
-        float_bytes: size of its file.
-    """
+    """A float model that is quantized again and again; it pickles, for other processes."""
 
     canonical: Canonical = field(repr=False)
     wishes: Wishes

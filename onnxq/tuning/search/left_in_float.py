@@ -6,6 +6,7 @@ why nothing of it is quantized at all.
 
 from __future__ import annotations
 
+import enum
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,8 +15,8 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.times.model_times import IN_FLOAT
 from onnxq.tuning.scoring.objective_function import FARTHEST_DB
 from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.layers import by_layer_type
 from onnxq.tuning.search.proposals import LEAST_SAVING
+from onnxq.tuning.search.quantization_groups import by_layer_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
     from onnxq.tuning.search.proposals import Proposals
     from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
-SLOWER, LOUD = "slower in integers", "below the bound in integers"
-LOUDER = "less accurate in integers than where it began"
-NO_GAIN = f"saves less than {LEAST_SAVING:g} of float's time"
 LOST_DB = -FARTHEST_DB / 2
 """Decibels of a lost output: those of layer_sets that lose all by themselves are -FARTHEST_DB."""
-OPEN = "no gain was found in these runs"
+
+
+class WhyFloat(enum.Enum):
+    """Reason why a layer type computes in float, in words."""
+
+    SLOWER = "slower in integers"
+    BELOW_BOUND = "below the bound in integers"
+    LESS_ACCURATE = "less accurate in integers than where it began"
+    SAVES_LITTLE = f"saves less than {LEAST_SAVING:g} of float's time"
+    NOT_FOUND = "no gain was found in these runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +47,12 @@ class LeftInFloat:
     Attributes:
         time: share of float's time that integers would add, as predicted; negative: they save it.
         db: least SQNR of all outputs that is expected then.
-        why: it is in float, in words.
     """
 
     group: str
     time: float
     db: float
-    why: str
+    why: WhyFloat
 
 
 def left_in_float(point: MeasuredCandidate, proposals: Proposals) -> tuple[LeftInFloat, ...]:
@@ -58,7 +64,7 @@ def left_in_float(point: MeasuredCandidate, proposals: Proposals) -> tuple[LeftI
     floats = [group for group in point.candidate.groups if looked.is_open(group)]
     if not floats or looked.now is None:
         return ()
-    by_reason: dict[str, list[QuantizationGroup]] = {}
+    by_reason: dict[WhyFloat, list[QuantizationGroup]] = {}
     for group in floats:
         by_reason.setdefault(looked.at([group], group.layer_type).why, []).append(group)
     layer_sets = [alike for groups in by_reason.values() for alike in by_layer_type(groups)]
@@ -103,9 +109,10 @@ class _Look:
             db = -math.inf
         return LeftInFloat(name, time, db, self._why(time, noise))
 
-    def _why(self, time: float, noise: float) -> str:
+    def _why(self, time: float, noise: float) -> WhyFloat:
         if time >= 0:
-            return SLOWER
+            return WhyFloat.SLOWER
         if noise > self._allowed:
-            return LOUD if self._proposals.objective.bounds_accuracy else LOUDER
-        return NO_GAIN if -time < LEAST_SAVING else OPEN
+            is_bounded = self._proposals.objective.bounds_accuracy
+            return WhyFloat.BELOW_BOUND if is_bounded else WhyFloat.LESS_ACCURATE
+        return WhyFloat.SAVES_LITTLE if -time < LEAST_SAVING else WhyFloat.NOT_FOUND

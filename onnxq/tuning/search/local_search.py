@@ -22,6 +22,7 @@ search, but for `is_late`.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from onnxq.qconfig import QConfigMapping
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import Candidate
-    from onnxq.tuning.search.config_changes import ConfigChange
+    from onnxq.tuning.search.candidate import Candidate, ConfigChange
     from onnxq.tuning.search.proposals import Batch, Closed, Proposals
 
 
@@ -61,9 +61,14 @@ EXCESS_DB = 6.0
 """Decibels above the bound at which fewer changes of a batch are looked for: twice those that are
 worth something where speed is wanted."""
 
-LATE, NO_RUN = "the time is up", "no run is left"
-NO_CHANGE = "no change is left that is worth a run"
-NO_GAIN = f"{MOST_FAILURES} batches in a row made nothing better"
+
+class SearchEnd(enum.Enum):
+    """Reason why a search ended, in words."""
+
+    LATE = "the time is up"
+    NO_RUN = "no run is left"
+    NO_CHANGE = "no change is left that is worth a run"
+    NO_GAIN = f"{MOST_FAILURES} batches in a row made nothing better"
 
 
 @dataclass(frozen=True)
@@ -72,25 +77,19 @@ class SearchResult:
 
     Attributes:
         points: every model that was measured, in order; the first is where it began.
-        best: the one that lacks least, and is best beyond that.
         refused: (changes in words, why) of those that cannot be quantized or do not run; of a
             batch, of the changes in it that are at fault.
-        why: it ended, in words.
     """
 
     points: tuple[MeasuredCandidate, ...]
     best: MeasuredCandidate
     refused: tuple[tuple[tuple[str, ...], str], ...]
-    why: str
+    why: SearchEnd
 
 
 @dataclass
 class LocalSearch:
-    """Search from one candidate.
-
-    Attributes:
-        is_late: whether the time is up.
-    """
+    """Search from one candidate."""
 
     proposals: Proposals
     evaluate: EvaluateAll
@@ -135,13 +134,14 @@ class LocalSearch:
             elif failures < MOST_FAILURES and (probe := self._probe(best)):
                 found = probe
             elif (found := self._by_bisection(best)) is best and self._left > 0:
-                return self._found(best, NO_CHANGE if failures < MOST_FAILURES else NO_GAIN)
+                has_found = failures < MOST_FAILURES
+                return self._found(best, SearchEnd.NO_CHANGE if has_found else SearchEnd.NO_GAIN)
             is_failure = found is best and batch and refused == len(self._refused)
             failures = failures + 1 if is_failure else 0
             best = found
-        return self._found(best, LATE if self.is_late() else NO_RUN)
+        return self._found(best, SearchEnd.LATE if self.is_late() else SearchEnd.NO_RUN)
 
-    def _found(self, best: MeasuredCandidate, why: str) -> SearchResult:
+    def _found(self, best: MeasuredCandidate, why: SearchEnd) -> SearchResult:
         return SearchResult(tuple(self._points), best, tuple(self._refused.items()), why)
 
     @property

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.times.model_times import IN_FLOAT
-from onnxq.times.timed_runs import WholeTime, whole_times
+from onnxq.times.timed_runs import WholeTime, time_beside_float
 from onnxq.tuning.evaluation.evaluations import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onnxq.qconfig import QConfigMapping
+    from onnxq.tuning.evaluation.evaluations import Journal
     from onnxq.tuning.evaluation.evaluator import Evaluator
-    from onnxq.tuning.evaluation.journal import Journal
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.scoring.score import Score
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 TIMED = "timed"
 """Kind of the records in the journal."""
+SECONDS = 0.5
+"""CPU seconds that go into the runs of each point."""
 MOST = 4
 """Points that are timed, of those that were found."""
 FLOAT_PRECISIONS = (Precision.FLOAT, Precision.WEIGHT_ONLY)
@@ -47,11 +49,10 @@ class Clock:
         asked = {key_of(mapping): mapping for mapping in mappings}
         lacking = [key for key in asked if self.journal.find(TIMED, key, WholeTime) is None]
         if lacking:
-            models = [self.evaluator.running(asked[key]).model for key in lacking]
-            floats = self.evaluator.subject.canonical.model
-            beside, *taken = whole_times([floats, *models], self.evaluator.one_row())
-            for key, ours in zip(lacking, taken, strict=True):
-                self.journal.append(TIMED, key, WholeTime.of(ours, beside))
+            floats, row = self.evaluator.subject.canonical.model, self.evaluator.one_row()
+            for key in lacking:
+                model = self.evaluator.running(asked[key]).model
+                self.journal.append(TIMED, key, time_beside_float(floats, model, row, SECONDS))
         found = [self.journal.find(TIMED, key_of(mapping), WholeTime) for mapping in mappings]
         return [each for each in found if each is not None]
 

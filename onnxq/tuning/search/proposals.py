@@ -12,16 +12,15 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.tuning.scoring.objective_function import DB_OF_TIME, TIME_ERROR
 from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.layers import by_layer_type
+from onnxq.tuning.search.quantization_groups import by_layer_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from onnxq.tuning.scoring.objective_function import ObjectiveFunction
     from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
-    from onnxq.tuning.search.layers import Layers
     from onnxq.tuning.search.noise_estimates import NoiseEstimates
-    from onnxq.tuning.search.quantization_groups import QuantizationGroup
+    from onnxq.tuning.search.quantization_groups import Layers, QuantizationGroup
 
 
 Batch = tuple[PrecisionChange, ...]
@@ -42,11 +41,7 @@ LEAST_DB = 0.1
 
 @dataclass(frozen=True)
 class Proposals:
-    """Proposals of changes from any point.
-
-    Attributes:
-        estimates: of the noise of each group.
-    """
+    """Proposals of changes from any point."""
 
     objective: ObjectiveFunction
     estimates: NoiseEstimates
@@ -153,11 +148,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Estimator:
-    """Expectations from one point on.
-
-    Attributes:
-        estimates: of the noise of each group.
-    """
+    """Expectations from one point on."""
 
     point: MeasuredCandidate
     objective: ObjectiveFunction

@@ -15,25 +15,29 @@ from onnxq.ort.version import installed
 from onnxq.qconfig import Choice
 from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.times.model_times import IN_FLOAT, Times
-from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations
+from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations, Journal, JournalHead
 from onnxq.tuning.evaluation.evaluator import precisions_of
-from onnxq.tuning.evaluation.journal import Journal, JournalHead
 from onnxq.tuning.measure_times import measure_times, times_of
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
-from onnxq.tuning.search.config_changes import (
+from onnxq.tuning.search.candidate import (
     AlgorithmChange,
+    Candidate,
+    MeasuredCandidate,
     QuantizedAlone,
     WeightsPerTensor,
     is_per_channel,
 )
-from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
 from onnxq.tuning.search.local_search import LocalSearch
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
 from onnxq.tuning.search.pareto_candidates import float_candidates, judged, stored_candidate
 from onnxq.tuning.search.proposals import Proposals
-from onnxq.tuning.search.quantization_groups import quantization_groups_of
+from onnxq.tuning.search.quantization_groups import (
+    Layers,
+    by_layer_type,
+    dearest_parts,
+    quantization_groups_of,
+)
 from onnxq.tuning.sensitivity import sensitivity_of
 
 if TYPE_CHECKING:
@@ -49,7 +53,7 @@ if TYPE_CHECKING:
     from onnxq.tuning.scoring.metric import Metric
     from onnxq.tuning.scoring.subject import Subject
     from onnxq.tuning.scoring.tuning_samples import TuningSamples
-    from onnxq.tuning.search.config_changes import ConfigChange
+    from onnxq.tuning.search.candidate import ConfigChange
     from onnxq.tuning.search.local_search import SearchResult
     from onnxq.tuning.search.pareto_candidates import Clock
     from onnxq.tuning.search.quantization_groups import QuantizationGroup

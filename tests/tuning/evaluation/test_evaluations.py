@@ -10,8 +10,14 @@ from onnxq.errors import QConfigError, UnsupportedError
 from onnxq.jobs import Processes
 from onnxq.observers import MinMaxObserver
 from onnxq.qconfig import QConfig, default_qconfig_mapping, onnxq_default_qconfig
-from onnxq.tuning.evaluation.evaluations import Evaluations, Refusal, key_of, scoring
-from onnxq.tuning.evaluation.journal import Journal, JournalHead
+from onnxq.tuning.evaluation.evaluations import (
+    Evaluations,
+    Journal,
+    JournalHead,
+    Refusal,
+    key_of,
+    scoring,
+)
 from onnxq.tuning.scoring.metric import MetricError
 from onnxq.tuning.scoring.score import Score
 from tests.examples import ALL_INTEGERS, images

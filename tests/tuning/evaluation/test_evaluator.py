@@ -22,9 +22,8 @@ from onnxq.qconfig import (
 from onnxq.samples.excerpt import held_apart
 from onnxq.tuning.scoring.metric import SQNR
 from onnxq.tuning.scoring.subject import Subject, Wishes
-from onnxq.tuning.search.config_changes import QuantizedAlone
-from onnxq.tuning.search.layers import Layers
-from onnxq.tuning.search.quantization_groups import quantization_groups_of
+from onnxq.tuning.search.candidate import QuantizedAlone
+from onnxq.tuning.search.quantization_groups import Layers, quantization_groups_of
 from tests.examples import ALL_INTEGERS, images, network
 from tests.small_networks import encoder_block, perceptron
 from tests.tuning.parts import evaluator_of, labelled, rows

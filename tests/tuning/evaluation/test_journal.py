@@ -10,7 +10,7 @@ import pytest
 
 from onnxq.errors import CalibrationError, OutputError
 from onnxq.times.model_times import Times
-from onnxq.tuning.evaluation.journal import Journal, JournalHead
+from onnxq.tuning.evaluation.evaluations import Journal, JournalHead
 from onnxq.tuning.scoring.score import Score
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_without_a_file_it_keeps_what_it_was_told() -> None:
 
 WRITER = """
 import itertools, sys
-from onnxq.tuning.evaluation.journal import Journal, JournalHead
+from onnxq.tuning.evaluation.evaluations import Journal, JournalHead
 from onnxq.tuning.scoring.score import Score
 head = JournalHead("model", "samples", "sqnr", "portable, qdq", "onnxq 1, onnxruntime 2")
 with Journal.open(sys.argv[1], head) as journal:

@@ -12,7 +12,7 @@ from onnxq.checking.check import Check
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.metrics import Boxes, Masks
 from onnxq.samples import Samples
-from onnxq.tuning.scoring.baseline import baseline_of
+from onnxq.tuning.evaluation.evaluator import baseline_of
 from onnxq.tuning.scoring.metric import SQNR, TOP1, MetricError, MetricFile, as_metric
 from onnxq.tuning.scoring.subject import Subject
 from onnxq.tuning.scoring.tuning_samples import TuningSamples, open_tuning_samples

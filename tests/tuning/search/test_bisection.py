@@ -12,7 +12,7 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
 from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
-from onnxq.tuning.search.local_search import NO_RUN, LocalSearch, back, repaired
+from onnxq.tuning.search.local_search import LocalSearch, SearchEnd, back, repaired
 from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network, searched
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def test_search_that_is_cut_while_it_halves_says_so(runs: int) -> None:
     proposals = network.proposals(network.objective(Goal(max_drop=0.001, max_time=0.6)), wrong)
     found = searched(LocalSearch(proposals, network.measured, (), runs), network.start)
     assert len(found.points) == runs
-    assert found.why == NO_RUN
+    assert found.why is SearchEnd.NO_RUN
 
 
 def test_search_for_a_metric_reaches_it_near_the_best_of_all_forms() -> None:

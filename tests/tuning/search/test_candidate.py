@@ -3,11 +3,12 @@ from __future__ import annotations
 from onnxq.observers import MinMaxObserver
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
-from onnxq.tuning.search.candidate import Candidate, PrecisionChange
-from onnxq.tuning.search.config_changes import (
+from onnxq.tuning.search.candidate import (
     PER_TENSOR,
     ActivationObserver,
     AlgorithmChange,
+    Candidate,
+    PrecisionChange,
     WeightsPerTensor,
     precision_in,
     with_precision,

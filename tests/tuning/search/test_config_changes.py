@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
-from onnxq.tuning.search.config_changes import (
+from onnxq.tuning.search.candidate import (
     QuantizedAlone,
     changes_of_the_whole,
     precision_in,
 )
-from onnxq.tuning.search.layers import Layers
+from onnxq.tuning.search.quantization_groups import Layers
 from tests.tuning.made_up import Layer, Network
 
 NETWORK = Network((Layer(1e-4, 0.5, 0.2), Layer(1e-2, 0.5, 0.3)))

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 from onnxq.operator import Precision
-from onnxq.tuning.search.layers import Layers, by_layer_type, dearest_parts
-from onnxq.tuning.search.quantization_groups import Member, QuantizationGroup
+from onnxq.tuning.search.quantization_groups import (
+    Layers,
+    Member,
+    QuantizationGroup,
+    by_layer_type,
+    dearest_parts,
+)
 
 PRECISIONS = (Precision.FLOAT, Precision.INT8)
 

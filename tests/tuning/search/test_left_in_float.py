@@ -13,12 +13,8 @@ from onnxq.tuning.scoring.objective_function import ObjectiveFunction
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate, PrecisionChange
 from onnxq.tuning.search.left_in_float import (
-    LOUD,
-    LOUDER,
-    NO_GAIN,
-    OPEN,
-    SLOWER,
     LeftInFloat,
+    WhyFloat,
     left_in_float,
 )
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
@@ -53,7 +49,7 @@ def left(goal: Goal = GOAL) -> dict[str, LeftInFloat]:
     return {each.group: each for each in left_in_float(point, proposals)}
 
 
-def printed(above_db: float, *whys: str, more: str = "") -> str:
+def printed(above_db: float, *whys: WhyFloat, more: str = "") -> str:
     rows = [LeftInFloat(f"Conv, {i}", 0.1, 30.0, why) for i, why in enumerate(whys)]
     score = Score(40.0 + above_db, {"y": 40.0 + above_db}, 1000, 0.9)
     file = io.StringIO()
@@ -64,13 +60,21 @@ def printed(above_db: float, *whys: str, more: str = "") -> str:
 def test_each_layer_type_says_why_it_is_in_float() -> None:
     found = left()
     names = [f"Conv, /layer{i}" for i in (1, 2, 3, 4)]
-    assert [found[name].why for name in names] == [SLOWER, LOUD, NO_GAIN, OPEN]
+    assert [found[name].why for name in names] == [
+        WhyFloat.SLOWER,
+        WhyFloat.BELOW_BOUND,
+        WhyFloat.SAVES_LITTLE,
+        WhyFloat.NOT_FOUND,
+    ]
     assert found[names[0]].time == pytest.approx(0.1)
     assert found[names[1]].db == pytest.approx(20.0, abs=0.1)
 
 
 def test_without_a_bound_the_beginning_is_what_counts() -> None:
-    assert {each.why for each in left(Goal()).values()} == {SLOWER, LOUDER}
+    assert {each.why for each in left(Goal()).values()} == {
+        WhyFloat.SLOWER,
+        WhyFloat.LESS_ACCURATE,
+    }
 
 
 @pytest.mark.parametrize("goal", [replace(GOAL, objective=Objective.SIZE), Goal(min_sqnr_db=80.0)])
@@ -80,18 +84,20 @@ def test_nothing_is_said_of_searches_for_less_than_speed_or_without_success(goal
 
 @pytest.mark.parametrize(("above_db", "is_said"), [(10.0, True), (1.0, False)])
 def test_more_accuracy_than_was_asked_for_is_explained(above_db: float, is_said: bool) -> None:
-    assert ("10.0 dB more than the bound" in printed(above_db, SLOWER, LOUD)) is is_said
+    assert (
+        "10.0 dB more than the bound" in printed(above_db, WhyFloat.SLOWER, WhyFloat.BELOW_BOUND)
+    ) is is_said
 
 
 def test_a_search_that_was_cut_does_not_say_that_nothing_is_faster() -> None:
-    assert "alone or together, are predicted" in printed(10.0, SLOWER)
-    said = printed(10.0, SLOWER, more="a larger --max-seconds")
+    assert "alone or together, are predicted" in printed(10.0, WhyFloat.SLOWER)
+    said = printed(10.0, WhyFloat.SLOWER, more="a larger --max-seconds")
     assert "layers may gain together" in said
     assert "try a larger --max-seconds" in " ".join(said.split())
 
 
 def test_what_is_predicted_to_be_faster_is_not_denied_below_its_row() -> None:
-    said = printed(10.0, SLOWER, OPEN)
+    said = printed(10.0, WhyFloat.SLOWER, WhyFloat.NOT_FOUND)
     assert "are predicted" not in said
     assert "was not where it was measured" in said
 
@@ -104,7 +110,7 @@ def test_a_search_for_size_is_not_told_to_search_for_size() -> None:
 
 
 def test_an_exact_model_keeps_no_number_of_decibels_more() -> None:
-    assert "more than the bound" not in printed(math.inf, SLOWER)
+    assert "more than the bound" not in printed(math.inf, WhyFloat.SLOWER)
 
 
 def test_nothing_left_is_no_table() -> None:

@@ -13,9 +13,8 @@ from onnxq.tuning.evaluation.evaluations import Refusal
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.config_changes import AlgorithmChange, precision_in
-from onnxq.tuning.search.local_search import LocalSearch
+from onnxq.tuning.search.candidate import AlgorithmChange, PrecisionChange, precision_in
+from onnxq.tuning.search.local_search import LocalSearch, SearchEnd
 from onnxq.tuning.search.noise_estimates import NoiseEstimates
 from onnxq.tuning.search.pareto_candidates import front_of
 from onnxq.tuning.search.proposals import Proposals
@@ -86,7 +85,7 @@ def test_goal_that_is_kept_at_the_start_takes_one_run_where_nothing_is_faster() 
     network = Network((Layer(1e-5, 0.5, 0.2), Layer(1e-5, 0.5, 0.3)))
     found = network.search(Goal(min_sqnr_db=30))
     assert len(found.points) == 1
-    assert found.why == "no change is left that is worth a run"
+    assert found.why is SearchEnd.NO_CHANGE
 
 
 def test_only_the_layer_with_the_noise_goes_to_float() -> None:
@@ -115,7 +114,7 @@ def test_search_takes_no_more_runs_than_it_may() -> None:
     network, wrong = drawn(3)
     found = network.search(Goal(min_sqnr_db=45, max_runs=3), wrong)
     assert len(found.points) == 3
-    assert found.why == "no run is left"
+    assert found.why is SearchEnd.NO_RUN
 
 
 def test_search_is_the_same_every_time() -> None:
@@ -233,7 +232,7 @@ def test_time_that_is_up_ends_a_search() -> None:
     local_search = _descent(network, Goal(min_sqnr_db=60), None)
     late = iter([False, False, *[True] * 100])
     found = searched(replace(local_search, is_late=lambda: next(late)), network.start)
-    assert found.why == "the time is up"
+    assert found.why is SearchEnd.LATE
 
 
 def test_search_without_any_time_gives_the_model_that_it_begins_with() -> None:
@@ -241,7 +240,7 @@ def test_search_without_any_time_gives_the_model_that_it_begins_with() -> None:
     local_search = _descent(network, Goal(min_sqnr_db=60), None)
     found = searched(replace(local_search, is_late=lambda: True), network.start)
     assert found.best.candidate == network.start
-    assert found.why == "the time is up"
+    assert found.why is SearchEnd.LATE
 
 
 def test_noise_that_neighbours_share_does_not_keep_a_search_from_its_bound() -> None:

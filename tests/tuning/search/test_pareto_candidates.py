@@ -10,9 +10,8 @@ from onnxq.times.timed_runs import WholeTime
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
 from onnxq.tuning.scoring.score import Score
-from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
-from onnxq.tuning.search.config_changes import WeightsPerTensor
-from onnxq.tuning.search.local_search import SearchResult
+from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange, WeightsPerTensor
+from onnxq.tuning.search.local_search import SearchEnd, SearchResult
 from onnxq.tuning.search.pareto_candidates import (
     MOST,
     float_candidates,
@@ -65,14 +64,14 @@ def test_the_best_predicted_and_the_first_are_timed() -> None:
 
 def test_whole_runs_decide_where_the_prediction_was_wrong() -> None:
     slow, fast = point(1, 0.5), point(2, 0.6)
-    found = SearchResult((slow, fast), slow, (), "")
+    found = SearchResult((slow, fast), slow, (), SearchEnd.NO_CHANGE)
     best = judged(found, Clock({1: 0.9, 2: 0.7}), OBJECTIVE).best  # type: ignore[arg-type]
     assert best.candidate == fast.candidate
     assert (best.score.time_ratio, best.score.predicted_time) == (0.7, 0.6)
 
 
 def test_a_model_that_was_found_twice_is_one_point() -> None:
-    found = SearchResult((point(1, 0.5), point(1, 0.5)), point(1, 0.5), (), "")
+    found = SearchResult((point(1, 0.5), point(1, 0.5)), point(1, 0.5), (), SearchEnd.NO_CHANGE)
     assert len(judged(found, Clock({1: 0.9}), OBJECTIVE).points) == 1  # type: ignore[arg-type]
 
 
@@ -80,7 +79,7 @@ def test_mappings_of_one_file_are_one_point() -> None:
     """With another scale for weights, where all are in float: the same numbers, the same bytes."""
     first = point(5, 1.0)
     again = MeasuredCandidate(first.candidate.also(WeightsPerTensor(NETWORK.groups)), first.score)
-    found = SearchResult((first, again), first, (), "")
+    found = SearchResult((first, again), first, (), SearchEnd.NO_CHANGE)
     times = iter([1.0, 0.9])
 
     class Noisy(Clock):
@@ -122,7 +121,8 @@ def test_stored_weights_are_taken_before_float_ones_that_are_not_known_to_be_fas
             return [replace(p, score=p.score.timed(sum(i) / 2, i)) for p, i in found]
 
     objective = ObjectiveFunction(goal, math.inf)
-    best = judged(SearchResult((in_float, stored), in_float, (), ""), Sure({}), objective).best  # type: ignore[arg-type]
+    found = SearchResult((in_float, stored), in_float, (), SearchEnd.NO_CHANGE)
+    best = judged(found, Sure({}), objective).best  # type: ignore[arg-type]
     assert (best.candidate == candidate) is is_taken
 
 
@@ -135,7 +135,7 @@ def test_all_in_float_is_a_float_candidates_of_every_bound_on_the_time() -> None
 def test_a_bound_on_the_time_that_no_other_keeps_is_kept_by_all_in_float(
     times: dict[int, float],
 ) -> None:
-    found = SearchResult((point(0, 0.9), point(5, 1.0)), point(0, 0.9), (), "")
+    found = SearchResult((point(0, 0.9), point(5, 1.0)), point(0, 0.9), (), SearchEnd.NO_CHANGE)
     best = judged(found, Clock(times), OBJECTIVE).best  # type: ignore[arg-type]
     assert len(best.candidate.precisions) == 5
 

@@ -14,10 +14,9 @@ from onnxq.operator import Precision
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.qconfig import Choice
 from onnxq.times.model_times import Times
-from onnxq.tuning.evaluation.evaluations import Evaluations
-from onnxq.tuning.evaluation.journal import Journal, JournalHead
+from onnxq.tuning.evaluation.evaluations import Evaluations, Journal, JournalHead
 from onnxq.tuning.scoring.goal import Goal
-from onnxq.tuning.search.config_changes import PER_TENSOR
+from onnxq.tuning.search.candidate import PER_TENSOR
 from onnxq.tuning.search.pareto_candidates import Clock
 from onnxq.tuning.search.search import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Search, times_in
 from tests.examples import ALL_INTEGERS

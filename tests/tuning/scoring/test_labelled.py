@@ -7,9 +7,9 @@ import pytest
 
 from onnxq.errors import CalibrationError
 from onnxq.samples import InputSpec, Samples
-from onnxq.samples import labelled as module
 from onnxq.samples.images import Images
-from onnxq.samples.labelled import open_labelled
+from onnxq.tuning.scoring import tuning_samples as module
+from onnxq.tuning.scoring.tuning_samples import open_labelled
 
 if TYPE_CHECKING:
     from pathlib import Path
