@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from onnxq.core.limits import limits
     from onnxq.float16_model import half
     from onnxq.graph.saving import save
+    from onnxq.hub import hub_folder
     from onnxq.imported_qdq import import_qdq
     from onnxq.language.genai_folder import genai_folder
     from onnxq.language.quantized_cache import quantize_cache
@@ -81,6 +82,7 @@ __all__ = [
     "functional",
     "genai_folder",
     "half",
+    "hub_folder",
     "import_qdq",
     "inspect",
     "limits",
@@ -119,6 +121,7 @@ _HOMES = {
     "export": "onnxq.pytorch",
     "genai_folder": "onnxq.language.genai_folder",
     "half": "onnxq.float16_model",
+    "hub_folder": "onnxq.hub",
     "import_qdq": "onnxq.imported_qdq",
     "inspect": "onnxq.report.inspection",
     "limits": "onnxq.core.limits",

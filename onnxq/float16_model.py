@@ -20,6 +20,7 @@ from onnxq.checking.check import Check
 from onnxq.checking.validation import Validation
 from onnxq.checking.validation_run import try_out
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, counted, member, nearest
+from onnxq.graph.checks import check_computes_in_float
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
@@ -134,6 +135,7 @@ def half(
     kept = dict.fromkeys(_asked(source, keep), "asked for") | _by_type(source)
     batches = tuple(inputs.batches)
     kept |= _by_range(source, batches)
+    _check_float32_weights(source, kept)
     result = QuantizedModel.of(_converted(source, kept, batches))
     try:
         verdict, *_ = try_out(result, replace(inputs, source=given))
@@ -156,11 +158,26 @@ def _named(model: ir.Model) -> ir.Model:
     copy = model.clone()
     for step in (InlineFunctions(), UniqueNames(), LiftConstants(), UniqueNames()):
         step(copy)
+    check_computes_in_float(copy)
     infer_types(copy)
     tensors = [v for graph in copy.graphs() for v in graph.initializers.values()]
     if not any(v.dtype == ir.DataType.FLOAT for v in (*copy.graph.inputs, *tensors)):
         raise ModelError("half: the model has no float32 numbers; it may be float16 already.")
     return copy
+
+
+def _check_float32_weights(model: ir.Model, kept: Collection[str]) -> None:
+    """Refuses a model whose weights are float16, but those of nodes that stay float32."""
+    weights = [v for graph in model.graphs() for v in graph.initializers.values()]
+    large = [v for v in weights if v.const_value is not None and v.const_value.size > 1]
+    is_left = any(
+        v.dtype == ir.DataType.FLOAT and any(node_name(use.node) not in kept for use in v.uses())
+        for v in large
+    )
+    if not is_left and any(v.dtype == ir.DataType.FLOAT16 for v in large):
+        raise ModelError(
+            "half: the weights are float16 already, and nothing is changed. Run it as it is."
+        )
 
 
 def _inputs(samples: object, given: ir.Model) -> Validation:

@@ -101,6 +101,7 @@ READ: dict[str, dict[str, tuple[str, ...]]] = {
         "verify": ("verify", "M", "BAD", "S"),
         "cross-check": ("cross-check", "BAD", "S"),
         "genai-folder": ("genai-folder", "BAD", "-o", "O"),
+        "hub-folder": ("hub-folder", "BAD", "-o", "O"),
     },
     "samples": {
         "quantize": ("quantize", "M", "BAD", "-o", "O"),

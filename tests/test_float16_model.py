@@ -63,6 +63,14 @@ def test_exponentials_norms_and_sums_stay_float32() -> None:
     assert all(f"1 {kind}" in said for kind in ("Softmax (exp)", "LayerNormalization (norm)"))
 
 
+def test_nodes_that_stay_float32_may_read_one_tensor() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y, float[n, 32] z) {
+        a = Relu(x) y = MatMul(a, w) z = MatMul(a, w)
+    }"""
+    made = onnxq.half(parsed(text, {"w": SQUARE}), {"x": X}, keep=["*MatMul*"])
+    assert types(made)["MatMul"] is ir.DataType.FLOAT
+
+
 def test_what_overflows_on_samples_stays_float32() -> None:
     text = """g (float[n, 32] x) => (float[n, 32] y) {
         a = Mul(x, k) b = Mul(a, l) y = MatMul(b, w)

@@ -21,12 +21,12 @@ ROOMS = (
     "samples", "ort", "language", "metrics", "qdq", "times", "qtensor", "functional",
     "reference", "dynamic", "static", "weights", "checking", "report", "tuning",
     "repair", "pipeline", "weight_only", "imported_qdq", "float16_model",
-    "survey", "pytorch", "cli", "__main__",
+    "survey", "pytorch", "hub", "cli", "__main__",
 )
 """Folders and single files of onnxq, lowest first: each is named by what it knows."""
 TORCH_ROOMS = (
     "arguments", "numerics", "modules", "tensor_quant", "nn", "train", "exporting", "programs",
-    "insertion", "importers", "eager", "quantization", "deployed",
+    "insertion", "importers", "eager", "quantization", "deployed", "local_model",
 )
 TUNING_ROOMS = (
     "defaults", "scoring", "evaluation", "measure_times", "sensitivity", "search", "tables",
@@ -153,8 +153,12 @@ def test_the_torch_room_imports_late_only_what_a_torch_may_lack() -> None:
         if isinstance(function, ast.FunctionDef)
         and any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(function))
     }
-    # torch.ao.quantization, which torch has announced to remove, and torchao
-    assert late == {"onnxq.pytorch.importers.importer", "onnxq.pytorch.importers.programs"}
+    # torch.ao.quantization, which torch has announced to remove, torchao, and transformers
+    assert late == {
+        "onnxq.pytorch.importers.importer",
+        "onnxq.pytorch.importers.programs",
+        "onnxq.pytorch.local_model",
+    }
 
 
 LEAVING = ("torch.ao", "torch.quantization", "torch.nn.quantized", "torch.nn.intrinsic", "torchao")

@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "half": ("MODEL", "SAMPLES", "-o", "OUT"),
     "import-qdq": ("MODEL", "-o", "OUT"),
     "genai-folder": ("MODEL", "-o", "OUT"),
+    "hub-folder": ("MODEL", "-o", "OUT"),
     "tune": ("MODEL", "SAMPLES", "-o", "OUT"),
     "verify": ("MODEL", "MODEL", "SAMPLES"),
     "cross-check": ("MODEL", "SAMPLES"),

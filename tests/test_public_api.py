@@ -23,6 +23,7 @@ FUNCTIONS = (
     "export",
     "genai_folder",
     "half",
+    "hub_folder",
     "import_qdq",
     "inspect",
     "limits",

@@ -83,6 +83,7 @@ def bench(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     runs: int = DEFAULT_RUNS,
+    provider: str = runtime.CPU,
 ) -> Benchmark:
     """A Benchmark of two models on one batch, run in turns in several sessions, on one thread.
 
@@ -93,15 +94,18 @@ def bench(
             hardly depend on values).
         shapes: {input name: shape} of random inputs, for those with dynamic sizes beside the batch.
         runs: pairs of timed runs.
+        provider: execution provider of ONNX Runtime that both run on.
     Raises:
         ModelError: a model cannot be read, or the two have different inputs.
         CalibrationError: unusable samples; samples and shapes; neither, where sizes beside the
             batch are dynamic; shapes that do not fit; or fewer than 1 run.
-        QConfigError: samples with state, which goes round from batch to batch.
+        QConfigError: samples with state, which goes round from batch to batch; a provider that the
+            installed ONNX Runtime does not have.
         UnsupportedError: the batch size differs from the model's static batch.
     """
     if type(runs) is not int or runs < 1:
         raise CalibrationError(f"runs: got {runs!r}; wanted a whole number, 1 or more.")
+    runtime.check_provider(provider)
     given = without_state(Samples.of(samples), "bench")
     ours_model, theirs_model = load(model), load(quantized)
     _check_comparable((model, ours_model), (quantized, theirs_model))
@@ -117,7 +121,8 @@ def bench(
         batch = _one_batch(given, theirs_takes)
         check_ignored(given)
     sources = (_source(model, ours_model), _source(quantized, theirs_model))
-    openers = [partial(runtime.open_session, source, threads=1) for source in sources]
+    opened = partial(runtime.open_session, threads=1, provider=provider)
+    openers = [partial(opened, source) for source in sources]
     feeds = as_taken(batch, ours_takes), batch
     pairs = paired_sessions((openers[0], openers[1]), feeds, runs)
     ours, theirs = (float(np.median(np.concatenate(side))) for side in zip(*pairs, strict=True))
@@ -129,7 +134,7 @@ def bench(
         _size_bytes(model, ours_model),
         _size_bytes(quantized, theirs_model),
         {name: array.shape for name, array in batch.items()},
-        execution(theirs_model),
+        execution(theirs_model, provider),
         (min(found.low, ours / theirs), max(found.high, ours / theirs)),
     )
 

@@ -14,6 +14,7 @@ meant to compute in float.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.findings import Execution, Fallback
@@ -39,10 +40,18 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-def execution(model: ir.Model | Path) -> Execution:
-    """Counts the nodes that ONNX Runtime runs of a quantized model on this machine."""
+def execution(model: ir.Model | Path, provider: str = runtime.CPU) -> Execution:
+    """Counts the nodes that ONNX Runtime runs of a quantized model on this machine.
+
+    Args:
+        model: that ran here.
+        provider: that it ran on.
+    """
     loaded = load(model)
-    return execution_in(loaded, runtime.optimized_graph(loaded))
+    found = execution_in(loaded, runtime.optimized_graph(loaded))
+    if provider == runtime.CPU:
+        return found
+    return replace(found, providers=runtime.placement(loaded, provider))
 
 
 def execution_in(model: ir.Model, optimized: ir.Model) -> Execution:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
@@ -100,12 +100,15 @@ class Execution:
         float_nodes: op type -> nodes that compute on floats.
         conversions: op type -> nodes that only convert between the two.
         fallbacks: nodes meant to run in integers that do not.
+        providers: execution provider -> nodes that it gets, where another than the CPU's is asked
+            for. The counts above are the CPU provider's: others do not say what they compute in.
     """
 
     integer_nodes: Mapping[str, int]
     float_nodes: Mapping[str, int]
     conversions: Mapping[str, int]
     fallbacks: tuple[Fallback, ...]
+    providers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

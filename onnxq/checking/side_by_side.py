@@ -384,6 +384,7 @@ class SideBySide:
         outputs: Sequence[Pair],
         feedback: Mapping[str, str],
         threads: int | None = None,
+        provider: str = runtime.CPU,
     ) -> None:
         ours = expose(source, [p.source for p in tensors])
         theirs = expose(target, [p.target for p in tensors])
@@ -393,7 +394,7 @@ class SideBySide:
         self._feedback = feedback
         self._inputs = input_specs(source, feedback.values())
         self._theirs = input_specs(target)
-        self._threads = threads
+        self._threads, self._provider = threads, provider
         self._sessions: tuple[Session, ...] = ()
 
     def open(self) -> Callable[[Batch], list[Sums]]:
@@ -404,7 +405,9 @@ class SideBySide:
         asleep = runtime.Waiting.ASLEEP  # two sessions of spinning threads would take turns
         self._sessions = ()
         for model in self._models:  # kept one by one: the second may be refused
-            opened = runtime.open_session(model, threads=self._threads, waiting=asleep)
+            opened = runtime.open_session(
+                model, threads=self._threads, waiting=asleep, provider=self._provider
+            )
             self._sessions += (opened,)
         ours, theirs = self._sessions
 

@@ -8,6 +8,7 @@ model. One batch is in memory at a time; see comparison.py for the formulas.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from onnxq.checking.sides import sides_of
 from onnxq.graph.io import load
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
+from onnxq.ort.runtime import CPU
 from onnxq.samples import input_specs, open_samples
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import check_feedback
@@ -48,17 +50,20 @@ def findings_of(
     feedback: Mapping[str, str],
     progress: Progress | None = None,
     executor: Executor | None = None,
+    provider: str = CPU,
 ) -> Findings:
     """Findings of two models on opened samples; see `verify`."""
+    sides = _on_provider(sides, provider)
     scales = {p.name: float(p.qparams.scale) for p in sides.tensors if p.qparams is not None}
     workers = without_state(executor, feedback)
     away = None
     if workers is not None:
         ours = PortableModel.of(sides.model, load(sides.model))
         theirs = PortableModel.of(sides.quantized, sides.target)
-        away = partial(_opened, ours, theirs, sides.only)
+        away = partial(_opened, ours, theirs, sides.only, provider)
     count = 0
-    with SideBySide(sides.source, sides.target, sides.tensors, sides.outputs, feedback) as run:
+    pairs = sides.tensors, sides.outputs
+    with SideBySide(sides.source, sides.target, *pairs, feedback, provider=provider) as run:
         for found in over_batches(workers, run.open, away or run.open, batches, progress):
             count += 1
             for pair, sums in zip(sides.pairs, found, strict=True):
@@ -70,16 +75,22 @@ def findings_of(
         tuple(_tensor_finding(p) for p in sides.tensors if p.sums.compared.elements),
         tuple(_output_finding(p, scales.get(p.name)) for p in sides.outputs),
         (*sides.unmatched, *_incomparable(sides.pairs)),
-        execution(sides.target),
+        execution(sides.target, provider),
     )
 
 
+def _on_provider(sides: Sides, provider: str) -> Sides:
+    """Leaves out inner tensors on other providers than the CPU's, which fuse whole graphs."""
+    return sides if provider == CPU else replace(sides, tensors=())
+
+
 def _opened(
-    model: PortableModel, quantized: PortableModel, only: Sequence[str]
+    model: PortableModel, quantized: PortableModel, only: Sequence[str], provider: str
 ) -> Callable[[Batch], list[Sums]]:
     """Work of a worker: matches and opens both models, as `verify` did."""
-    sides = sides_of(model.load(), quantized.load(), only)
-    run = SideBySide(sides.source, sides.target, sides.tensors, sides.outputs, {}, threads=1)
+    sides = _on_provider(sides_of(model.load(), quantized.load(), only), provider)
+    pairs = sides.tensors, sides.outputs
+    run = SideBySide(sides.source, sides.target, *pairs, {}, threads=1, provider=provider)
     return run.open()
 
 

@@ -13,6 +13,7 @@ from onnxq.cli.calibrating import calibrate
 from onnxq.cli.commands import Commands
 from onnxq.cli.common_options import common_options
 from onnxq.cli.exporting import export
+from onnxq.cli.hubs import hub_folder
 from onnxq.cli.importing import half, import_qdq
 from onnxq.cli.language_models import genai_folder, quantize_cache
 from onnxq.cli.looking import doctor, inspect, targets
@@ -59,6 +60,7 @@ COMMANDS = (
     bench,
     costs,
     genai_folder,
+    hub_folder,
     targets,
     doctor,
 )

@@ -13,6 +13,7 @@ from onnxq.cli.options import (
     PATH,
     choice_option,
     output_option,
+    provider_option,
     qconfig_option,
     set_option,
     shard,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="How often; less often where writing it takes long.",
 )
+@provider_option
 @workers_options
 def calibrate(
     model: Path,
@@ -79,6 +81,7 @@ def calibrate(
     shard: tuple[int, int],
     checkpoint: Path | None,
     checkpoint_every: float,
+    provider: str,
     ends: Ends,
     workers: Workers,
 ) -> None:
@@ -110,6 +113,7 @@ def calibrate(
             stopped,
             kept,
             threads=threads,
+            provider=provider,
             workers=workers,
         )
     count = len(statistics.batches)

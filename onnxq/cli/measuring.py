@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.options import PATH, json_option, output_option, shape_option, target_option
+from onnxq.cli.options import (
+    PATH,
+    json_option,
+    output_option,
+    provider_option,
+    shape_option,
+    target_option,
+)
 from onnxq.cli.samples_options import stateless_samples_options
 
 if TYPE_CHECKING:
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--runs", type=click.IntRange(min=1), default=50, show_default=True, help="Timed pairs."
 )
+@provider_option
 @json_option
 def bench(
     model: Path,
@@ -34,6 +42,7 @@ def bench(
     reading: Samples,
     given_shapes: dict[str, tuple[int, ...]],
     runs: int,
+    provider: str,
     as_json: bool,
 ) -> None:
     """Time both models in turns, on one thread, on SAMPLES or on random inputs.
@@ -44,7 +53,8 @@ def bench(
     from onnxq.checking.bench import bench as run
     from onnxq.report import console, json_values
 
-    result = run(model, quantized, replace(reading, source=samples), shapes=given_shapes, runs=runs)
+    source = replace(reading, source=samples)
+    result = run(model, quantized, source, shapes=given_shapes, runs=runs, provider=provider)
     if as_json:
         click.echo(json_values.to_text(json_values.benchmark(result)))
         return

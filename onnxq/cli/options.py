@@ -234,6 +234,15 @@ kernel_threads_option = click.option(
 )
 
 
+provider_option = click.option(
+    "--provider",
+    metavar="NAME",
+    default="CPUExecutionProvider",
+    show_default=True,
+    help="Execution provider of ONNX Runtime; the CPU's gets the nodes that it does not take.",
+)
+
+
 def set_option(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --set and --exclude to a command, which gets them as `overrides` of its qconfig."""
 

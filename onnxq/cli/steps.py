@@ -195,6 +195,7 @@ def calibrate_model(
     excerpt: Excerpt | None = None,
     threads: int | None = None,
     workers: Workers = NO_WORKERS,
+    provider: str = "CPUExecutionProvider",
 ) -> Statistics:
     """Statistics of the samples, from the first on; those that `previous` has are not run again."""
     from onnxq.report.progress import progress_bar
@@ -218,6 +219,7 @@ def calibrate_model(
             progress=progress,
             threads=threads,
             executor=executor,
+            provider=provider,
         )
 
 

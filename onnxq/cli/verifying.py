@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_note
-from onnxq.cli.options import PATH, Bound, json_option, kernel_threads_option, names
+from onnxq.cli.options import (
+    PATH,
+    Bound,
+    json_option,
+    kernel_threads_option,
+    names,
+    provider_option,
+)
 from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--only", multiple=True, metavar="GLOB", help="Compare these tensors and outputs only."
 )
+@provider_option
 @workers_options
 @json_option
 def verify(
@@ -44,6 +52,7 @@ def verify(
     min_sqnr: float | None,
     max_lsb: float | None,
     only: tuple[str, ...],
+    provider: str,
     as_json: bool,
     reading: Samples,
     workers: Workers,
@@ -69,6 +78,7 @@ def verify(
             executor=executor,
             only=only or EVERYTHING,
             progress=progress,
+            provider=provider,
         )
     if as_json:
         click.echo(findings.to_json())

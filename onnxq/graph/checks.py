@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 
-_REMEDY = "Start from the float model; where a command takes both, it stands first."
+_REMEDY = (
+    "Nothing is changed: run it as it is, or start from the float model; where a command takes "
+    "both, it stands first."
+)
 _REMEDY_QDQ = (
     "Start from the float model; or `onnxq import-qdq` brings a file of another tool to integers, "
     "with the scales that it has."
@@ -44,16 +47,22 @@ def check_quantizable(model: ir.Model) -> None:
             f"'{model.metadata_props[FORMAT_KEY]}'. {_REMEDY}"
         )
     _check_for_any_machine(model, where)
-    on_integers = [node for node, _ in scoped_nodes(model) if catalog.is_on_integers(node)]
-    computing = [n for n in on_integers if n.op_type not in (_READS_INTEGERS, *_STORED)]
-    if computing:
-        node = computing[0]
-        remedy = _REMEDY_QDQ if node.op_type == "QuantizeLinear" else _REMEDY
+    check_computes_in_float(model)
+    _check_types(model)
+
+
+def check_computes_in_float(model: ir.Model) -> None:
+    """Passes a model without nodes that compute in integers; its weights may be integers."""
+    where = model.meta.get(WHERE_KEY, "the model")
+    for node, _ in scoped_nodes(model):
+        if node.op_type in (_READS_INTEGERS, *_STORED) or not catalog.is_on_integers(node):
+            continue
+        is_ours = FORMAT_KEY in model.metadata_props
+        is_qdq = node.op_type == "QuantizeLinear" and not is_ours
         raise ModelError(
             f"{where} is quantized already: node '{node.name or node.outputs[0].name}' is a "
-            f"{node.op_type}. {remedy}"
+            f"{node.op_type}. {_REMEDY_QDQ if is_qdq else _REMEDY}"
         )
-    _check_types(model)
 
 
 def _check_for_any_machine(model: ir.Model, where: str) -> None:

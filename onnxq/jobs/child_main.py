@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MOST_OPEN = 4
 """Sessions that stay open until their first run; the oldest is closed for one more."""
 LENGTH_BYTES = 8
+CPU = "CPUExecutionProvider"
+ASSIGNMENT = "session.record_ep_graph_assignment_info"
 OUT_OF_MEMORY = ("Failed to allocate memory", "bad allocation", "bad_alloc", "MemoryError")
 """Words of ONNX Runtime, C++ and Python where memory is not to be had."""
 
@@ -67,6 +69,7 @@ class Opening(msgspec.Struct, frozen=True):
         has_memory_plan: whether activations lie in one block.
         optimized: file that the optimized graph is written to; "": none.
         profile: how the name of the profiler's file begins; "": no profile.
+        provider: that gets the nodes which it takes; the CPU's gets the others.
     """
 
     optimization: int
@@ -75,6 +78,7 @@ class Opening(msgspec.Struct, frozen=True):
     entries: dict[str, str] = {}
     optimized: str = ""
     profile: str = ""
+    provider: str = CPU
 
 
 class ChildRequest(msgspec.Struct, frozen=True):
@@ -138,7 +142,10 @@ def opened(
     kept = [ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
     if kept:
         options.add_external_initializers(list(weights), kept)
-    session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    if opening.provider != CPU:
+        options.add_session_config_entry(ASSIGNMENT, "1")
+    providers = list(dict.fromkeys([opening.provider, CPU]))
+    session = ort.InferenceSession(source, options, providers=providers)
     return session, [*kept, *weights.values()]
 
 

@@ -19,6 +19,8 @@ from onnxq.graph.saving import saved_bytes
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import onnx
+
 MOST_BYTES = 1 << 31  # of a protobuf
 
 
@@ -50,11 +52,23 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
             op_block_list=[t for t in DEFAULT_OP_BLOCK_LIST if t not in ("Min", "Max")],
             node_block_list=list(kept),
         )
+    _drop_twins(made.graph)
     result: ir.Model = ir.from_proto(made)
     for graph in result.graphs():
         graph.sort()  # its Cast nodes stand at the end
     _keep_between_kept(result)
     return result
+
+
+def _drop_twins(graph: onnx.GraphProto) -> None:
+    """Drops Casts of one name and input; the conversion writes one for each node that is kept."""
+    read: dict[str, str] = {}
+    for node in list(graph.node):
+        if node.op_type != "Cast":
+            continue
+        if read.get(node.output[0]) == node.input[0]:
+            graph.node.remove(node)
+        read[node.output[0]] = node.input[0]
 
 
 def _keep_between_kept(model: ir.Model) -> None:

@@ -22,9 +22,16 @@ from msgspec.structs import replace
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from onnxq.core.atomic import temporary_folder
-from onnxq.errors import CalibrationError, ModelError, OutputError, first_line, nearest
+from onnxq.errors import (
+    CalibrationError,
+    ModelError,
+    OutputError,
+    QConfigError,
+    first_line,
+    nearest,
+)
 from onnxq.jobs.child import NoChildError
-from onnxq.jobs.child_main import Opening
+from onnxq.jobs.child_main import CPU, Opening
 from onnxq.ort.first_run import FirstRun, Source
 from onnxq.ort.handing_over import INLINE_BYTES, folder_of_weights, hand_over
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array
 
 __all__ = [
+    "CPU",
     "FirstRunIn",
     "Memory",
     "NodeKind",
@@ -43,12 +51,14 @@ __all__ = [
     "Session",
     "Waiting",
     "Weights",
+    "check_provider",
     "count",
     "integer_nodes",
     "open_profiled",
     "open_session",
     "open_with_graph",
     "optimized_graph",
+    "placement",
     "signatures",
 ]
 
@@ -252,6 +262,14 @@ class Session:
             raise CalibrationError(f"{self._name}: the session is closed, or has not run yet.")
         return Path(self._session.end_profiling())
 
+    def placement(self) -> dict[str, int]:
+        """Execution provider -> nodes that it gets; empty for the CPU's alone."""
+        assert self._session is not None, "it was opened here"
+        found: dict[str, int] = {}
+        for part in self._session.get_provider_graph_assignment_info():
+            found[part.ep_name] = found.get(part.ep_name, 0) + len(part.get_nodes())
+        return found
+
     def close(self) -> None:
         """Frees the model; further runs are refused."""
         if self._source is not None and self._session is None and self._trial is not None:
@@ -275,6 +293,7 @@ def open_session(
     waiting: Waiting = Waiting.SPINNING,
     weights: Weights = Weights.ARRAYS,
     first_run: FirstRunIn = FirstRunIn.CHILD,
+    provider: str = CPU,
 ) -> Session:
     """A Session for the model.
 
@@ -289,6 +308,7 @@ def open_session(
         waiting: what its threads do between runs.
         weights: how it gets those of an onnx_ir.Model.
         first_run: where it happens.
+        provider: that gets the nodes which it takes; the CPU's gets the others.
     Raises:
         ModelError: the file is not there, or ONNX Runtime does not accept the model, or dies of it.
         LimitError: opening it takes too long, or too much memory.
@@ -297,7 +317,10 @@ def open_session(
     if waiting is Waiting.ASLEEP:
         entries["session.intra_op.allow_spinning"] = "0"
     opening = replace(
-        _options(threads, optimization), has_memory_plan=memory is Memory.PLANNED, entries=entries
+        _options(threads, optimization),
+        has_memory_plan=memory is Memory.PLANNED,
+        entries=entries,
+        provider=provider,
     )
     folder = None
     if weights is Weights.FILES and isinstance(model, ir.Model):
@@ -401,6 +424,23 @@ def _with_graph(model: ir.Model | str | Path, opening: Opening) -> tuple[Session
             if isinstance(value.const_value, ir.ExternalTensor):
                 value.const_value.numpy()  # maps the file; the mapping outlives its name
         return session, optimized
+
+
+def check_provider(name: str) -> None:
+    """Passes an execution provider that the installed ONNX Runtime has."""
+    known = ort.get_available_providers()
+    if name not in known:
+        raise QConfigError(
+            f"provider: {name!r} is none of the installed onnxruntime, which has "
+            f"{', '.join(known)}.{nearest(name, known)}"
+        )
+
+
+def placement(model: ir.Model, provider: str) -> dict[str, int]:
+    """Execution provider -> nodes of the model that it gets, fused ones counted one by one."""
+    here = FirstRunIn.THIS_PROCESS  # it ran
+    with open_session(model, threads=1, first_run=here, provider=provider) as session:
+        return session.placement()
 
 
 def _remedy(error: Exception) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.core.arrays import Array
     from onnxq.pytorch.arguments.bound_inputs import Inputs
 
 __all__ = ["Deployed", "Feeding", "TensorAgreement", "compare"]
@@ -71,12 +70,8 @@ def compare(
         found.tensors = both.tensors
         for batch in batches:
             outputs = both.run(bind(module, batch)).outputs
-            _count_top(found, *outputs[0])
+            rows = outputs[0][0].shape[0]
+            got, wanted = (a.reshape(rows, -1).argmax(1) for a in outputs[0])
+            found.rows += rows
+            found.same_top += int(np.count_nonzero(got == wanted))
     return found
-
-
-def _count_top(found: Deployed, got: Array, wanted: Array) -> None:
-    rows = got.shape[0]
-    found.rows += rows
-    tops = [a.reshape(rows, -1).argmax(1) for a in (got, wanted)]
-    found.same_top += int(np.count_nonzero(tops[0] == tops[1]))

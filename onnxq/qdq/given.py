@@ -120,7 +120,7 @@ def check_given(model: ir.Model) -> None:
     """Passes a file with Q and DQ that onnxq did not write."""
     if made := model.metadata_props.get(FORMAT_KEY):
         raise ModelError(
-            f"import-qdq: onnxq wrote this file, in format '{made}'; there is nothing to import. "
+            f"import-qdq: onnxq wrote this file, in format '{made}'; nothing is changed. "
             "Run it as it is."
         )
     if not any(is_quantize(node) or is_dequantize(node) for node in model.graph.all_nodes()):

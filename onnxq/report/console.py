@@ -198,6 +198,10 @@ def print_execution(console: Console, execution: Execution) -> None:
 
     Unless all is to be shown, a line has the kernels.
     """
+    if execution.providers:
+        said = ", ".join(f"{count} of {name}" for name, count in execution.providers.items())
+        console.print(f"nodes by execution provider: {said}")
+        return
     if not is_whole():
         console.print(execution_line(execution))
         _print_fallbacks(console, execution)

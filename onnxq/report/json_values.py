@@ -57,6 +57,7 @@ def execution(value: Execution) -> JsonObject:
         "float_nodes": dict(value.float_nodes),
         "conversions": dict(value.conversions),
         "fallbacks": [dataclasses.asdict(f) for f in value.fallbacks],
+        "providers": dict(value.providers),
     }
 
 

@@ -23,6 +23,8 @@ MOST_BYTES = 1 << 28
 """Bytes of all inputs together."""
 SHARE = 0.1
 """Share of the free memory that they may take, too."""
+LIKELY_ROWS, LIKELY_TOKENS, LIKELY_IMAGE = 4, 32, 224
+"""Sizes of likely inputs, where a model leaves them open."""
 
 
 def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> Batch:
@@ -31,6 +33,48 @@ def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> 
     _check_size(shapes)
     rng = np.random.default_rng(SEED)
     return {spec.name: _random(rng, spec, shape) for spec, shape in shapes}
+
+
+def likely_batch(
+    inputs: Iterable[InputSpec], config: Mapping[str, object], rows: int = LIKELY_ROWS
+) -> Batch:
+    """Inputs as clients of a transformer give them: tokens, masks of ones, an empty cache.
+
+    Args:
+        inputs: those of the model.
+        config: of transformers: "vocab_size", "image_size", "num_channels", where they are known.
+        rows: where the batch is dynamic.
+    """
+    known = {name: v for name, v in config.items() if isinstance(v, int)}
+    image, channels = known.get("image_size", LIKELY_IMAGE), known.get("num_channels", 3)
+    rng, found = np.random.default_rng(SEED), {}
+    for spec in inputs:
+        is_past, rank = spec.name.startswith("past"), len(spec.shape or ())
+        sizes = [0 if is_past else LIKELY_TOKENS] * rank
+        if spec.dtype.kind == "f" and rank == 4 and not is_past:
+            sizes = [rows, channels, image, image]
+        sizes[:1] = [rows] * min(rank, 1)
+        likely = (
+            d if isinstance(d, int) else s for d, s in zip(spec.shape or (), sizes, strict=True)
+        )
+        shape = _shape(replace(spec, shape=tuple(likely)), None)
+        _check_size([(spec, shape)])
+        found[spec.name] = _likely(rng, spec, shape, known.get("vocab_size", 1))
+    return found
+
+
+def _likely(
+    rng: np.random.Generator, spec: InputSpec, shape: tuple[int, ...], vocabulary: int
+) -> Array:
+    if spec.dtype.kind not in "iu" or spec.quantized is not None:
+        return _random(rng, spec, shape)
+    if "mask" in spec.name:
+        return np.ones(shape, spec.dtype)
+    if "position" in spec.name and shape:
+        return np.broadcast_to(np.arange(shape[-1], dtype=spec.dtype), shape).copy()
+    if "type" in spec.name or len(shape) != 2:
+        return np.zeros(shape, spec.dtype)
+    return rng.integers(0, vocabulary, shape).astype(spec.dtype)
 
 
 def with_shapes(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from onnxq.core.atomic import check_writable
 from onnxq.errors import CalibrationError, WorkerError, listed
 from onnxq.jobs import in_order, slots
+from onnxq.ort.runtime import CPU, check_provider
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import SamplePart, parts, without_state
@@ -59,6 +60,7 @@ def calibrate(
     progress: Progress | None = None,
     threads: int | None = None,
     executor: Executor | None = None,
+    provider: str = CPU,
 ) -> Statistics:
     """Statistics of the samples' activations, added to those of an earlier run where given.
 
@@ -80,13 +82,14 @@ def calibrate(
         executor: whose workers run the model, each on parts of the samples; None: this process.
             The result is the same. State that goes round (`prepared.feedback`) cannot be shared
             out: its batches run here, one after the other.
+        provider: execution provider of ONNX Runtime that the model runs on.
     Raises:
         CalibrationError: samples that do not suit the model; statistics or a checkpoint of another
             model or other observers; a checkpoint of another shard; a batch that differs from the
             one that they have seen under its number. NaN or Inf in an input; in an activation, they
             make its readers float.
         QConfigError: the samples name a state that the model was not prepared with, the checkpoint
-            is no path, the executor no Executor, or fewer than 1 thread.
+            is no path, the executor no Executor, fewer than 1 thread, or no such provider.
         OutputError: the checkpoint cannot be written.
         WorkerError: workers died, more often than it was tried; the checkpoint has what was seen.
     Warns:
@@ -95,6 +98,7 @@ def calibrate(
     check_prepared(prepared, "calibrate")
     check_progress(progress)
     check_threads(threads)
+    check_provider(provider)
     if not isinstance(checkpoint, Checkpoint):
         check_path("checkpoint", checkpoint)
     keeper = None if checkpoint is None else Keeper(as_checkpoint(checkpoint))
@@ -108,7 +112,7 @@ def calibrate(
     batches = open_samples(given, input_specs(prepared.model, set(prepared.feedback.values())))
     check_ignored(given)
     before = begun(prepared, statistics, shard)
-    job = _Job(prepared, batches, first, shard, before, keeper, progress)
+    job = _Job(prepared, batches, first, shard, before, keeper, progress, provider)
     workers = without_state(executor, prepared.feedback)
     LOG.info("calibrating on %s: %s batches", shown(batches.where), batches.count or "some")
     if workers is None:
@@ -125,6 +129,7 @@ class _Job:
         first: global number of the first one.
         shard: the part of the batches that is observed.
         progress: called after each batch, or part of them.
+        provider: execution provider that the model runs on.
     """
 
     prepared: Observed
@@ -134,10 +139,12 @@ class _Job:
     before: Statistics
     keeper: Keeper | None
     progress: Progress | None
+    provider: str
 
     def here(self, threads: int | None) -> Statistics:
         """Statistics of the batches, one after the other in this process."""
-        with Calibration(self.prepared, self.before, shard=self.shard, threads=threads) as run:
+        opened = partial(Calibration, shard=self.shard, threads=threads, provider=self.provider)
+        with opened(self.prepared, self.before) as run:
             for done, batch in enumerate(self.samples, 1):
                 number = self.first + done - 1
                 if self.shard.has(number) and not run.has_seen(batch, number):
@@ -159,7 +166,7 @@ class _Job:
             KnownPart(part, {n: seen[n] for n in part.numbers if n in seen})
             for part in parts(self.samples, slots(executor), self.first)
         )
-        work = partial(_observing, self.prepared, self.shard, threads)
+        work = partial(_observing, self.prepared, self.shard, threads, self.provider)
         try:
             for part in in_order(executor, work, known):
                 merging.add(part.statistics)
@@ -205,9 +212,11 @@ class Seen:
     statistics: Statistics
 
 
-def _observing(prepared: Observed, shard: Shard, threads: int) -> Callable[[KnownPart], Seen]:
+def _observing(
+    prepared: Observed, shard: Shard, threads: int, provider: str
+) -> Callable[[KnownPart], Seen]:
     """Work of a worker: opens the model once, then gives the Statistics of each part."""
-    run = Calibration(prepared, shard=shard, threads=threads)
+    run = Calibration(prepared, shard=shard, threads=threads, provider=provider)
 
     def observe(known: KnownPart) -> Seen:
         run.begin_anew()

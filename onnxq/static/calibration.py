@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxq.errors import CalibrationError
 from onnxq.ort.expose import expose
-from onnxq.ort.runtime import Memory, Session, Waiting, open_session
+from onnxq.ort.runtime import CPU, Memory, Session, Waiting, open_session
 from onnxq.samples import input_specs
 from onnxq.samples.batches import crc_of
 from onnxq.samples.inputs import have_batch_axis
@@ -75,6 +75,7 @@ class Calibration:
         statistics: what was seen before; it stays as it is.
         shard: the part of the samples that the batches are.
         threads: of one inference; None: one per core.
+        provider: execution provider that the model runs on.
     Attributes:
         inputs: what batches hold; those that are fed back are optional.
         next_batch: number of the next batch, if `observe` is given none.
@@ -90,6 +91,7 @@ class Calibration:
         *,
         shard: Shard = WHOLE,
         threads: int | None = None,
+        provider: str = CPU,
     ) -> None:
         check_prepared(prepared, "calibrate")
         self._begun = begun(prepared, statistics, shard)
@@ -105,7 +107,11 @@ class Calibration:
         exposed = expose(prepared.model, inner)
         self._outputs = dict(exposed.outputs)
         self._session: Session = open_session(
-            exposed.model, threads=threads, memory=Memory.ON_DEMAND, waiting=Waiting.ASLEEP
+            exposed.model,
+            threads=threads,
+            memory=Memory.ON_DEMAND,
+            waiting=Waiting.ASLEEP,
+            provider=provider,
         )
 
     def begin_anew(self) -> None:

@@ -12,6 +12,7 @@ from onnxq.checking.validation import refusal
 from onnxq.checking.verify import findings_of, open_for
 from onnxq.graph.io import load
 from onnxq.graph.saving import saved_bytes
+from onnxq.ort.runtime import CPU, check_provider
 from onnxq.page.render import write_page
 from onnxq.report.inspection import TARGET_KEY
 from onnxq.samples import Samples, input_specs
@@ -68,10 +69,11 @@ def compared(
     feedback: Mapping[str, str],
     progress: Progress | None = None,
     executor: Executor | None = None,
+    provider: str = CPU,
 ) -> Compared:
     """Both models, run on opened samples."""
     excerpt = Excerpt(input_specs(sides.source, feedback.values()), feedback.values())
-    found = findings_of(sides, excerpt.watching(batches), feedback, progress, executor)
+    found = findings_of(sides, excerpt.watching(batches), feedback, progress, executor, provider)
     return Compared(found, sides, excerpt, feedback)
 
 
@@ -83,6 +85,7 @@ def verify(
     only: Sequence[str] = EVERYTHING,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    provider: str = CPU,
 ) -> Findings:
     """Findings of a quantized model beside its float model; they are checked, saved, and reported.
 
@@ -103,19 +106,22 @@ def verify(
         progress: called after each batch.
         executor: whose workers run the models, one thread each; None: this process. The findings
             are the same. Batches with state run here, one after the other.
+        provider: execution provider of ONNX Runtime that both run on. Of another than the CPU's,
+            outputs alone are compared.
     Raises:
         ModelError: a model cannot be read, or the two do not belong together.
         CalibrationError: unusable samples.
-        QConfigError: a glob of `only` that matches nothing.
+        QConfigError: a glob of `only` that matches nothing, a provider that is not there.
         WorkerError: workers died, more often than it was tried.
     Warns:
         UserWarning: an executor is given, and feedback.
     """
     check_progress(progress)
+    check_provider(provider)
     sides, given = sides_of(model, quantized, only), Samples.of(samples)
     batches = open_for(sides, given)
     check_ignored(given)
-    found = compared(sides, batches, given.feedback, progress, executor)
+    found = compared(sides, batches, given.feedback, progress, executor, provider)
     return found.findings.reported_by(found)
 
 

@@ -120,6 +120,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "bench --json": ("bench", "M", "Q", "--json"),
     "tune": ("tune", "M", "S", "-o", "O", "--time", "5", "-v"),
     "genai-folder": ("genai-folder", "M", "-o", "O"),
+    "hub-folder": ("hub-folder", "M", "-o", "O"),
     "export": ("export", f"m{FILE}:f", "-o", "O"),
     "a file that is not there": ("inspect", "NONE"),
     "a file that is no model": ("inspect", "S"),

@@ -1,4 +1,4 @@
-"""The commands import-qdq and half."""
+"""The commands import-qdq, half and hub-folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from onnxq.cli import main
+from onnxq.errors import VerificationError
 from tests.examples import images, network
 from tests.qdq_files import inputs, modelopt, tensorrt
 
@@ -65,3 +66,29 @@ def test_half_writes_a_float16_file(tmp_path: Path) -> None:
     assert "1 Gemm (asked for)" in " ".join(result.stdout.split())
     kinds = {t.data_type for t in onnx.load(names[2]).graph.initializer}
     assert kinds == {onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT}
+
+
+def hub(tmp_path: Path, *words: str) -> Result:
+    onnx.save(network(), tmp_path / "m.onnx")
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    np.savez(tmp_path / "s.npz", x=images(16))
+    names = ("--samples", str(tmp_path / "s.npz"), "-o", str(tmp_path / "out"))
+    return CliRunner().invoke(main, ["hub-folder", str(tmp_path / "m.onnx"), *names, *words])
+
+
+def test_a_hub_folder_is_told_as_a_table(tmp_path: Path) -> None:
+    result = hub(tmp_path, "--variants", "fp32,fp16")
+    assert result.exit_code == 0, result.output
+    assert "onnx/m_fp16.onnx" in result.stdout
+    assert sorted(path.name for path in (tmp_path / "out" / "onnx").iterdir()) == [
+        "m.onnx",
+        "m_fp16.onnx",
+    ]
+
+
+def test_a_variant_that_is_left_out_is_an_exit_code(tmp_path: Path) -> None:
+    result = hub(tmp_path, "--variants", "fp32,fp16", "--min-sqnr", "200", "--json")
+    assert result.exit_code == VerificationError.exit_code
+    kept, left = json.loads(result.stdout)["files"]
+    assert (kept["why"], left["variant"]) == ("", "fp16")
+    assert "fp16: below 200 dB" in " ".join(result.stderr.split())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 BATCH = "batch"
-_UNBOUNDED = 2**31  # more rows than any check makes
+UNBOUNDED = 2**31  # more rows than any check makes
 
 DynamicAxes = Mapping[str, object] | Sequence[object]
 """{input or parameter: {axis: name of its size}, nested as the parameter is; None: fixed}."""
@@ -86,17 +86,12 @@ class Axes:
 
     def allows(self, label: str, size: int) -> bool:
         """Whether an axis may be that long."""
-        least, largest = self.ranges.get(label, (1, _UNBOUNDED))
+        least, largest = self.ranges.get(label, (1, UNBOUNDED))
         return least <= size <= largest
 
 
 def resolved(axes: DynamicAxes, bound: BoundInputs) -> Axes:
-    """The axes that the caller names.
-
-    Args:
-        axes: in one of the forms above; the arguments may be a sequence, in forward's order.
-        bound: example inputs.
-    """
+    """The axes that the caller names."""
     reading = _Reading(bound)
     if not isinstance(axes, Mapping):
         known = list(bound.call.arguments)
@@ -212,7 +207,7 @@ class _Reading:
                 "(sizes that are computed from another one are not supported). Give it a name of "
                 "its own."
             )
-        largest = _UNBOUNDED if size.max is None else int(min(size.max, _UNBOUNDED))
+        largest = UNBOUNDED if size.max is None else int(min(size.max, UNBOUNDED))
         self.ranges[label] = (max(1, size.min or 1), largest)
         return label
 

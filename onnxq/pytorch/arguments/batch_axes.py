@@ -22,7 +22,7 @@ from torch import nn
 
 from onnxq.errors import ModelError, QConfigError, ShapeError
 from onnxq.pytorch.arguments.axes import BATCH, Axes
-from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, alike, compute, flatten
 
 if TYPE_CHECKING:
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
@@ -148,23 +148,17 @@ def _is_row(one: torch.Tensor, many: torch.Tensor, row: int, rows: int) -> bool:
         return False
     longer = [a for a in range(one.ndim) if one.shape[a] != many.shape[a]]
     if not longer:
-        return _close(one, many)
+        return alike(one, many, _TOLERANCE)
     (axis, *others) = longer
     length = one.shape[axis]
     if others or many.shape[axis] != length * rows:
         return False
-    if _close(one, many.narrow(axis, row * length, length)):
+    if alike(one, many.narrow(axis, row * length, length), _TOLERANCE):
         return True
     every = torch.arange(row, length * rows, rows, device=many.device)
-    return _close(one, many.index_select(axis, every))  # the batch inside of a flattened axis
-
-
-def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if not a.is_floating_point():
-        return torch.equal(a, b)
-    finite = b[torch.isfinite(b)]
-    bound = _TOLERANCE * float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(a, b, rtol=0.0, atol=bound, equal_nan=True)
+    return alike(
+        one, many.index_select(axis, every), _TOLERANCE
+    )  # the batch inside of a flattened axis
 
 
 def _not_found(module: nn.Module, bound: BoundInputs) -> str:
@@ -197,7 +191,8 @@ def length_axes(module: nn.Module, bound: BoundInputs, batch: Axes) -> dict[str,
     found: dict[str, set[int]] = {}
     for group in _groups(bound, batch):
         first = {name: axes[:1] for name, axes in group.items()}
-        taken = next((g for g in _distinct(group, first) if _is_length(module, bound, g)), {})
+        choices = [group] if group == first else [group, first]
+        taken = next((g for g in choices if _is_length(module, bound, g)), {})
         for name, axes in taken.items():
             found.setdefault(name, set()).update(axes)
     return found
@@ -213,10 +208,6 @@ def _groups(bound: BoundInputs, batch: Axes) -> list[Group]:
                 group = groups.setdefault(size, {})
                 group[name] = (*group.get(name, ()), axis)
     return list(groups.values())
-
-
-def _distinct(whole: Group, first: Group) -> list[Group]:
-    return [whole] if whole == first else [whole, first]
 
 
 def _is_length(module: nn.Module, bound: BoundInputs, group: Group) -> bool:

@@ -34,12 +34,7 @@ _CONSTANTS = (
 
 
 class Slot:
-    """The place of a tensor in an argument: a leaf, and so no dataclass.
-
-    Attributes:
-        name: of the model's input.
-        path: forward's parameter, then the keys that lead to it.
-    """
+    """The place of a tensor in an argument: a leaf, and so no dataclass."""
 
     __slots__ = ("name", "path")
 
@@ -74,12 +69,7 @@ def _fill(leaf: object, tensors: Mapping[str, object]) -> object:
 
 @dataclass(frozen=True, slots=True)
 class BoundInputs:
-    """Example inputs of a module.
-
-    Attributes:
-        tensors: by input name, in the order of forward's parameters; without gradients.
-        call: where they stand in forward's arguments.
-    """
+    """Example inputs of a module."""
 
     tensors: dict[str, torch.Tensor]
     call: ForwardCall
@@ -147,13 +137,7 @@ def positional(tensors: Mapping[str, torch.Tensor]) -> BoundInputs:
 
 
 def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) -> BoundInputs:
-    """The inputs as module.forward takes them, each tensor under a name.
-
-    Args:
-        module: whose forward is called.
-        inputs: as `onnxq.export` takes them.
-        names: of the tensors, in order; None: made of the parameters' names, as above.
-    """
+    """The inputs as module.forward takes them, each tensor under a name."""
     owner = f"{type(module).__name__}.forward"
     bound = _arguments(inspect.signature(module.forward), owner, inputs)
     paths: list[Path] = []
@@ -201,8 +185,7 @@ def feeds(
     Raises:
         QConfigError, UnsupportedError: as `export`.
     """
-    tensors = bind(module, inputs, names).tensors
-    return {name: x.detach().cpu().numpy() for name, x in tensors.items()}
+    return bind(module, inputs, names).arrays
 
 
 def _arguments(signature: inspect.Signature, owner: str, inputs: Inputs) -> inspect.BoundArguments:

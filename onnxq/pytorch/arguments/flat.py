@@ -49,12 +49,7 @@ def is_flat(inputs: BoundInputs, outputs: object) -> bool:
 
 
 def flattened(module: nn.Module, inputs: BoundInputs) -> nn.Module:
-    """The flat form of a module.
-
-    Args:
-        module: it is not changed.
-        inputs: example inputs; their constants are those of the result.
-    """
+    """The flat form of a module."""
 
     def forward(_: nn.Module, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = inputs.call.filled(dict(zip(inputs.tensors, tensors, strict=True)))
@@ -83,10 +78,6 @@ def output_names(outputs: object, taken: Collection[str]) -> list[str] | None:
 
     (y, (h, c)) gives output_0, output_1_0, output_1_1; {"y": y, "hidden": (h, c)} gives y,
     hidden_0, hidden_1.
-
-    Args:
-        outputs: what forward returned.
-        taken: names of inputs; an output called like one gets "_out".
     """
     if isinstance(outputs, torch.Tensor):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,8 @@ from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.nesting import leaves, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 FORWARD_RAISES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
@@ -56,3 +59,26 @@ def first_run(module: nn.Module, inputs: BoundInputs) -> object:
 def described(inputs: BoundInputs, error: Exception) -> str:
     """Names, dtypes and shapes of the inputs, and what forward says of them."""
     return f"{inputs}: {' '.join(str(error).split())[:400]}"
+
+
+@contextlib.contextmanager
+def eval_mode(module: nn.Module) -> Iterator[None]:
+    """Eval mode inside; each submodule's own mode outside."""
+    modes = {part: part.training for part in module.modules()}
+    try:
+        module.eval()
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
+
+
+def alike(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
+    """Whether tensors are equal but for a share of the largest number; integers exactly."""
+    if one.shape != other.shape:
+        return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    finite = other[torch.isfinite(other)]
+    bound = share * float(finite.abs().max()) if finite.numel() else 0.0
+    return torch.allclose(one, other, rtol=0.0, atol=bound, equal_nan=True)

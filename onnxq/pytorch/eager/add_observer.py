@@ -185,10 +185,7 @@ def get_observer_dict(mod: nn.Module, target_dict: dict[str, nn.Module], prefix:
         target_dict: grows by {name + ".activation_post_process": module}.
         prefix: of the names.
     """
-    start = f"{prefix}." if prefix else ""
-    found = getattr(mod, "activation_post_process", None)
-    if isinstance(found, FakeQuantize):
-        target_dict[f"{start}activation_post_process"] = found
-    for name, child in mod.named_children():
-        if not isinstance(child, FakeQuantize):
-            get_observer_dict(child, target_dict, start + name)
+    for name, part in mod.named_modules(prefix=prefix):
+        found = getattr(part, "activation_post_process", None)
+        if isinstance(found, FakeQuantize) and not isinstance(part, FakeQuantize):
+            target_dict[".".join(filter(None, (name, "activation_post_process")))] = found

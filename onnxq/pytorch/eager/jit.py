@@ -105,11 +105,7 @@ def quantize_dynamic_jit(
 
 
 class ObservedScript(nn.Module):
-    """A stand-in for the float model that run_fn calls; its ONNX form observes the same batches.
-
-    Attributes:
-        prepared: None before the first call, which exports the model.
-    """
+    """A stand-in for the float model that run_fn calls; its ONNX form observes the same batches."""
 
     def __init__(
         self, model: torch.jit.ScriptModule, entries: Mapping[str, Entry], target: object

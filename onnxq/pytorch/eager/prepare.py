@@ -227,14 +227,8 @@ def _traceable(model: Model, wanted_by: str) -> nn.Module:
 
 def _own(model: nn.Module, inplace: bool) -> nn.Module:
     """The model or a copy, torch.ao's modules replaced by onnxq's."""
-    root = own_module(model if inplace else copy.deepcopy(model))
-    done: dict[nn.Module, nn.Module] = {}
-    for module in list(root.modules()):
-        for name, child in places(module):
-            own = done.setdefault(child, own_module(child))
-            if own is not child:
-                setattr(module, name, own)
-    return root
+    root = model if inplace else copy.deepcopy(model)
+    return exchanged(root, {module: own_module(module) for module in root.modules()})
 
 
 def _with_quantizable_attention(root: nn.Module) -> nn.Module:

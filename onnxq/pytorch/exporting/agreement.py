@@ -84,12 +84,7 @@ class TensorAgreement:
 
 
 class Layers(NamedTuple):
-    """How a batch compares.
-
-    Attributes:
-        tensors: that the module rounds, in graph order, with all batches so far.
-        outputs: the model's and the module's, of this batch.
-    """
+    """How a batch compares."""
 
     tensors: list[TensorAgreement]
     outputs: list[tuple[Array, Array]]
@@ -114,12 +109,7 @@ def beside(
 
 
 class ModulePair:
-    """A module and its exported model, side by side.
-
-    Attributes:
-        feeding: what the parts of the module are given.
-        tensors: how integers compare so far, by node in graph order.
-    """
+    """A module and its exported model, side by side."""
 
     def __init__(
         self,
@@ -145,7 +135,9 @@ class ModulePair:
         asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]
         arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
         runner = _Runner(self._module, self, _Integers(self._qparams, arrays))
-        result = runner.run(*_ordered(self._module, bound))
+        given = bound.arguments
+        inputs = [n for n in self._module.graph.nodes if n.op == "placeholder"]
+        result = runner.run(*(given[str(node.target)] for node in inputs))
         outputs = [arrays[name] for name in self._outputs]
         wanted = [x.numpy() for x in flatten(result)]
         return Layers([*self.tensors.values()], [*zip(outputs, wanted, strict=True)])
@@ -153,12 +145,7 @@ class ModulePair:
 
 @dataclass(frozen=True, slots=True)
 class _Integers:
-    """Integers that ONNX Runtime computed of one batch.
-
-    Attributes:
-        qparams: tensor -> scale and zero point.
-        arrays: tensor -> integers.
-    """
+    """Integers that ONNX Runtime computed of one batch."""
 
     qparams: Mapping[str, tuple[float, int]]
     arrays: Mapping[str, Array]
@@ -228,8 +215,7 @@ class _Runner(fx.Interpreter):
             raise UnsupportedError(
                 f"'{node.name}' rounds to scale {key[0]:.6g}, zero point {key[1]}, shape "
                 f"{integers.shape}; the model has no such tensor. Was it exported from this "
-                "module, "
-                "as it is now?"
+                "module, as it is now?"
             )
         arrays = self._integers.arrays
         nearest = min(unused, key=lambda name: np.count_nonzero(arrays[name] != integers))
@@ -271,9 +257,3 @@ def _written_out(model: ir.Model) -> dict[str, tuple[float, int]]:
             found[str(value.name)] = (float(scale), int(zero_point))
             values += [r.outputs[0] for r in value.consumers() if r.op_type in _IN_PLACE]
     return found
-
-
-def _ordered(module: fx.GraphModule, inputs: BoundInputs) -> list[Any]:
-    arguments = inputs.arguments
-    names = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
-    return [arguments[name] for name in names]

@@ -71,15 +71,7 @@ def check_projections(module: nn.Module) -> None:
 def check_against(
     module: nn.Module, run: Run, names: Sequence[str], inputs: BoundInputs, tolerance: float
 ) -> None:
-    """Holds one run of the exported model against the module.
-
-    Args:
-        module: in eval mode.
-        run: arrays by input name -> the exported model's outputs.
-        names: of these outputs.
-        inputs: one batch.
-        tolerance: share of the largest absolute value of an output.
-    """
+    """Holds one run of the exported model against the module."""
     where, pairs = run_both(module, run, inputs)
     for name, (actual, expected) in zip(names, pairs, strict=True):
         _compare(f"{where}, output '{name}'", actual, expected, tolerance)

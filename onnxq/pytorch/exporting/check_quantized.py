@@ -78,16 +78,10 @@ def check_in_lsb(
     tolerance: float | None,
     by_layer: ByLayer | None = None,
 ) -> None:
-    """Holds one run of the exported model against the module.
+    """Holds one run of the exported model, arrays by input name -> outputs, against the module.
 
-    Args:
-        module: quantized, in eval mode.
-        run: arrays by input name -> the exported model's outputs.
-        outputs: name and scale of each; None: it is in float32.
-        inputs: one batch.
-        roundings: number of tensors that are rounded.
-        tolerance: largest accepted difference in LSB; None: derived from `roundings`.
-        by_layer: compares layer by layer; None where the module's graph is not known.
+    Outputs are a name and a scale each, None where they are float32. Without a tolerance it follows
+    from the number of roundings; by_layer compares layer by layer, where the graph is known.
     """
     where, pairs = run_both(module, run, inputs)
     sigma = math.sqrt(roundings / 6)
@@ -134,14 +128,7 @@ def _check_layers(message: str, by_layer: ByLayer, inputs: BoundInputs) -> int:
 
 
 class Difference(NamedTuple):
-    """Differences of an output from the module's, in LSB.
-
-    Attributes:
-        lsb: in the output's own unit.
-        largest: of all elements.
-        mean: root mean square.
-        spread: standard deviation of the module's own result.
-    """
+    """Differences of an output from the module's, in LSB; spread is that of the module's own."""
 
     lsb: float
     largest: float
@@ -166,14 +153,7 @@ def difference(
     expected: npt.NDArray[np.generic],
     scale: float | None,
 ) -> Difference | None:
-    """Differences of an output from the module's; None where there is nothing to compare.
-
-    Args:
-        where: begins the message.
-        actual: of the model.
-        expected: of the module, in the same shape and type.
-        scale: of the output; None: it is in float32.
-    """
+    """Differences of an output from the module's; None where there is nothing to compare."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise VerificationError(
             f"{where}: {actual.dtype}{list(actual.shape)}; the module gives "
@@ -240,29 +220,21 @@ def rounding_noise(module: nn.Module, inputs: BoundInputs) -> list[float]:
     """
     reference = flatten(compute(module, inputs))
     generator = torch.Generator().manual_seed(0)
+
+    def dither(part: Requantize, args: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        noise = torch.rand(args[0].shape, generator=generator) - 0.5  # of an LSB's width
+        return (args[0] + noise.to(args[0].device) * part.scale,)
+
     largest = [0.0] * len(reference)
     for _ in range(DRAWS):
         with contextlib.ExitStack() as stack:
             for part in module.modules():
                 if isinstance(part, Requantize):
-                    handle = part.register_forward_pre_hook(_Dither(generator))
-                    stack.callback(handle.remove)
+                    stack.callback(part.register_forward_pre_hook(dither).remove)
             moved = flatten(compute(module, inputs))
         changes = [_change(a, b) for a, b in zip(moved, reference, strict=True)]
         largest = [max(pair) for pair in zip(largest, changes, strict=True)]
     return largest
-
-
-class _Dither:
-    """Adds noise of one LSB's width to what is rounded."""
-
-    def __init__(self, generator: torch.Generator) -> None:
-        self.generator = generator
-
-    def __call__(self, part: Requantize, args: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
-        (x,) = args
-        noise = torch.rand(x.shape, generator=self.generator) - 0.5
-        return (x + noise.to(x.device) * part.scale,)
 
 
 def _change(actual: torch.Tensor, expected: torch.Tensor) -> float:

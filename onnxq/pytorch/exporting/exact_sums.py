@@ -37,15 +37,7 @@ _EFFECTS = {
 def check_here_or_exactly(
     check: Callable[[Engine], None], model: ir.Model, batches: Sequence[BoundInputs]
 ) -> None:
-    """Runs the check on ONNX Runtime; where it fails and this machine's sums are inexact, exactly.
-
-    Args:
-        check: holds the model, as an engine runs it, against its module on the batches.
-        model: that was exported.
-        batches: inputs.
-    Warns:
-        UserWarning: the results are right in exact sums, and others on this machine.
-    """
+    """Runs the check on ONNX Runtime; where it fails for inexact sums, on reference kernels."""
     try:
         check(onnx_runtime)
     except VerificationError as error:
@@ -56,7 +48,7 @@ def check_here_or_exactly(
             check(reference_kernels)
         except OnnxqError as other:
             raise error from other
-        warnings.warn(_note(machine, _moved(model, batches)), UserWarning, stacklevel=4)
+        warnings.warn(_note(machine, _moved(model, batches)), UserWarning, stacklevel=3)
 
 
 def _moved(model: ir.Model, batches: Sequence[BoundInputs]) -> dict[str, float]:

@@ -13,7 +13,7 @@ import contextlib
 import copy
 import functools
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx, nn
@@ -28,7 +28,13 @@ from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind, positional
 from onnxq.pytorch.arguments.flat import flattened, is_flat, without_cache
 from onnxq.pytorch.arguments.flat import output_names as names_of
-from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, first_run, flatten
+from onnxq.pytorch.arguments.forward import (
+    FORWARD_RAISES,
+    compute,
+    eval_mode,
+    first_run,
+    flatten,
+)
 from onnxq.pytorch.exporting.agreement import layer_by_layer
 from onnxq.pytorch.exporting.check import (
     check_against,
@@ -41,7 +47,6 @@ from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.optimized import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.trace import trace
-from onnxq.pytorch.exporting.whole_layers import merge_directions
 from onnxq.pytorch.modules.adapter import Model, as_module, exported_axes, in_float32, is_scripted
 from onnxq.pytorch.nn.quantized.dynamic.torchao import taken_from_torchao
 from onnxq.pytorch.nn.quantized.stored import Stored
@@ -59,13 +64,11 @@ from onnxq.qdq.tidy import (
 from onnxq.quantized.quantized_model import QuantizedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
 
-    from onnxq.pytorch.exporting.check import Run
-    from onnxq.pytorch.exporting.check_quantized import ByLayer
     from onnxq.pytorch.exporting.engines import Engine
 
 # --- NaN among the example inputs' results: named, for the model would pass it on in silence.
@@ -79,8 +82,8 @@ def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
     with contextlib.ExitStack() as stack:
         for name, part in module.named_modules():
             if isinstance(part, Stored):
-                hook = part.register_forward_pre_hook(_Refusal(name, inputs))
-                stack.callback(hook.remove)
+                refuse = functools.partial(_refuse_nan, name, inputs)
+                stack.callback(part.register_forward_pre_hook(refuse).remove)
         outputs = first_run(module, inputs)
     nan = [index for index, x in enumerate(flatten(outputs)) if _holds_nan(x)]
     if nan:
@@ -94,20 +97,12 @@ def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
     return outputs
 
 
-class _Refusal:
+def _refuse_nan(name: str, inputs: BoundInputs, part: nn.Module, args: tuple[object, ...]) -> None:
     """Refuses NaN ahead of a layer that rounds it to integers."""
-
-    def __init__(self, name: str, inputs: BoundInputs) -> None:
-        self.name = name
-        self.inputs = inputs
-
-    def __call__(self, part: nn.Module, args: tuple[object, ...]) -> None:
-        if not any(isinstance(x, torch.Tensor) and _holds_nan(x) for x in args):
-            return
+    if any(map(_holds_nan, args)):
         raise ModelError(
-            f"'{self.name}' ({type(part).__name__}) is given NaN with the example inputs"
-            f"{_of_inputs(self.inputs)}: integers cannot say that, and the exported model would "
-            "give "
+            f"'{name}' ({type(part).__name__}) is given NaN with the example inputs"
+            f"{_of_inputs(inputs)}: integers cannot say that, and the exported model would give "
             "some number in its place. Give example inputs without, or mend the layer ahead of it."
         )
 
@@ -125,27 +120,24 @@ def _origin(module: nn.Module, inputs: BoundInputs) -> str:
         return f": parameter '{own[0]}' does"
     if of_inputs := _of_inputs(inputs):
         return of_inputs
-    first: list[str] = []
+    found: list[nn.Module] = []
+
+    def note(part: nn.Module, _: object, result: object) -> None:
+        if any(map(_holds_nan, tree_leaves(result))):
+            found.append(part)
+
+    names = {part: name for name, part in module.named_modules() if name}
     with contextlib.ExitStack() as stack:
-        for name, part in module.named_modules():
-            if name:
-                hook = part.register_forward_hook(_noting(name, first))
-                stack.callback(hook.remove)
+        for part in names:
+            stack.callback(part.register_forward_hook(note).remove)
         compute(module, inputs)
-    return f": the first layer whose result does is '{first[0]}'" if first else ""
+    return f": the first layer whose result does is '{names[found[0]]}'" if found else ""
 
 
-def _noting(name: str, first: list[str]) -> Callable[..., None]:
-    def note(part: nn.Module, args: object, result: object) -> None:  # noqa: ARG001  # a hook's
-        leaves = tree_leaves(result)
-        if any(isinstance(x, torch.Tensor) and _holds_nan(x) for x in leaves):
-            first.append(name)
-
-    return note
-
-
-def _holds_nan(x: torch.Tensor) -> bool:
-    return x.is_floating_point() and bool(x.detach().isnan().any())
+def _holds_nan(x: object) -> bool:
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+        return False
+    return bool(x.detach().isnan().any())
 
 
 MIN_OPSET = 18  # the exporter's translations are written for it; asked for less it returns 18
@@ -250,14 +242,15 @@ def export(
             model = trace(flat, positional(bound.tensors), axes, opset, names)
         check_request(model, list(bound.tensors), axes.of, opset, names)
         tidy(model)
-        merge_directions(model)
         roundings = count_quantizers(model)
         is_quantized = bool(roundings) or holds_integers(model)
         if is_quantized:
             tidy_quantized(model)
             warn_of_sums(module, model)
             model = QuantizedModel.of(as_format(model, format))
-        check_sizes(module, model, bound, axes, Limits(roundings, tolerance))
+        trials = [bound, *_other_sizes(module, bound, axes)]
+        check = functools.partial(_check_trials, module, model, trials, roundings, tolerance)
+        check_here_or_exactly(check, model, trials)
     if path is not None:
         io.save(model, path, Annotations.DROPPED if is_quantized else Annotations.KEPT)
     own_weights(model)
@@ -289,39 +282,6 @@ def traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
     return axes.with_sums(bound)
 
 
-@contextlib.contextmanager
-def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside; each submodule's own mode outside."""
-    modes = {part: part.training for part in module.modules()}
-    try:
-        module.eval()
-        yield
-    finally:
-        for part, training in modes.items():
-            part.training = training
-
-
-class Limits(NamedTuple):
-    """Limits that the check of an exported model goes by.
-
-    Attributes:
-        roundings: number of tensors that are rounded; 0: a float model.
-        tolerance: the caller's, or None.
-    """
-
-    roundings: int
-    tolerance: float | None
-
-
-def check_sizes(
-    module: nn.Module, model: ir.Model, bound: BoundInputs, axes: Axes, limits: Limits
-) -> None:
-    """Compares both on the example inputs, and in other sizes of what is dynamic."""
-    trials = [bound, *_other_sizes(module, bound, axes)]
-    check = functools.partial(_check_trials, module, model, trials, limits)
-    check_here_or_exactly(check, model, trials)
-
-
 def _other_sizes(module: nn.Module, bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
     """One row and one row more; of the other sizes, each by itself, one less.
 
@@ -351,7 +311,7 @@ def _wants_rows(module: nn.Module, one_row: BoundInputs) -> bool:
             "batch, so that rows depend on each other, and the module refuses a single one. The "
             "exported model takes it, and gives that norm's bias.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
         return True
     except FORWARD_RAISES:
@@ -369,36 +329,26 @@ def _check_trials(
     module: nn.Module,
     model: ir.Model,
     trials: Sequence[BoundInputs],
-    limits: Limits,
+    roundings: int,
+    tolerance: float | None,
     engine: Engine,
 ) -> None:
-    with engine(model) as session:
-        by_layer = None
-        if isinstance(module, fx.GraphModule):
-            by_layer = functools.partial(layer_by_layer, module, model, engine)
-        for validation in trials:
-            _check_validation(module, model, session.run, validation, limits, by_layer)
-
-
-def _check_validation(
-    module: nn.Module,
-    model: ir.Model,
-    run: Run,
-    validation: BoundInputs,
-    limits: Limits,
-    by_layer: ByLayer | None,
-) -> None:
-    tolerance = limits.tolerance
-    if limits.roundings:
-        outputs = output_scales(model)
-        check_in_lsb(module, run, outputs, validation, limits.roundings, tolerance, by_layer)
-        return
+    """Compares both on all trials; roundings: number of tensors that are rounded; 0: of none."""
+    by_layer = None
+    if isinstance(module, fx.GraphModule):
+        by_layer = functools.partial(layer_by_layer, module, model, engine)
     limit = relative_tolerance(module) if tolerance is None else tolerance
     names = [value.name or "" for value in model.graph.outputs]
-    try:
-        check_against(module, run, names, validation, limit)
-    except VerificationError as error:
-        encoders = (part for part in module.modules() if isinstance(part, nn.TransformerEncoder))
-        if not any(encoder.use_nested_tensor for encoder in encoders):
-            raise
-        raise VerificationError(f"{error} {_PADDING}") from error
+    with engine(model) as session:
+        for one in trials:
+            if roundings:
+                scales = output_scales(model)
+                check_in_lsb(module, session.run, scales, one, roundings, tolerance, by_layer)
+                continue
+            try:
+                check_against(module, session.run, names, one, limit)
+            except VerificationError as error:
+                encoders = (m for m in module.modules() if isinstance(m, nn.TransformerEncoder))
+                if not any(encoder.use_nested_tensor for encoder in encoders):
+                    raise
+                raise VerificationError(f"{error} {_PADDING}") from error

@@ -29,11 +29,7 @@ NAME_BEFORE = "pkg.torch.onnx.original_node_name"
 
 
 class _Written(NamedTuple):
-    """A node as it was translated.
-
-    Attributes:
-        read: name of its first input; "": none.
-    """
+    """A node as it was translated."""
 
     name: str
     op_type: str
@@ -138,15 +134,7 @@ def check_request(
     opset: int,
     output_names: Sequence[str] | None,
 ) -> None:
-    """Holds the model against the request: the exporter may return another opset, or fix an axis.
-
-    Args:
-        model: as the exporter returned it.
-        inputs: names, in order.
-        axes: input name -> {axis: name} of the axes that are to be dynamic.
-        opset: of ai.onnx.
-        output_names: in order; None: any.
-    """
+    """Refuses a model in another opset than asked for, or with a fixed axis."""
     got = model.opset_imports.get("")
     if got != opset:
         raise UnsupportedError(

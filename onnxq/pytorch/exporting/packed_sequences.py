@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from onnxq.pytorch.numerics.torch_operator import torch_operator
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -29,12 +31,12 @@ KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 _STATES = {"lstm": 2}
 _BETWEEN = 12  # frames at most, of modes that stand between a call and this file
-_BIDIRECTIONAL = 4  # of the arguments from has_biases on
+_BIDIRECTIONAL = 5  # of the arguments from params on
 
 
-def of_lengths(
+def run_recurrence(
     x: Tensor,
-    lengths: Tensor,
+    lengths: Tensor | None,
     hx: Sequence[Tensor],
     params: Sequence[Tensor],
     has_biases: bool,
@@ -42,65 +44,49 @@ def of_lengths(
     dropout: float,
     train: bool,
     bidirectional: bool,
+    batch_first: bool,
     kind: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(y, h, c) of a layer on sequences of these lengths; c is h but for an LSTM.
+    """(y, h, c) of all layers of a recurrence; c is h but for an LSTM.
 
-    Args:
-        x: (T, N, F).
-        lengths: integers (N,), from 1 to T.
-        hx: (h,), of an LSTM (h, c): (layers * directions, N, hidden).
-        params: as torch.lstm has them.
-        has_biases: whether biases are among them.
-        num_layers: one behind the other.
-        dropout: between them, of training.
-        train: whether it is on.
-        bidirectional: whether each layer has two directions.
-        kind: one of KINDS.
+    x (T, N, F), or (N, T, F) with batch_first, which goes without lengths; lengths (N,), from 1 to
+    T, None: all T; hx (h,), or (h, c) of an LSTM, (layers * directions, N, hidden).
     """
+    function: Any = getattr(torch, kind)
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    if lengths is None:
+        states = hx if kind == "lstm" else hx[0]
+        y, h, *c = function(x, states, params, *options, batch_first)
+        return y, h, c[0] if c else h.clone()
     packed = pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
     order: Any = packed.sorted_indices
-    states = [state.index_select(1, order) for state in hx]
-    function: Any = getattr(torch, kind)
-    data, *last = function(
-        packed.data,
-        packed.batch_sizes,
-        states if kind == "lstm" else states[0],
-        params,
-        *(has_biases, num_layers, dropout, train, bidirectional),
-    )
+    sorted_states = [state.index_select(1, order) for state in hx]
+    states = sorted_states if kind == "lstm" else sorted_states[0]
+    data, *last = function(packed.data, packed.batch_sizes, states, params, *options)
     y, _ = pad_packed_sequence(packed._replace(data=data), total_length=x.shape[0])
     h, *c = (state.index_select(1, packed.unsorted_indices) for state in last)
     return y, h, c[0] if c else h.clone()
 
 
-recurrence = torch.library.custom_op("onnxq::recurrence", of_lengths, mutates_args=())
+def _like_states(
+    x: Tensor, _: object, hx: Sequence[Tensor], *rest: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    width = hx[0].shape[2] * (2 if rest[_BIDIRECTIONAL] else 1)
+    return x.new_empty((*x.shape[:2], width)), torch.empty_like(hx[0]), torch.empty_like(hx[-1])
+
+
+recurrence = torch_operator("recurrence", _like_states)(run_recurrence)
 """The function as one operator of a program."""
 
 
-@recurrence.register_fake
-def _(
-    x: Tensor,
-    lengths: Tensor,  # noqa: ARG001  # the operator's signature
-    hx: Sequence[Tensor],
-    params: Sequence[Tensor],  # noqa: ARG001  # the operator's signature
-    *rest: Any,
-) -> tuple[Tensor, Tensor, Tensor]:
-    width = hx[0].shape[2] * (2 if rest[_BIDIRECTIONAL] else 1)
-    h, c = torch.empty_like(hx[0]), torch.empty_like(hx[-1])
-    return x.new_empty((*x.shape[:2], width)), h, c
+def _shorter(x: Tensor, _: Tensor) -> Tensor:
+    return x.new_empty((torch.library.get_ctx().new_dynamic_size(), *x.shape[1:]))
 
 
-@torch.library.custom_op("onnxq::up_to_longest", mutates_args=())
+@torch_operator("up_to_longest", _shorter)
 def up_to_longest(x: Tensor, lengths: Tensor) -> Tensor:
     """The first steps of x (T, N, F): as many as the longest of the lengths (N,)."""
     return x[: int(lengths.max())].clone()
-
-
-@up_to_longest.register_fake
-def _(x: Tensor, lengths: Tensor) -> Tensor:  # noqa: ARG001  # the operator's signature
-    steps = torch.library.get_ctx().new_dynamic_size()
-    return x.new_empty((steps, *x.shape[1:]))
 
 
 def _keep_steps(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG001  # torch's signature
@@ -113,7 +99,7 @@ def _behind(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
     return nn.functional.pad(gradient, (0, 0, 0, 0, 0, cut)), None
 
 
-up_to_longest.register_autograd(_behind, setup_context=_keep_steps)
+torch.library.register_autograd("onnxq::up_to_longest", _behind, setup_context=_keep_steps)
 
 
 class _Longest(int):
@@ -201,7 +187,8 @@ class Lengths:
         """Results of a layer, y flat."""
         states = list(hx) if kind == "lstm" else [hx]
         x = self._unflattened(data)
-        y, h, c = recurrence(x, self._values, states, params, *rest, kind)
+        given: tuple[Any, ...] = (x, self._values, states, params, *rest, False, kind)
+        y, h, c = recurrence(*given)
         flat = self.flat(y)
         self._zero_behind.append(flat)
         return (flat, h, c)[: 1 + _STATES.get(kind, 1)]

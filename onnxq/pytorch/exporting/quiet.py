@@ -59,9 +59,6 @@ def quiet_exporter(exported: object = None) -> Iterator[None]:
 
     Warnings are held back until it ends, so that a caller's "error" filter cannot break torch half
     way; those that are not about torch itself are then given to the caller's filters.
-
-    Args:
-        exported: what is exported; of a module, hooks of torch's that assign weights are known.
     """
     by_torch = _assigned_by_torch(exported) if isinstance(exported, torch.nn.Module) else set()
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}

@@ -31,12 +31,7 @@ def check_script_request(usual_opset: object, *others: object) -> None:
 
 
 def bind_script(model: torch.jit.ScriptModule, inputs: Inputs) -> BoundInputs:
-    """Inputs under the names of forward's parameters.
-
-    Args:
-        model: scripted or traced.
-        inputs: a tensor, a sequence of them, or by name those of the first parameters.
-    """
+    """Inputs under the names of forward's parameters."""
     forward: Any = model.forward
     names = [argument.name for argument in forward.schema.arguments[1:]]
     if isinstance(inputs, Mapping):

@@ -15,82 +15,83 @@ from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.pytorch.numerics import dynamic_ops, rounding_ops  # noqa: F401  # registers the operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 # --- Which ONNX nodes the operators of numerics.dynamic_ops become.
 
-_MICROSOFT = onnxscript.values.Opset(MICROSOFT, 1)
-_REQUIRED = ("X", "W", "R")
-_INPUTS = {  # in order; the type of each
-    "X": "R",
-    "W": "Q",
-    "R": "Q",
-    "B": "R",
-    "sequence_lens": "I",
-    "initial_h": "R",
-    "initial_c": "R",
-    "P": "R",
-    "W_scale": "R",
-    "W_zero_point": "Q",
-    "R_scale": "R",
-    "R_zero_point": "Q",
-}
 
+def _microsoft(
+    name: str,
+    inputs: Mapping[str, str],
+    optional: Collection[str],
+    outputs: Sequence[str],
+    types: Mapping[str, list[str]],
+    attributes: Mapping[str, Any],
+) -> onnxscript.values.Op:
+    """An operator of com.microsoft, whose schema onnx does not have.
 
-def _lstm_operator() -> onnxscript.values.Op:
-    """com.microsoft DynamicQuantizeLSTM, whose schema onnx does not have."""
+    Args:
+        name: of the operator.
+        inputs: name -> type, a key of `types`; in order.
+        optional: those of the inputs that may be missing.
+        outputs: names, of type "R".
+        types: key -> ONNX types.
+        attributes: name -> type.
+    """
     schema = onnx.defs.OpSchema
     option = schema.FormalParameterOption
-    inputs = [
-        schema.FormalParameter(
-            name, kind, param_option=option.Single if name in _REQUIRED else option.Optional
-        )
-        for name, kind in _INPUTS.items()
-    ]
-    outputs = [schema.FormalParameter(name, "R") for name in ("Y", "Y_h", "Y_c")]
-    kinds = {"R": "tensor(float)", "I": "tensor(int32)", "Q": "tensor(int8)"}
     known = schema(
-        "DynamicQuantizeLSTM",
-        "com.microsoft",
-        1,
-        inputs=inputs,
-        outputs=outputs,
-        type_constraints=[(kind, [name], "") for kind, name in kinds.items()],
-        attributes=[
-            schema.Attribute("direction", schema.AttrType.STRING, required=True),
-            schema.Attribute("hidden_size", schema.AttrType.INT, required=True),
-        ],
-    )
-    return onnxscript.values.Op(_MICROSOFT, "DynamicQuantizeLSTM", known)
-
-
-def _product_operator() -> onnxscript.values.Op:
-    """com.microsoft MatMulNBits, whose schema onnx does not have."""
-    schema = onnx.defs.OpSchema
-    optional = schema.FormalParameterOption.Optional
-    single = schema.FormalParameterOption.Single
-    kinds = {"A": "R", "B": "Q", "scales": "R", "zero_points": "Z", "g_idx": "I", "bias": "R"}
-    inputs = [
-        schema.FormalParameter(
-            name, kind, param_option=single if name in ("A", "B", "scales") else optional
-        )
-        for name, kind in kinds.items()
-    ]
-    types = {"R": ["tensor(float)"], "Q": ["tensor(uint8)"], "I": ["tensor(int32)"]}
-    types["Z"] = ["tensor(uint8)", "tensor(float)"]
-    known = schema(
-        MATMUL_NBITS,
+        name,
         MICROSOFT,
         1,
-        inputs=inputs,
-        outputs=[schema.FormalParameter("Y", "R")],
-        type_constraints=[(kind, names, "") for kind, names in types.items()],
-        attributes=[
-            schema.Attribute(name, schema.AttrType.INT, required=True)
-            for name in ("K", "N", "bits", "block_size")
+        inputs=[
+            schema.FormalParameter(
+                one, kind, param_option=option.Optional if one in optional else option.Single
+            )
+            for one, kind in inputs.items()
         ],
+        outputs=[schema.FormalParameter(one, "R") for one in outputs],
+        type_constraints=[(kind, names, "") for kind, names in types.items()],
+        attributes=[schema.Attribute(one, kind, required=True) for one, kind in attributes.items()],
     )
-    return onnxscript.values.Op(_MICROSOFT, MATMUL_NBITS, known)
+    return onnxscript.values.Op(onnxscript.values.Opset(MICROSOFT, 1), name, known)
+
+
+_ATTRIBUTE = onnx.defs.OpSchema.AttrType
+_LSTM = _microsoft(
+    "DynamicQuantizeLSTM",
+    {
+        "X": "R",
+        "W": "Q",
+        "R": "Q",
+        "B": "R",
+        "sequence_lens": "I",
+        "initial_h": "R",
+        "initial_c": "R",
+        "P": "R",
+        "W_scale": "R",
+        "W_zero_point": "Q",
+        "R_scale": "R",
+        "R_zero_point": "Q",
+    },
+    ["B", "sequence_lens", "initial_h", "initial_c", "P"],
+    ["Y", "Y_h", "Y_c"],
+    {"R": ["tensor(float)"], "I": ["tensor(int32)"], "Q": ["tensor(int8)"]},
+    {"direction": _ATTRIBUTE.STRING, "hidden_size": _ATTRIBUTE.INT},
+)
+_PRODUCT = _microsoft(
+    MATMUL_NBITS,
+    {"A": "R", "B": "Q", "scales": "R", "zero_points": "Z", "g_idx": "I", "bias": "R"},
+    ["zero_points", "g_idx", "bias"],
+    ["Y"],
+    {
+        "R": ["tensor(float)"],
+        "Q": ["tensor(uint8)"],
+        "I": ["tensor(int32)"],
+        "Z": ["tensor(uint8)", "tensor(float)"],
+    },
+    dict.fromkeys(["K", "N", "bits", "block_size"], _ATTRIBUTE.INT),
+)
 
 
 def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]:
@@ -98,7 +99,9 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
 
     (Over 40 lines: onnxscript wants the functions to close over the opset.)
     """
-    lstm, product = _lstm_operator(), _product_operator()
+
+    def joined(y: Any) -> Any:  # (T, D, N, H) -> (T, N, D H)
+        return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), op.Constant(value_ints=[0, 0, -1]))
 
     def dynamic_quantize_linear(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
         return op.DynamicQuantizeLinear(x)
@@ -119,7 +122,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         r_zero_point,
         direction: str,
     ):
-        return lstm(
+        y, *states = _LSTM(
             x,
             w,
             r,
@@ -135,6 +138,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
             direction=direction,
             hidden_size=int(r.shape[1]),
         )
+        return joined(y), *states
 
     def stored_recurrence(  # type: ignore[no-untyped-def]  # onnxscript reads it
         x, w, r, b, initial_h, w_scale, r_scale, kind: str, direction: str
@@ -145,17 +149,20 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         ]
         slots = (x, *reals, b, None, initial_h)
         hidden = int(r.shape[2])
+        options = {"direction": direction, "hidden_size": hidden}
         if kind == "GRU":
-            return op.GRU(*slots, direction=direction, hidden_size=hidden, linear_before_reset=1)
+            y, h = op.GRU(*slots, **options, linear_before_reset=1)
+            return joined(y), h
         name = "Tanh" if kind == "RNN_TANH" else "Relu"
         names = [name] * (2 if direction == "bidirectional" else 1)
-        return op.RNN(*slots, direction=direction, hidden_size=hidden, activations=names)
+        y, h = op.RNN(*slots, **options, activations=names)
+        return joined(y), h
 
     def matmul_n_bits(  # type: ignore[no-untyped-def]  # onnxscript reads it
         x, integers, scales, zero_points, bias, inputs: int, bits: int, block: int
     ):
         sizes = {"K": inputs, "N": int(integers.shape[0]), "bits": bits, "block_size": block}
-        return product(x, integers, scales, zero_points, None, bias, **sizes)
+        return _PRODUCT(x, integers, scales, zero_points, None, bias, **sizes)
 
     own = torch.ops.onnxq
     return {
@@ -191,7 +198,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         return op.DequantizeLinear(narrow[0], scale, narrow[1], axis=axis)
 
     def fake_quantize(x, scale, zero_point, qmin: int, qmax: int, axis: int):  # type: ignore[no-untyped-def]  # onnxscript reads it
-        stored = _smallest(qmin, qmax)
+        stored = next(t for t in _STORED if t.qmin <= qmin and qmax <= t.qmax)  # the smallest
         dtype = onnx.TensorProto.DataType.Value(stored.onnx)
         zero_point = op.Cast(zero_point, to=dtype)
         integers = op.QuantizeLinear(x, scale, zero_point, axis=axis)
@@ -209,13 +216,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         torch.ops.onnxq.dequantize_linear.default: dequantize_linear,
         torch.ops.onnxq.dequantize_4bits.default: dequantize_4bits,
         torch.ops.onnxq.fake_quantize.default: fake_quantize,
-        torch.ops.onnxq.learned_fake_quantize.default: fake_quantize,
     }
 
 
 _STORED = (dtypes.UINT8, dtypes.INT8, dtypes.UINT16, dtypes.INT16)
-
-
-def _smallest(qmin: int, qmax: int) -> dtypes.QDType:
-    """The first type that holds [qmin, qmax]."""
-    return next(t for t in _STORED if t.qmin <= qmin and qmax <= t.qmax)

@@ -16,6 +16,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.pytorch.arguments.forward import first_run
 from onnxq.pytorch.importers.packed import make_printable
 from onnxq.pytorch.importers.region import Constants, run_in_region
+from onnxq.pytorch.modules.transposed import CONV, CONV_TRANSPOSE
 from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qparams import MIN_SCALE
@@ -40,12 +41,6 @@ if TYPE_CHECKING:
     Handler = Callable[..., Any]
 
 MATRIX = 2
-_CONVS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
-_TRANSPOSED = {
-    1: functional.conv_transpose1d,
-    2: functional.conv_transpose2d,
-    3: functional.conv_transpose3d,
-}
 _LIMITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 
 
@@ -66,8 +61,8 @@ def _windows(x: Tensor, w: Tensor, b: Tensor | None, windows: WindowSizes) -> Te
         w = w.squeeze(2)
     if windows.transposed:
         extra = windows.output_padding[skipped:]
-        return _TRANSPOSED[dims](x, w, b, stride, padding, extra, windows.groups, dilation)
-    return _CONVS[dims](x, w, b, stride, padding, dilation, windows.groups)
+        return CONV_TRANSPOSE[dims - 1](x, w, b, stride, padding, extra, windows.groups, dilation)
+    return CONV[dims - 1](x, w, b, stride, padding, dilation, windows.groups)
 
 
 def _product(
@@ -98,20 +93,13 @@ def _weighted(activation: Callable[[Tensor], Tensor]) -> Handler:
     return handler
 
 
-def _output_qparams(arguments: Sequence[Any], named: dict[str, Any]) -> tuple[Any, Any]:
-    """The last two of the positional arguments, but for those that are named."""
-    left = list(arguments)
-    zero_point = _named(named, "zero_point") if _has(named, "zero_point") else left.pop()
-    scale = _named(named, "scale") if _has(named, "scale") else left.pop()
-    return scale, zero_point
-
-
-def _has(named: dict[str, Any], ending: str) -> bool:
-    return any(key.endswith(ending) for key in named)
-
-
-def _named(named: dict[str, Any], ending: str) -> Any:
-    return next(value for key, value in named.items() if key.endswith(ending))
+def _output_qparams(arguments: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+    """Scale and zero point: the last two of the positional arguments, but for those named."""
+    left, found = list(arguments), []
+    for ending in ("zero_point", "scale"):
+        of_name = [value for key, value in named.items() if key.endswith(ending)]
+        found.append(of_name[0] if of_name else left.pop())
+    return found[::-1]
 
 
 def _conv_add(activation: Callable[[Tensor], Tensor]) -> Handler:
@@ -143,8 +131,8 @@ def _binary(
     ) -> Any:
         if not isinstance(y, Tensor):
             return _with_number(region, x, float(y), compute, activation)
-        incoming = region.need_qparams(x, "a quantized sum or product")
-        region.need_qparams(y, "a quantized sum or product")
+        incoming = region.need_qparams(x, "a sum or product")
+        region.need_qparams(y, "a sum or product")
         qparams = region.new_qparams(scale, zero_point, incoming.dtype)
         return region.put(activation(compute(x, y)), qparams)
 
@@ -220,27 +208,8 @@ def _keeping(compute: Callable[..., Tensor]) -> Handler:
     return handler
 
 
-def _relu6(region: Region, x: Tensor, inplace: object = None) -> Tensor:
-    del inplace
-    return region.clamped(x, region.need_qparams(x, "relu6"), 0.0, 6.0)
-
-
-def _leaky_relu(x: Tensor, slope: float, _inplace: object) -> Tensor:
-    return functional.leaky_relu(x, slope)
-
-
-def _elu(x: Tensor, alpha: float = 1.0, *_: object) -> Tensor:
-    return functional.elu(x, alpha)
-
-
 def _instance_norm(x: Tensor, weight: Any, bias: Any, eps: float) -> Tensor:
     return functional.instance_norm(x, weight=weight, bias=bias, eps=eps)
-
-
-def _matmul(region: Region, x: Tensor, y: Tensor, scale: Any, zero_point: Any) -> Tensor:
-    incoming = region.need_qparams(x, "matmul")
-    region.need_qparams(y, "matmul")
-    return region.put(torch.matmul(x, y), region.new_qparams(scale, zero_point, incoming.dtype))
 
 
 # --- normalization
@@ -280,7 +249,7 @@ def _batch_norm(activation: Callable[[Tensor], Tensor]) -> Handler:
         b_scale = take("shift_scale", lambda: bias_scale(incoming.tensors[0], scales))
         b_integers = take("shift", lambda: bias_integers(shift(), b_scale))
         b_zeros = take("shift_zero_point", lambda: torch.zeros_like(b_scale, dtype=torch.int32))
-        y = _CONVS[dims](
+        y = CONV[dims - 1](
             x,
             dequantize_linear(integers, scales, zeros, 0),
             dequantize_linear(b_integers, b_scale, b_zeros, 0),
@@ -302,19 +271,21 @@ def _operators() -> dict[str, Handler]:
         "mul_scalar": _binary(torch.mul, _same),
         "mul_relu": _binary(torch.mul, relu),
         "mul_scalar_relu": _binary(torch.mul, relu),
-        "matmul": _matmul,
+        "matmul": _binary(torch.matmul, _same),
         "cat": _cat(_same),
         "cat_relu": _cat(relu),
-        "relu6": _relu6,
+        "relu6": lambda region, x, *_, **__: region.clamped(
+            x, region.need_qparams(x, "relu6"), 0.0, 6.0
+        ),
         "dropout": lambda _region, x, *_arguments: x,
         "max_pool1d": _keeping(functional.max_pool1d),
         "max_pool2d": _keeping(functional.max_pool2d),
         "max_pool3d": _keeping(functional.max_pool3d),
         "hardswish": _into(functional.hardswish),
         "sigmoid": _into(torch.sigmoid),
-        "leaky_relu": _into(_leaky_relu, 2),
+        "leaky_relu": _into(lambda x, slope, _inplace: functional.leaky_relu(x, slope), 2),
         "celu": _into(functional.celu),
-        "elu": _into(_elu),
+        "elu": _into(lambda x, alpha=1.0, *_: functional.elu(x, alpha)),
         "prelu": _into(functional.prelu, 1),
         "softmax": _into(functional.softmax, 1),
         "layer_norm": _into(functional.layer_norm, 4),

@@ -65,12 +65,10 @@ class Dequantized:
     Attributes:
         paths: module -> whether its weights are int8 (else float16).
         rows: bytes of a float32 row of a weight -> its (scale, zero point).
-        largest: the largest magnitude of an integer.
     """
 
     paths: dict[str, bool]
     rows: dict[bytes, tuple[float, int]]
-    largest: int = 0
 
     def take(self, weight: Tensor, path: str) -> Tensor:
         """The float values of a weight, which is noted with its scales."""
@@ -81,11 +79,10 @@ class Dequantized:
         self.paths[path] = True
         real = weight.dequantize()
         rows = np.ascontiguousarray(real.numpy().reshape(real.shape[0], -1))
-        scales = np.broadcast_to(read.scale.numpy(), len(rows))
-        zeros = np.broadcast_to(read.zero_point.numpy(), len(rows))
+        scales = np.broadcast_to(read.qparams.scale, len(rows))
+        zeros = np.broadcast_to(read.qparams.zero_point, len(rows))
         for row, scale, zero in zip(rows, scales, zeros, strict=True):
             self.rows[row.tobytes()] = (float(scale), int(zero))
-        self.largest = max(self.largest, int(read.integers.int().abs().max()))
         return real
 
 
@@ -116,10 +113,6 @@ def _linear(module: Any, dequantized: Dequantized, path: str) -> nn.Module:
     made = nn.Linear(module.in_features, module.out_features, bias is not None)
     _fill(made, {"weight": weight, "bias": bias})
     return made
-
-
-def _linear_relu(module: Any, dequantized: Dequantized, path: str) -> nn.Module:
-    return nn.Sequential(_linear(module, dequantized, path), nn.ReLU())
 
 
 def _fill(made: nn.Module, values: Mapping[str, Tensor | None]) -> None:
@@ -205,7 +198,7 @@ class BothWays(nn.Module):
 
 _MAKERS: dict[str, Callable[[Any, Dequantized, str], nn.Module]] = {
     "Linear": _linear,
-    "LinearReLU": _linear_relu,
+    "LinearReLU": lambda *given: nn.Sequential(_linear(*given), nn.ReLU()),
     "LSTM": _recurrent(nn.LSTM),
     "GRU": _recurrent(nn.GRU),
     "LSTMCell": _cell(nn.LSTMCell),
@@ -220,14 +213,7 @@ _INTEGER = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMI
 def quantize_again(
     model: nn.Module, exported: ir.Model, dequantized: Dequantized, limit: int | None
 ) -> ir.Model:
-    """The exported model with integer linear layers where the dequantized modules are.
-
-    Args:
-        model: that was exported, with the dequantized modules in it.
-        exported: the ONNX model.
-        dequantized: which modules they are, and their scales.
-        limit: integers are brought into [-limit, limit]; None: as torch has them.
-    """
+    """The exported model with integer linear layers where the dequantized modules are."""
     entries: dict[type[nn.Module] | str, QConfigDynamic | None] = {
         path: _INTEGER if integers else float16_dynamic_qconfig
         for path, integers in dequantized.paths.items()

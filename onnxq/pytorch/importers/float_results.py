@@ -39,8 +39,6 @@ class FloatResults(enum.Enum):
 
     FLOAT = "float"
     """In float32, as in torch; a warning names them."""
-    INTEGER = "integer"
-    """ConvInteger: integer convolution, a float result, exact and slow."""
     REQUANTIZE = "requantize"
     """QLinearConv: the result gets 8 bits, its range taken from the example inputs."""
 

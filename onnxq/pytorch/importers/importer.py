@@ -19,11 +19,11 @@ from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, neares
 from onnxq.graph import io
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.arguments.example_inputs import example_inputs
-from onnxq.pytorch.arguments.forward import compute, flatten
+from onnxq.pytorch.arguments.forward import compute, eval_mode, flatten
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
-from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, eval_mode, export
+from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.dynamic_modules import dequantized_modules, quantize_again
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
@@ -255,7 +255,10 @@ def _torch_ao(model: nn.Module, inputs: Inputs, options: _Options) -> _Imported:
     if static:
         _check(made if dequantized.paths else _Dequantized(model).eval(), exported, bound, options)
     if dequantized.paths:
-        exported = quantize_again(made, exported, dequantized, _limit(options))
+        limit = None  # weights as torch has them
+        if options.weights is not ImportedWeights.KEEP:
+            limit = limit_of(targets.resolve(options.target), saturates=True)
+        exported = quantize_again(made, exported, dequantized, limit)
     return _finished(exported, bound, options)
 
 
@@ -333,13 +336,6 @@ def _exported(model: nn.Module, inputs: Inputs, options: _Options) -> ir.Model:
         dynamic_axes=options.dynamic_axes,
         tolerance=options.tolerance,
     )
-
-
-def _limit(options: _Options) -> int | None:
-    """Largest magnitude of a weight in a dynamic product; None: as torch has it."""
-    if options.weights is ImportedWeights.KEEP:
-        return None
-    return limit_of(targets.resolve(options.target), saturates=True)
 
 
 def _finished(model: ir.Model, bound: BoundInputs, options: _Options) -> _Imported:

@@ -60,12 +60,7 @@ class ImportedWeights(enum.Enum):
 
 
 def warn_of_endangered(model: ir.Model, target: Target | None) -> None:
-    """Notes the machines that do not compute the model's integer products exactly.
-
-    Args:
-        model: with Q/DQ, or dynamically quantized.
-        target: the machine that the model is for, looked at beside this one; None: it may be any.
-    """
+    """Notes the machines that do not compute the model's integer products exactly."""
     found = [(integers, saturates) for _, integers, saturates in _weights(model)]
     if not found:
         return
@@ -164,16 +159,12 @@ def _weights(model: ir.Model) -> Iterator[tuple[ir.Node, Integers, bool]]:
             source = dequantizer(node.inputs[1])
             integers = array_of(source, 0) if source is not None and is_constant(source) else None
             if integers is not None and integers.dtype == np.int8:
-                yield node, integers, _adds_pairs(node)
+                rule = catalog.rule_of(node)
+                yield node, integers, rule is None or rule.saturating_pairs
         for slot in _DYNAMIC.get(node.op_type, ()):
             integers = array_of(node, slot)
             if integers is not None and integers.dtype == np.int8:
                 yield node, integers, True
-
-
-def _adds_pairs(node: ir.Node) -> bool:
-    rule = catalog.rule_of(node)
-    return rule is None or rule.saturating_pairs
 
 
 def _endangers(target: Target, integers: Integers, saturates: object) -> bool:

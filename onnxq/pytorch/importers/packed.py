@@ -21,14 +21,18 @@ from torch import nn
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
+from onnxq.pytorch.nn.quantized.stored import tensors_of
+from onnxq.pytorch.numerics.integer_types import from_torch
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear
+from onnxq.qparams import PerChannel
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from torch import Tensor
 
     from onnxq.pytorch.importers.region import Constants, TracedQParams
+    from onnxq.qtensor import QTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +47,17 @@ class WindowSizes:
     transposed: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TorchIntegers:
-    """Integers and qparams of a quantized tensor of torch.
-
-    Attributes:
-        integers: integers.
-        scale: float32, shape () or (channels,).
-        zero_point: of the type of the integers, same shape.
-        axis: of the channels; -1 where there is one scale.
-    """
-
-    integers: Tensor
-    scale: Tensor
-    zero_point: Tensor
-    axis: int
-
-
-def read_quantized(x: Tensor, where: str) -> TorchIntegers:
+def read_quantized(x: Tensor, where: str) -> QTensor:
     """Integers and qparams of a weight that torch has quantized."""
     if x.dtype != torch.qint8:
         raise UnsupportedError(
             f"{where}: its weight is {str(x.dtype).removeprefix('torch.')}; wanted qint8. Quantize "
             "it with a weight observer of dtype torch.qint8."
         )
-    integers = x.int_repr().contiguous()  # fbgemm unpacks as channels_last, which would spread
-    if x.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        scale = torch.tensor(x.q_scale(), dtype=torch.float32)
-        return TorchIntegers(
-            integers, scale, torch.tensor(x.q_zero_point(), dtype=torch.int8), NO_AXIS
-        )
-    if x.qscheme() not in (torch.per_channel_affine, torch.per_channel_symmetric):
-        raise UnsupportedError(
-            f"{where}: its weight has zero points that are no integers ({x.qscheme()}), which "
-            "ONNX has no form for. Quantize it with a per-channel symmetric observer."
-        )
-    return TorchIntegers(
-        integers,
-        x.q_per_channel_scales().to(torch.float32),
-        x.q_per_channel_zero_points().to(torch.int8),
-        x.q_per_channel_axis(),
-    )
+    try:
+        return from_torch(x)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{where}: its weight is {error}") from error
 
 
 class PackedWeight(nn.Module):
@@ -108,18 +82,19 @@ class PackedWeight(nn.Module):
     ) -> None:
         super().__init__()
         read = read_quantized(weight, where)
-        self.axis, self.windows, self.where = read.axis, windows, where
+        granularity = read.qparams.granularity
+        self.axis = granularity.axis if isinstance(granularity, PerChannel) else NO_AXIS
+        self.windows, self.where = windows, where
         self.bias = None if bias is None else bias.detach().to(torch.float32).clone()
-        self.register_buffer("weight", read.integers)
-        self.register_buffer("weight_scale", read.scale)
-        self.register_buffer("weight_zero_point", read.zero_point)
+        scale, zero_point = tensors_of(read.qparams)
+        # contiguous: fbgemm unpacks as channels_last, which would spread
+        self.register_buffer("weight", torch.from_numpy(read.int_repr()).contiguous())
+        self.register_buffer("weight_scale", scale)
+        self.register_buffer("weight_zero_point", zero_point)
 
     def real_weight(self) -> Tensor:
         """float32 (integers - zero_point) * scale."""
-        real: Tensor = dequantize_linear(
-            self.weight, self.weight_scale, self.weight_zero_point, self.axis
-        )
-        return real
+        return dequantize_linear(self.weight, self.weight_scale, self.weight_zero_point, self.axis)
 
     def real_bias(self, constants: Constants, x: TracedQParams) -> Tensor | None:
         """float32 multiples of x_scale * weight_scale, from int32 integers."""
@@ -136,8 +111,7 @@ class PackedWeight(nn.Module):
         zero = constants.take(
             f"{name}_bias_zero_point", lambda: torch.zeros_like(scale, dtype=torch.int32)
         )
-        real: Tensor = dequantize_linear(integers, scale, zero, 0)
-        return real
+        return dequantize_linear(integers, scale, zero, 0)
 
     def _make_room(self, bias: Tensor, x: TracedQParams) -> None:
         """Raises the scale of channels whose bias would not fit int32: dead ones, as a rule."""
@@ -166,8 +140,8 @@ def packed_weights(model: nn.Module, skipped: Collection[str]) -> dict[int, Pack
     for path, module in model.named_modules():
         if any(path == skip or path.startswith(f"{skip}.") for skip in skipped):
             continue
-        for name, script in _script_objects(module):
-            if id(script) not in made:
+        for name, script in vars(module).items():
+            if isinstance(script, torch.ScriptObject) and id(script) not in made:
                 made[id(script)] = _read(script, path.removesuffix("._packed_params") or name)
     return made
 
@@ -175,23 +149,13 @@ def packed_weights(model: nn.Module, skipped: Collection[str]) -> dict[int, Pack
 def make_printable(model: nn.Module) -> None:
     """torch.ao's modules read the packed parameters for their repr, which the exporter prints."""
     for module in list(model.modules()):
-        _make_printable(module)
-
-
-def _make_printable(module: nn.Module) -> None:
-    if type(module).__module__.startswith("torch.ao.nn."):
-        module.extra_repr = str  # type: ignore[method-assign]  # its own fails on such weights
-    for name, child in module.named_children():
-        if type(child).__name__ == "LinearPackedParams":
-            holder = nn.Module()
-            holder._packed_params = child._packed_params
-            setattr(module, name, holder)
-
-
-def _script_objects(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(module).items():
-        if isinstance(value, torch.ScriptObject):
-            yield name, value
+        if type(module).__module__.startswith("torch.ao.nn."):
+            module.extra_repr = str  # type: ignore[method-assign]  # its own fails on such weights
+        for name, child in module.named_children():
+            if type(child).__name__ == "LinearPackedParams":
+                holder = nn.Module()
+                holder._packed_params = child._packed_params
+                setattr(module, name, holder)
 
 
 def _read(script: Any, where: str) -> PackedWeight:

@@ -41,16 +41,7 @@ WEIGHTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One fake quantization.
-
-    Attributes:
-        x: what goes in.
-        y: what comes out.
-        scale: float32, any shape that broadcasts with x.
-        zero_point: whole number.
-        low: smallest integer.
-        high: largest integer.
-    """
+    """One fake quantization."""
 
     x: ir.Value
     y: ir.Value

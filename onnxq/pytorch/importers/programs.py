@@ -14,6 +14,7 @@ left.
 from __future__ import annotations
 
 import copy
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -126,12 +127,9 @@ def _replace(module: fx.GraphModule, node: fx.Node, name: str) -> None:
         else:
             scale = _buffer(module, node, "scale", qparams.scale)
             zero_point = _buffer(module, node, "zero_point", qparams.zero_point)
-            operator = (
-                torch.ops.onnxq.quantize_linear.default
-                if name in _QUANTIZE
-                else torch.ops.onnxq.dequantize_linear.default
-            )
-            made = graph.call_function(operator, (source, scale, zero_point, qparams.axis))
+            ops = torch.ops.onnxq
+            called = ops.quantize_linear if name in _QUANTIZE else ops.dequantize_linear
+            made = graph.call_function(called.default, (source, scale, zero_point, qparams.axis))
     made.meta = dict(node.meta)
     node.replace_all_uses_with(made)
     graph.erase_node(node)
@@ -158,9 +156,7 @@ def _value(module: fx.GraphModule, node: object) -> Tensor | None:
     """The tensor that a get_attr node names; None: it is computed."""
     if not isinstance(node, fx.Node) or node.op != "get_attr":
         return None
-    found: Any = module
-    for part in str(node.target).split("."):
-        found = getattr(found, part)
+    found = operator.attrgetter(str(node.target))(module)
     return found.detach() if isinstance(found, torch.Tensor) else None
 
 

@@ -34,7 +34,9 @@ from onnxq.pytorch.numerics.rounding_ops import (
 from onnxq.pytorch.train.sources import tensors_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    Handler = Callable[..., Any]
 
 # --- Qparams of activations, which torch.ao keeps as numbers, as constants of the model.
 
@@ -49,14 +51,7 @@ STORED = {
 
 @dataclass(frozen=True, eq=False)
 class TracedQParams:
-    """Real values that integers stand for: (q - zero_point) * scale.
-
-    Attributes:
-        scale: float32 as a Python number.
-        zero_point: an integer.
-        dtype: of the integers, torch.uint8 or torch.int8.
-        tensors: scale and zero point, rank 0.
-    """
+    """Real values that integers stand for: (q - zero_point) * scale."""
 
     scale: float
     zero_point: int
@@ -135,13 +130,6 @@ class Constants(nn.Module):
         return self._order[self._next - 1]
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Handler = Callable[..., Any]
-    from collections.abc import Callable
-
-
 # --- torch.ao.nn.quantized.functional on float tensors: its functions refuse tensors of float32.
 #
 # They ask `input.is_quantized`, which no TorchFunctionMode sees. While a Region runs, what stands
@@ -150,22 +138,10 @@ if TYPE_CHECKING:
 _FUNCTIONAL = ("torch.ao.nn.quantized.functional", "torch.nn.quantized.functional")
 _SAME = (
     "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "hardsigmoid",
-    "hardtanh", "interpolate", "max_pool1d", "max_pool2d", "upsample", "upsample_bilinear",
-    "upsample_nearest",
+    "hardtanh", "interpolate", "max_pool1d", "max_pool2d", "threshold", "upsample",
+    "upsample_bilinear", "upsample_nearest",
 )  # fmt: skip
 """Functions that are torch.nn.functional's, behind the question."""
-
-
-def _elu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Any:
-    return torch.ops.quantized.elu(input, scale, zero_point, alpha)
-
-
-def _celu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Any:
-    return torch.ops.quantized.celu(input, scale, zero_point, alpha)
-
-
-def _hardswish(input: Tensor, scale: float, zero_point: int) -> Any:
-    return torch.ops.quantized.hardswish(input, scale, zero_point)
 
 
 def _leaky_relu(
@@ -180,35 +156,24 @@ def _leaky_relu(
     return torch.ops.quantized.leaky_relu(input, negative_slope, bool(inplace), scale, zero_point)
 
 
-def _threshold(input: Tensor, threshold: float, value: float) -> Any:
-    return functional.threshold(input, threshold, value)
-
-
-def _clamp(input: Tensor, min_: float, max_: float) -> Any:
-    return torch.clamp(input, min_, max_)
-
-
-def _replacements() -> dict[str, Callable[..., Any]]:
-    made: dict[str, Callable[..., Any]] = {name: getattr(functional, name) for name in _SAME}
-    return made | {
-        "celu": _celu,
-        "clamp": _clamp,
-        "elu": _elu,
-        "hardswish": _hardswish,
-        "leaky_relu": _leaky_relu,
-        "threshold": _threshold,
-    }
+_quantized = torch.ops.quantized
+_REPLACEMENTS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(functional, name) for name in _SAME},
+    **{name: getattr(_quantized, name) for name in ("celu", "elu", "hardswish")},
+    "clamp": lambda x, min_, max_: torch.clamp(x, min_, max_),
+    "leaky_relu": _leaky_relu,
+}
 
 
 @contextlib.contextmanager
 def on_floats() -> Iterator[None]:
     """A context in which the functions take float tensors."""
     places = [sys.modules[name] for name in _FUNCTIONAL if name in sys.modules]
-    found = [(m, name) for m in places for name in _replacements() if hasattr(m, name)]
+    found = [(m, name) for m in places for name in _REPLACEMENTS if hasattr(m, name)]
     originals = [(module, name, getattr(module, name)) for module, name in found]
     try:
         for module, name in found:
-            setattr(module, name, _replacements()[name])
+            setattr(module, name, _REPLACEMENTS[name])
         yield
     finally:
         for module, name, function in originals:

@@ -66,15 +66,11 @@ def _check_observed(model: nn.Module) -> None:
     watching = [m for m in model.modules() if isinstance(m, tq.ObserverBase)]
     ranges = [getattr(m, "min_val", None) for m in watching]
     known = [r for r in ranges if isinstance(r, torch.Tensor)]
-    if known and not any(_has_seen(r) for r in known):
+    if known and not any(r.numel() and r.isfinite().all() for r in known):
         raise CalibrationError(
             f"none of the model's {len(known)} observers has seen data: run it on samples, or "
             "train it, before it is imported."
         )
-
-
-def _has_seen(low: Tensor) -> bool:
-    return low.numel() > 0 and bool(torch.isfinite(low).all())
 
 
 def _use_buffers(fake: nn.Module) -> None:
@@ -90,15 +86,7 @@ def _use_buffers(fake: nn.Module) -> None:
 
 @dataclass(slots=True)
 class _Trained:
-    """A fake-quantized weight, all arrays with the channels first.
-
-    Attributes:
-        real: float32 (channels, ...): what the trained model computes with.
-        scale: float32 (channels,), or (1,).
-        zero_point: integers, same shape.
-        qmin: smallest integer.
-        qmax: largest integer.
-    """
+    """A fake-quantized weight, all arrays with the channels first."""
 
     real: Tensor
     scale: Tensor

@@ -35,12 +35,7 @@ from onnxq.pytorch.nn.qat.linear import rounding_part
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
-from onnxq.pytorch.train.annotations import (
-    AnnotatedGroup,
-    AnnotatedWeight,
-    Annotations,
-    Unannotated,
-)
+from onnxq.pytorch.train.annotations import AnnotatedWeight, Annotations, Unannotated
 from onnxq.qconfig import (
     Choice,
     FakeQuantSpec,
@@ -64,14 +59,6 @@ if TYPE_CHECKING:
     from onnxq.pytorch.programs.program import Program
     from onnxq.qdq.sum_scales import Sum
     from onnxq.targets import Target
-__all__ = [
-    "AnnotatedGroup",
-    "AnnotatedWeight",
-    "Annotations",
-    "Unannotated",
-    "annotate",
-    "annotate_program",
-]
 
 # --- Parameters of other values while a program's ONNX form is made, so that none is like another.
 #
@@ -86,11 +73,7 @@ _SEED = 0
 
 @contextlib.contextmanager
 def parameters_apart(program: ExportedProgram) -> Iterator[None]:
-    """A context in which parameters that are constant, or equal to others, have other values.
-
-    Args:
-        program: has its own values again outside.
-    """
+    """A context in which parameters that are constant, or equal to others, have other values."""
     state = program.state_dict
     held = dict(state)
     parameters = {name: state[name] for name in program.graph_signature.parameters}
@@ -241,12 +224,7 @@ def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None
 def annotate_program(
     traced: fx.GraphModule, program: Program, qconfig: QConfigMapping, target: str | Target | None
 ) -> Annotations:
-    """Annotates the training graph of a program.
-
-    Raises:
-        UnsupportedError: the program has no ONNX form.
-        QConfigError: as onnxq.prepare.
-    """
+    """Annotates the training graph of a program."""
     # in training every node that can is in integers; nothing is chosen
     mapping = qconfig.set_choice(Choice.ALL_INTEGERS)
     with parameters_apart(program.exported):

@@ -79,16 +79,6 @@ class Builder:
 
     folds_norms = False
 
-    @classmethod
-    def notes(
-        cls,
-        model: nn.Module,  # noqa: ARG003  # of those who train
-        traced: TrainingGraph,  # noqa: ARG003  # of those who train
-        program: Program,  # noqa: ARG003  # of those who train
-    ) -> tuple[str, ...]:
-        """Notes on the module before it is changed."""
-        return ()
-
     def __init__(self, traced: fx.GraphModule, found: Annotations) -> None:
         self._traced = traced
         self._found = found
@@ -110,7 +100,7 @@ class Builder:
         parts = [node, *([self._nodes[weight.norm]] if weight.norm else [])]
         modules: list[nn.Module] = [self._layer(weight), *map(self._called, parts[1:])]
         made, taken = self._made(weight, parts, modules)
-        self._set_module(weight.path, made)
+        self._traced.set_submodule(weight.path, made)
         if weight.norm and self.folds_norms:
             self._folded.add(self._called(node))
         for part in taken[1:]:
@@ -142,10 +132,6 @@ class Builder:
             f"'{weight.path}' ({names}): there is no module that has a quantized weight in its "
             f"place. Leave node '{weight.exported}' float in the qconfig."
         )
-
-    def _set_module(self, path: str, module: nn.Module) -> None:
-        parent, _, name = path.rpartition(".")
-        setattr(self._traced.get_submodule(parent), name, module)
 
     def activation(self, group: AnnotatedGroup) -> None:
         """Leads every tensor of a group through one FakeQuantize."""
@@ -256,15 +242,6 @@ class TrainingBuilder(Builder):
         super().__init__(traced, found)
         self._float_state = tuple(nn.Module.state_dict(traced))  # all names of each
 
-    @classmethod
-    def notes(cls, model: nn.Module, traced: TrainingGraph, program: Program) -> tuple[str, ...]:
-        """Notes on what train mode does beside, and on gradients; each is a warning."""
-        check_same_form(model, program)
-        found = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
-        for note in found:
-            warnings.warn(note, UserWarning, stacklevel=6)
-        return found
-
     def _made(
         self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
     ) -> tuple[nn.Module, list[fx.Node]]:
@@ -341,21 +318,19 @@ def prepare_graph_qat(
 ) -> fx.GraphModule:
     """A copy of the model that trains with fake quantization; what prepare_qat gives with `inputs`.
 
-    Args:
-        model: float; left as it is.
-        inputs: example inputs of forward: real data, which the observers see once.
-        qconfig: names nodes and tensors of the exported model, and improvements of weights
-            (`improve`) that training starts from; None: the default for training.
-        target: as for onnxq.prepare: decides which integers weights may use.
-    Returns:
-        A GraphModule in train mode; its meta[ANNOTATIONS] says what is quantized where.
+    Its meta[ANNOTATIONS] says what is quantized where.
     """
     check_not_sharded(model, "prepare_qat")
     mapping = training_mapping(qconfig, target)
     check_improve(mapping.algorithms)
     modes = modes_of(model)
     program = _program(model, inputs, mapping)
-    builder = _built(TrainingBuilder, model, program, mapping, target)
+    check_same_form(model, program)
+    traced = training_graph(copy.deepcopy(model), program)
+    train = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
+    for note in train:
+        warnings.warn(note, UserWarning, stacklevel=4)
+    builder = _built(TrainingBuilder, traced, program, mapping, target, train)
     prepared = builder.finished(type(model).__name__)
     bound = bind(model, inputs)
     prepared.eval()
@@ -379,16 +354,7 @@ def prepare_graph(
     qconfig: QConfigMapping | None = None,
     target: str | Target | None = None,
 ) -> fx.GraphModule:
-    """A copy of the model that observes; what prepare gives with `inputs`.
-
-    Args:
-        model: float; left as it is.
-        inputs: example inputs of forward; they are not observed.
-        qconfig: names nodes and tensors of the exported model; None: onnxq's default.
-        target: as for onnxq.prepare.
-    Returns:
-        A GraphModule in eval mode, batch norm folded; run it on data, then convert it.
-    """
+    """A copy of the model that observes, batch norm folded; what prepare gives with `inputs`."""
     check_mapping(qconfig)
     mapping = default_qconfig_mapping(backend_of(target)) if qconfig is None else qconfig
     if mapping.algorithms:
@@ -398,7 +364,8 @@ def prepare_graph(
             "qconfig.set_improve(()); onnxq.quantize and prepare_qat carry them out."
         )
     program = _program(model, inputs, mapping)
-    builder = _built(ObservingBuilder, model, program, mapping, target)
+    traced = training_graph(copy.deepcopy(model), program)
+    builder = _built(ObservingBuilder, traced, program, mapping, target)
     return builder.finished(type(model).__name__).eval()
 
 
@@ -410,13 +377,12 @@ def _program(model: nn.Module, inputs: Inputs, qconfig: QConfigMapping) -> Progr
 
 def _built(
     kind: type[Builder],
-    model: nn.Module,
+    traced: TrainingGraph,
     program: Program,
     qconfig: QConfigMapping,
     target: str | Target | None,
+    notes: tuple[str, ...] = (),
 ) -> Builder:
-    traced = training_graph(copy.deepcopy(model), program)
-    notes = kind.notes(model, traced, program)
     found = annotate_program(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))
     materialize_weights(traced)  # of which folded ones are made

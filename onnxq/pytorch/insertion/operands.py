@@ -34,11 +34,7 @@ EQUAL_NUMBERS = 1e-6  # a root that was taken in float32, or in float64
 
 
 class Operands:
-    """Weights, activations and numbers that quantized nodes read.
-
-    Attributes:
-        weights: found by `annotate`, in graph order.
-    """
+    """Weights, activations and numbers that quantized nodes read."""
 
     def __init__(self, view: View, tensors: Tensors) -> None:
         self._view = view

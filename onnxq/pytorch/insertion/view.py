@@ -14,6 +14,7 @@ from onnxq.graph.origins import origins_of
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
+from onnxq.pytorch.modules.adapter import DROPOUTS
 from onnxq.pytorch.programs.training_graph import PROGRAM_NODES
 from onnxq.static.insertion.decision import Quantize
 
@@ -32,10 +33,7 @@ if TYPE_CHECKING:
 
 _aten = torch.ops.aten
 _COPIES = {
-    _aten.dropout.default,
-    _aten.feature_dropout.default,
-    _aten.alpha_dropout.default,
-    _aten.feature_alpha_dropout.default,
+    *DROPOUTS,
     _aten.clone.default,
     _aten.contiguous.default,
     _aten.detach.default,
@@ -137,13 +135,7 @@ def _form(node: fx.Node) -> tuple[torch.dtype, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class View:
-    """Both graphs of a program, which annotation reads and never changes.
-
-    Attributes:
-        traced: the training graph.
-        names: leads values to its nodes.
-        prepared: the ONNX form of the same program, and its decisions.
-    """
+    """Both graphs of a program, which annotation reads and never changes."""
 
     traced: fx.GraphModule
     names: Names

@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from onnxq.errors import ModelError, UnsupportedError, kind_of
-from onnxq.pytorch.arguments.axes import BATCH, Axes
+from onnxq.pytorch.arguments.axes import BATCH, UNBOUNDED, Axes
 from onnxq.pytorch.modules.program_file import read_program
 from onnxq.pytorch.numerics.half_inputs import HALVES
 
@@ -32,13 +32,16 @@ Model = nn.Module | ExportedProgram | str | Path
 """A module; or what torch.export made of one, or the file that torch.export.save wrote."""
 
 _MARK = "onnxq.program"
-_UNBOUNDED = 2**31  # more rows than any check makes
-_TRAINS = {  # operator -> position of the argument that says whether it trains
-    torch.ops.aten.dropout.default: 2,
-    torch.ops.aten.feature_dropout.default: 2,
-    torch.ops.aten.batch_norm.default: 5,
-    torch.ops.aten.instance_norm.default: 5,
-}
+aten = torch.ops.aten
+DROPOUTS = (
+    aten.dropout.default,
+    aten.feature_dropout.default,
+    aten.alpha_dropout.default,
+    aten.feature_alpha_dropout.default,
+)
+"""Operators of dropout."""
+TRAINS = {aten.batch_norm.default: 5, aten.instance_norm.default: 5, **dict.fromkeys(DROPOUTS, 2)}
+"""Operators with an argument that says whether they train -> its position."""
 
 
 def as_module(model: Model) -> nn.Module:
@@ -111,7 +114,7 @@ def exported_axes(model: nn.Module, bound: BoundInputs) -> Axes | None:
             label = BATCH if symbol == batch else str(symbol)
             axes.of.setdefault(name, {})[axis] = label
             span = size.node.shape_env.var_to_range[symbol]
-            axes.ranges[label] = (max(1, int(span.lower)), int(min(span.upper, _UNBOUNDED)))
+            axes.ranges[label] = (max(1, int(span.lower)), int(min(span.upper, UNBOUNDED)))
     return axes
 
 
@@ -135,7 +138,7 @@ def _evaluated(program: nn.Module) -> nn.Module:
         if not node.users and (guards or changes):
             made.graph.erase_node(node)
             continue
-        position = _TRAINS.get(node.target)
+        position = TRAINS.get(node.target)
         if position is not None and len(node.args) > position:
             node.update_arg(position, False)
     made.graph.eliminate_dead_code()

@@ -19,11 +19,7 @@ class Arithmetic(nn.Module):
     activation_post_process: nn.Module
 
     def forward(self, x: Tensor) -> Tensor:  # noqa: ARG002  # a module's signature
-        """There is none.
-
-        Raises:
-            UnsupportedError: always.
-        """
+        """Raises UnsupportedError, always."""
         raise UnsupportedError(
             f"{type(self).__name__} has no forward; call one of add, add_scalar, mul, mul_scalar, "
             "cat, add_relu and matmul."

@@ -45,13 +45,7 @@ def gamma_of(bn: Any) -> Tensor:
 
 
 def bias_behind(bn: Any, slope: Tensor, bias: Tensor | None) -> Tensor:
-    """Bias of a layer with the batch norm folded in, (channels,).
-
-    Args:
-        bn: with running statistics.
-        slope: gamma / sqrt(running_var + eps).
-        bias: of the layer; None: it has none.
-    """
+    """Bias of a layer with the batch norm folded in, (channels,)."""
     beta = 0.0 if bn.bias is None else bn.bias
     mean: Tensor = bn.running_mean
     made: Tensor = folded_bias(0.0 if bias is None else bias, slope, mean, beta)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from onnxq.pytorch.modules.transposed import CONV_TRANSPOSE, TRANSPOSED, WEIGHTED
+from onnxq.pytorch.modules.transposed import WEIGHTED, convolved
 
 if TYPE_CHECKING:
     from torch import Tensor, fx
@@ -49,8 +49,10 @@ class ParametrizedLayer(nn.Module):
         if not self.takes_weight or weight is None:
             y: Tensor = layer(x)
             return y
+        if type(layer) is nn.Linear:
+            return functional.linear(x, weight, bias)
         if type(layer) in WEIGHTED:
-            return _computed(layer, x, weight, bias)
+            return convolved(layer, x, weight, bias)
         self.set_parameters(weight, bias)
         try:
             y = layer(x)
@@ -90,21 +92,6 @@ class ParametrizedLayer(nn.Module):
             filling = torch.zeros(shape) if value is None else value.detach().clone()
             made.register_parameter(name, nn.Parameter(filling))
         return made
-
-
-def _computed(layer: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Computes a layer of torch.nn with these parameters."""
-    if isinstance(layer, nn.Linear):
-        return functional.linear(x, weight, bias)
-    numbers = (layer.groups, layer.dilation)
-    if isinstance(layer, TRANSPOSED):
-        convolve: Any = CONV_TRANSPOSE[weight.ndim - 3]
-        padding = (layer.padding, layer.output_padding)
-        y: Tensor = convolve(x, weight, bias, layer.stride, *padding, *numbers)
-        return y
-    convolve = layer._conv_forward  # noqa: SLF001  # torch's own, with other parameters
-    z: Tensor = convolve(x, weight, bias)
-    return z
 
 
 def weighted_layer(graph: fx.GraphModule, node: fx.Node) -> tuple[str, nn.Module] | None:

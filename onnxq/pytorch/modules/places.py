@@ -19,12 +19,7 @@ def places(parent: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 def exchanged(root: nn.Module, others: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """The model with other modules in all places of some; changed in place, but for the root.
-
-    Args:
-        root: of the model.
-        others: module -> what takes its places.
-    """
+    """The model with other modules in all places of some; changed in place, but for the root."""
     for parent in list(root.modules()):
         for name, child in places(parent):
             if child in others:
@@ -98,9 +93,7 @@ def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
 def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
     """The module and its submodules anew, tensors and other attributes shared.
 
-    Args:
-        model: it stays as it is, as long as nobody writes into the tensors of the copy.
-        replaced: id of a submodule, or of an object in an attribute -> the module in its place.
+    replaced: id of a submodule, or of an object in an attribute -> the module in its place.
     """
     return _copy(model, dict(replaced))
 

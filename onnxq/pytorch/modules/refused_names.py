@@ -19,10 +19,6 @@ class RefusedName:
     """A name that is refused where it is called, subclassed, or asked for an attribute.
 
     isinstance(x, name) is False: nothing is made of it.
-
-    Attributes:
-        name: torch's, with its namespace.
-        remedy: what to use in its place, a sentence.
     """
 
     name: str
@@ -49,12 +45,7 @@ class RefusedName:
 
 
 def refusing(namespace: str, remedies: Mapping[str, str]) -> Callable[[str], RefusedName]:
-    """The `__getattr__` of a module that refuses these names, and has no others.
-
-    Args:
-        namespace: the module's name.
-        remedies: name -> what to use in its place.
-    """
+    """The `__getattr__` of a module that refuses these names, and has no others."""
 
     def of(name: str) -> RefusedName:
         if name not in remedies:

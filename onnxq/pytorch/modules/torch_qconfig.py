@@ -61,12 +61,7 @@ def _unwrapped(value: object) -> tuple[Any, dict[str, Any]]:
 
 
 def own_part(value: object, where: str) -> Part:
-    """The observer or FakeQuantize of onnxq for a part of a QConfig.
-
-    Args:
-        value: onnxq's own; or torch's class, or what its with_args gave.
-        where: names the part, for messages.
-    """
+    """The observer or FakeQuantize of onnxq for a part of a QConfig."""
     if isinstance(value, ObserverSpec | FakeQuantSpec):
         return value
     kind, arguments = _unwrapped(value)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (*CONVS, *TRANSPOSED)
+CONV: tuple[Callable[..., Tensor], ...] = (functional.conv1d, functional.conv2d, functional.conv3d)
 CONV_TRANSPOSE: tuple[Callable[..., Tensor], ...] = (
     functional.conv_transpose1d,
     functional.conv_transpose2d,
@@ -42,24 +43,46 @@ def arguments_of(conv: Any) -> dict[str, Any]:
     return {name: getattr(conv, name) for name in names.split()} | {"bias": conv.bias is not None}
 
 
-def channel_axis(shape: Sequence[int], groups: int) -> int:
-    """Axis of a transposed convolution's weight along which scales lie.
+def convolved(
+    conv: Any,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:
+    """Result of a convolution, transposed or not, with these parameters."""
+    axes = weight.ndim - 2
+    if conv.transposed:
+        rest = (output_padding(conv, x, output_size), conv.groups, conv.dilation)
+        return CONV_TRANSPOSE[axes - 1](x, weight, bias, conv.stride, conv.padding, *rest)
+    padding: Any = conv.padding
+    if conv.padding_mode != "zeros":
+        x, padding = functional.pad(x, _sides(conv), conv.padding_mode), 0
+    return CONV[axes - 1](x, weight, bias, conv.stride, padding, conv.dilation, conv.groups)
 
-    Args:
-        shape: (in_channels, out_channels / groups, *kernel).
-        groups: of the convolution.
-    """
+
+def _sides(conv: Any) -> list[int]:
+    """Padding as functional.pad wants it: last axis first, both sides."""
+    if conv.padding == "valid":
+        return [0] * (2 * len(conv.kernel_size))
+    sides: list[int] = []
+    for axis in reversed(range(len(conv.kernel_size))):
+        if conv.padding == "same":
+            total = conv.dilation[axis] * (conv.kernel_size[axis] - 1)
+            sides += [total // 2, total - total // 2]
+        else:
+            sides += [conv.padding[axis]] * 2
+    return sides
+
+
+def channel_axis(shape: Sequence[int], groups: int) -> int:
+    """Axis of a transposed convolution's weight along which scales lie."""
     depthwise = (shape[0], shape[1]) == (groups, 1) != (1, 1)
     return 0 if depthwise else 1
 
 
 def along_channels(part: Part, module: nn.Module) -> Part:
-    """The weight's part of a qconfig, its scales along the channels of the module's weight.
-
-    Args:
-        part: of the qconfig; its ch_axis is that of layers whose rows are output channels.
-        module: with the weight; anything but a transposed convolution leaves the part as it is.
-    """
+    """The weight's part of a qconfig, its scales along the channels of the module's weight."""
     if not isinstance(module, TRANSPOSED):
         return part
     spec = part.observer if isinstance(part, FakeQuantSpec) else part
@@ -70,13 +93,7 @@ def along_channels(part: Part, module: nn.Module) -> Part:
 
 
 def per_weight(values: Tensor, weight: Tensor, groups: int) -> Tensor:
-    """A vector of output channels, shaped to broadcast with the weight.
-
-    Args:
-        values: (out_channels,).
-        weight: (in_channels, out_channels / groups, *kernel).
-        groups: of the convolution.
-    """
+    """A vector of output channels, shaped to broadcast with the weight."""
     rows = values.reshape(groups, -1).repeat_interleave(weight.shape[0] // groups, 0)
     return rows.reshape(*rows.shape, *[1] * (weight.ndim - 2))
 

@@ -20,6 +20,7 @@ from torch.nn.functional import linear
 
 from onnxq import catalog
 from onnxq.operator import IntegerCall
+from onnxq.pytorch.numerics.torch_operator import torch_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,12 @@ def _computed(
     return found.kernel(IntegerCall(op_type, arrays, attributes=attributes or {}))
 
 
-@torch.library.custom_op("onnxq::dynamic_quantize_linear", mutates_args=())
+def _integers_like(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    integers = torch.empty_like(x, dtype=torch.uint8)
+    return integers, x.new_empty(()), integers.new_empty(())
+
+
+@torch_operator("dynamic_quantize_linear", _integers_like)
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(integers uint8, scale float32 (), zero point uint8 ()) that cover x and 0.
 
@@ -53,13 +59,11 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return integers, scale, zero_point
 
 
-@dynamic_quantize_linear.register_fake
-def _(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    integers = torch.empty_like(x, dtype=torch.uint8)
-    return integers, x.new_empty(()), integers.new_empty(())
+def _product(a: Tensor, b: Tensor, *_: object) -> Tensor:
+    return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=torch.int32)
 
 
-@torch.library.custom_op("onnxq::matmul_integer", mutates_args=())
+@torch_operator("matmul_integer", _product)
 def matmul_integer(
     a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None
 ) -> Tensor:
@@ -76,12 +80,13 @@ def matmul_integer(
     return ((a.double() - a_zero_point.double()) @ right).to(torch.int32)
 
 
-@matmul_integer.register_fake
-def _(a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None) -> Tensor:  # noqa: ARG001  # the operator's signature
-    return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=torch.int32)
+def _y_h_and_c(x: Tensor, w: Tensor, r: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
+    state = (len(w), x.shape[1], r.shape[1])
+    y = x.new_empty((*x.shape[:2], len(w) * r.shape[1]))
+    return y, x.new_empty(state), x.new_empty(state)
 
 
-@torch.library.custom_op("onnxq::dynamic_quantize_lstm", mutates_args=())
+@torch_operator("dynamic_quantize_lstm", _y_h_and_c)
 def dynamic_quantize_lstm(
     x: Tensor,
     w: Tensor,
@@ -95,7 +100,7 @@ def dynamic_quantize_lstm(
     r_zero_point: Tensor,
     direction: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(Y (T, D, N, H), Y_h (D, N, H), Y_c (D, N, H)) as com.microsoft DynamicQuantizeLSTM.
+    """(y (T, N, D H), Y_h (D, N, H), Y_c (D, N, H)) as com.microsoft DynamicQuantizeLSTM.
 
     Args:
         x: float32 (T, N, I).
@@ -115,18 +120,16 @@ def dynamic_quantize_lstm(
     attributes: dict[str, AttributeValue] = {"hidden_size": r.shape[1], "direction": direction}
     found = _computed("DynamicQuantizeLSTM", slots, MICROSOFT, attributes)
     y, h, c = (torch.from_numpy(np.ascontiguousarray(part)).to(x.device) for part in found)
-    return y, h, c
+    return y.transpose(1, 2).flatten(2).clone(), h, c
 
 
-@dynamic_quantize_lstm.register_fake
-def _(x: Tensor, w: Tensor, r: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    steps, batch = x.shape[:2]
-    directions, hidden = len(w), r.shape[1]
-    state = (directions, batch, hidden)
-    return x.new_empty((steps, directions, batch, hidden)), x.new_empty(state), x.new_empty(state)
+def _y_and_h(x: Tensor, w: Tensor, r: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    directions, hidden = len(w), r.shape[2]
+    y = x.new_empty((*x.shape[:2], directions * hidden))
+    return y, x.new_empty((directions, x.shape[1], hidden))
 
 
-@torch.library.custom_op("onnxq::stored_recurrence", mutates_args=())
+@torch_operator("stored_recurrence", _y_and_h)
 def stored_recurrence(
     x: Tensor,
     w: Tensor,
@@ -138,7 +141,7 @@ def stored_recurrence(
     kind: str,
     direction: str,
 ) -> tuple[Tensor, Tensor]:
-    """(Y (T, D, N, H), Y_h (D, N, H)) of a GRU or RNN, in float on dequantized weights.
+    """(y (T, N, D H), Y_h (D, N, H)) of a GRU or RNN, in float on dequantized weights.
 
     Args:
         x: float32 (T, N, I).
@@ -166,19 +169,7 @@ def stored_recurrence(
         "RNN_RELU": torch.rnn_relu,
     }[kind]
     y, last = run(x, h, flat, b is not None, 1, 0.0, False, direction == "bidirectional", False)
-    steps, batch, _ = y.shape
-    by_direction = y.reshape(steps, batch, directions, hidden).transpose(1, 2)
-    return by_direction.contiguous(), last.clone()
-
-
-@stored_recurrence.register_fake
-def _(x: Tensor, w: Tensor, r: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    steps, batch = x.shape[:2]
-    directions, hidden = len(w), r.shape[2]
-    return (
-        x.new_empty((steps, directions, batch, hidden)),
-        x.new_empty((directions, batch, hidden)),
-    )
+    return y.clone(), last.clone()
 
 
 # ONNX's place of each of torch's gates: torch has r, z, n of a GRU and i, f, g, o of an LSTM
@@ -207,7 +198,9 @@ def in_torch_order(stacked: Tensor, kind: str) -> Tensor:
 BYTE_BITS = 8
 
 
-@torch.library.custom_op("onnxq::matmul_n_bits", mutates_args=())
+@torch_operator(
+    "matmul_n_bits", lambda x, integers, *_: x.new_empty((*x.shape[:-1], integers.shape[0]))
+)
 def matmul_n_bits(
     x: Tensor,
     integers: Tensor,
@@ -255,8 +248,3 @@ def _unpacked(packed: Tensor, bits: int) -> Tensor:
     shifts = torch.arange(0, BYTE_BITS, bits, dtype=torch.uint8, device=packed.device)
     parts = (packed[..., None] >> shifts) & ((1 << bits) - 1)
     return parts.flatten(-2)
-
-
-@matmul_n_bits.register_fake
-def _(x: Tensor, integers: Tensor, *_: Any) -> Tensor:
-    return x.new_empty((*x.shape[:-1], integers.shape[0]))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
 
-# --- Functions and values that torch.compile is to leave alone.
+from onnxq.pytorch.numerics.torch_operator import Function, torch_operator
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# --- Functions and values that torch.compile is to leave alone.
 
 
 def never_compiled(function: Function, reason: str | None = None) -> Function:
@@ -19,27 +21,15 @@ def never_compiled(function: Function, reason: str | None = None) -> Function:
     return disabled
 
 
-@torch.library.custom_op("onnxq::held", mutates_args=())
+@torch_operator("held", torch.empty_like)
 def _held(x: Tensor) -> Tensor:
     """A copy."""
     return x.clone()
 
 
-@_held.register_fake
-def _(x: Tensor) -> Tensor:
-    return torch.empty_like(x)
-
-
 def held(x: Tensor) -> Tensor:
-    """The values of x, without gradient, that compiled code never computes a second time.
-
-    Args:
-        x: computed of a buffer that changes in place behind it.
-    """
-    if not torch.compiler.is_compiling():
-        return x.detach()
-    result: Tensor = torch.ops.onnxq.held(x.detach())
-    return result
+    """The values of x, without gradient, that compiled code never computes a second time."""
+    return _held(x.detach()) if torch.compiler.is_compiling() else x.detach()
 
 
 class ExactBuffers(nn.Module):

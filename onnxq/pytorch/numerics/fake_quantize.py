@@ -8,7 +8,6 @@ The first line is onnxq.pytorch.numerics.observing, the second onnxq.pytorch.num
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -24,8 +23,6 @@ from onnxq.pytorch.numerics.rounding import (
     check,
     check_floats,
     learned_gradients,
-    numbers_of,
-    passed_between,
     passed_inside,
     rounded,
 )
@@ -47,78 +44,51 @@ if TYPE_CHECKING:
 
 
 def fake_quantize(
-    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
+    x: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    qmin: int,
+    qmax: int,
+    axis: int,
+    rule: ScaleRule = ScaleRule.OBSERVED,
 ) -> Tensor:
-    """The values and the gradient of rounding_ops.fake_quantize."""
+    """The values of rounding_ops.fake_quantize, with gradients.
+
+    That of x is 1 where rint(x / scale) + zero_point lies in [qmin, qmax], 0 elsewhere. That of a
+    scale that is learned is LSQ's (Esser et al. 2020, eq. 3 and 5); else there is none.
+    """
     if torch.compiler.is_exporting():
-        whole: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, qmin, qmax, axis)
-        return whole
+        return rounding_ops.fake_quantize(x, scale, zero_point, qmin, qmax, axis)
     check(x, scale)
-    made: Tensor = _Passing.apply(  # type: ignore[no-untyped-call]  # torch's
-        x, scale, zero_point, IntegerRange(qmin, qmax, axis)
+    made: Tensor = _Rounding.apply(  # type: ignore[no-untyped-call]  # torch's
+        x, scale, zero_point, IntegerRange(qmin, qmax, axis), rule
     )
     return made
 
 
-def learned_fake_quantize(
-    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
-) -> Tensor:
-    """The values and the gradients of rounding_ops.learned_fake_quantize."""
-    if torch.compiler.is_exporting():
-        whole: Tensor = rounding_ops.learned_fake_quantize(x, scale, zero_point, qmin, qmax, axis)
-        return whole
-    check(x, scale)
-    made: Tensor = _Learning.apply(  # type: ignore[no-untyped-call]  # torch's
-        x, scale, zero_point, IntegerRange(qmin, qmax, axis)
-    )
-    return made
-
-
-class _Passing(torch.autograd.Function):
-    """A gradient for x alone."""
+class _Rounding(torch.autograd.Function):
+    """A gradient for x, and for a scale that is learned."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
+        ctx: Any,
+        x: Tensor,
+        scale: Tensor,
+        zero_point: Tensor,
+        integers: IntegerRange,
+        rule: ScaleRule,
     ) -> Tensor:
-        ctx.integers, ctx.numbers = integers, numbers_of(scale, zero_point)
-        if ctx.numbers is not None and ctx.numbers.scale is not None:
-            ctx.save_for_backward(x)
-        else:
-            _keep(ctx, x, scale, zero_point)
-        return rounded(x, scale, zero_point, integers, ctx.numbers)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.numbers is not None and ctx.numbers.scale is not None:
-            (x,) = ctx.saved_tensors
-            passed = passed_between(grad, x, ctx.numbers, ctx.integers)
-        else:
-            x, scale, zero_point = ctx.saved_tensors
-            passed = passed_inside(grad, x, scale, zero_point, ctx.integers)
-        return passed, None, None, None
-
-
-class _Learning(torch.autograd.Function):
-    """A gradient for x and for scale."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange
-    ) -> Tensor:
-        ctx.integers = integers
-        _keep(ctx, x, scale, zero_point)
-        return rounded(x, scale, zero_point, integers, numbers_of(scale, zero_point))
+        ctx.integers, ctx.rule = integers, rule
+        # copies: an observer that sees a second tensor in this step writes new ones in their place
+        ctx.save_for_backward(x, scale.detach().clone(), zero_point.clone())
+        return rounded(x, scale, zero_point, integers)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, scale, zero_point = ctx.saved_tensors
-        return *learned_gradients(grad, x, scale, zero_point, ctx.integers), None, None
-
-
-def _keep(ctx: Any, x: Tensor, scale: Tensor, zero_point: Tensor) -> None:
-    # copies: an observer that sees a second tensor in this step writes new ones in their place
-    ctx.save_for_backward(x, scale.detach().clone(), zero_point.clone())
+        if ctx.rule is ScaleRule.LEARNED:
+            return *learned_gradients(grad, x, scale, zero_point, ctx.integers), None, None, None
+        return passed_inside(grad, x, scale, zero_point, ctx.integers), None, None, None, None
 
 
 class FakeQuantize(Observing):
@@ -149,6 +119,7 @@ class FakeQuantize(Observing):
     has_own_forward: ClassVar[bool] = False
     """Whether a subclass, or a module in it, rounds in a forward of its own."""
 
+    scale_rule: ClassVar[ScaleRule] = ScaleRule.OBSERVED
     FLAGS = ("observer_enabled", "fake_quant_enabled", "has_observed")
     fake_quant_enabled: bool = True
 
@@ -162,6 +133,10 @@ class FakeQuantize(Observing):
         spec = self.with_args(observer, quant_min, quant_max, **observer_kwargs)
         super().__init__(spec.observer)
         self.spec = spec
+        if self.scale_rule is ScaleRule.LEARNED:
+            start = self.scale
+            del self.scale
+            self.scale = nn.Parameter(start)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -186,7 +161,7 @@ class FakeQuantize(Observing):
         spec = FakeQuantSpec(chosen).observer
         if "reduce_range" not in observer_kwargs and _is_reduced(spec, quant_min, quant_max):
             given["reduce_range"] = False
-        return FakeQuantSpec(spec.with_args(**given, **observer_kwargs))
+        return FakeQuantSpec(spec.with_args(**given, **observer_kwargs), cls.scale_rule)
 
     def forward(self, x: Tensor) -> Tensor:
         """x, rounded where fake_quant_enabled; its dtype and shape.
@@ -216,21 +191,16 @@ class FakeQuantize(Observing):
             x: floating point, any shape.
             scale: in place of the one that was found; a bias may ask for a larger one.
         """
-        return self._round(x, self.scale if scale is None else scale)
-
-    def _round(self, x: Tensor, scale: Tensor) -> Tensor:
-        return fake_quantize(
-            x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
-        )
+        found = self.scale if scale is None else scale
+        integers = (self.quant_min, self.quant_max, self.ch_axis)
+        return fake_quantize(x, found, self.zero_point, *integers, self.scale_rule)
 
     def integers(self, x: Tensor) -> Tensor:
         """The integers of x: integers of the dtype that stores them, in [quant_min, quant_max]."""
         self._refresh()
         stored = torch_dtype(self.dtype)
         zero_point = self.zero_point.to(stored)
-        integers: Tensor = rounding_ops.quantize_linear(
-            x, self.scale.detach(), zero_point, self.ch_axis
-        )
+        integers = rounding_ops.quantize_linear(x, self.scale.detach(), zero_point, self.ch_axis)
         limits = torch.iinfo(stored)
         if (self.quant_min, self.quant_max) == (limits.min, limits.max):
             return integers
@@ -286,41 +256,10 @@ class LearnableFakeQuantize(FakeQuantize):
     gradient of a scale that n elements share is divided by sqrt(n quant_max), as in the paper.
     """
 
-    def __init__(
-        self,
-        observer: object = MovingAverageMinMaxObserver,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        **observer_kwargs: object,
-    ) -> None:
-        super().__init__(observer, quant_min, quant_max, **observer_kwargs)
-        start = self.scale
-        del self.scale
-        self.scale = nn.Parameter(start)
-
-    @classmethod
-    def with_args(
-        cls,
-        observer: object = MovingAverageMinMaxObserver,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        **observer_kwargs: object,
-    ) -> FakeQuantSpec:
-        """The value that a QConfig holds for such a module.
-
-        Raises:
-            QConfigError: an argument that the observer does not take.
-        """
-        spec = super().with_args(observer, quant_min, quant_max, **observer_kwargs)
-        return replace(spec, scale=ScaleRule.LEARNED)
+    scale_rule = ScaleRule.LEARNED
 
     def synchronize(self) -> None:
         """Nothing: the scale is a parameter, which DistributedDataParallel keeps equal."""
-
-    def _round(self, x: Tensor, scale: Tensor) -> Tensor:
-        return learned_fake_quantize(
-            x, scale, self.zero_point, self.quant_min, self.quant_max, self.ch_axis
-        )
 
     def _refresh(self) -> None:
         if self._stale:

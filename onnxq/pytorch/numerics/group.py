@@ -42,13 +42,7 @@ class WholeBatch:
 
 
 class GroupMember(nn.Module):
-    """One of several places where the same FakeQuantize rounds.
-
-    Args:
-        fake_quant: a FakeQuantize, or the Requantize that convert makes of it.
-        batch: what shows it the values; None: they are copies of values that it has seen.
-        slot: number of this place in the batch.
-    """
+    """One of several places where the same FakeQuantize rounds."""
 
     def __init__(
         self, fake_quant: nn.Module, batch: WholeBatch | None = None, slot: int | None = None
@@ -61,12 +55,9 @@ class GroupMember(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x, rounded; as it is until every place has seen a batch."""
         fake = self.fake_quant
-        if not isinstance(fake, FakeQuantize):  # converted
-            rounded: Tensor = fake(x)
-            return rounded
-        if fake.has_own_forward:
-            own: Tensor = fake(x)
-            return own
+        if not isinstance(fake, FakeQuantize) or fake.has_own_forward:  # converted, or a user's
+            made: Tensor = fake(x)
+            return made
         if self.batch is not None and self.slot is not None:
             self.batch.watch(x, self.slot)
         if not fake.fake_quant_enabled or not fake.has_observed:

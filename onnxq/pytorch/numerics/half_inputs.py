@@ -8,7 +8,7 @@ A model in float16 or bfloat16, or one under autocast, hands such tensors to its
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
@@ -27,7 +27,8 @@ def takes_halves(forward: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(forward)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = [x.dtype for x in pytree.tree_leaves((args, kwargs)) if _is_half(x)]
+        leaves = pytree.tree_leaves((args, kwargs))
+        given = [x.dtype for x in leaves if isinstance(x, torch.Tensor) and x.dtype in HALVES]
         if not given:
             return forward(*args, **kwargs)
         args, kwargs = pytree.tree_map_only(torch.Tensor, _single, (args, kwargs))
@@ -36,10 +37,6 @@ def takes_halves(forward: Callable[P, R]) -> Callable[P, R]:
         return result
 
     return wrapped
-
-
-def _is_half(x: Any) -> bool:
-    return isinstance(x, torch.Tensor) and x.dtype in HALVES
 
 
 def _single(x: torch.Tensor) -> torch.Tensor:

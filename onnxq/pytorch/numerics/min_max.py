@@ -13,7 +13,6 @@ a CUDA tensor by a number with its reciprocal.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +74,7 @@ class MinMaxRule:
         Returns:
             Same shape; and bool (): min or max is not finite, or the range overflows float32.
         """
-        new = self._folded(seen, min_max)
+        new = self.folded(seen, min_max)
         # a symmetric range may be twice as wide as the largest float32
         width = (new * 0.5 if self.symmetric else new).sum(0)
         is_fine = width < math.inf
@@ -83,7 +82,8 @@ class MinMaxRule:
             is_fine = is_fine.all()
         return torch.where(is_fine, new, seen), is_fine.logical_not()
 
-    def _folded(self, seen: Tensor, min_max: Tensor) -> Tensor:
+    def folded(self, seen: Tensor, min_max: Tensor) -> Tensor:
+        """(-min, max) that count after a batch, whatever its values are."""
         if self.averaging_constant is None:
             return torch.maximum(seen, min_max)
         moved = (min_max - seen).mul_(self.averaging_constant).add_(seen)
@@ -181,11 +181,9 @@ def _least_and_largest(x: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
 
 # --- Min and max in a state_dict, and as the state of the observer that they stand for.
 #
-# A state_dict has min_val and max_val, by PyTorch's names. Checkpoints of torch.ao's FakeQuantize
-# have them in their observer.
+# A state_dict has min_val and max_val, by PyTorch's names.
 
 MIN, MAX = "min_val", "max_val"
-_TORCHS = "activation_post_process."  # where torch's FakeQuantize keeps its observer
 
 
 def observer_state(
@@ -209,28 +207,8 @@ def save_min_max(destination: Any, prefix: str, min_max: Tensor) -> None:
 
 
 def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
-    """Min and max in a state_dict, whose entries are removed from it; None: there are none.
-
-    Where the entries are torch's, its flags and the rest of its observer are taken for onnxq's.
-    """
-    where = prefix
-    if prefix + _TORCHS + MIN in state_dict:
-        where = prefix + _TORCHS
-        state_dict.pop(where + "eps", None)
-    low, high = (state_dict.pop(where + name, None) for name in (MIN, MAX))
+    """Min and max in a state_dict, whose entries are removed from it; None: there are none."""
+    low, high = (state_dict.pop(prefix + name, None) for name in (MIN, MAX))
     if low is None or high is None:
         return None
-    min_max = torch.stack([-low.detach(), high.detach()]).to(torch.float32)
-    if where != prefix:
-        seen = bool(min_max.numel() and torch.isfinite(min_max).all())
-        state_dict.setdefault(prefix + "has_observed", torch.tensor([seen], dtype=torch.uint8))
-    return min_max
-
-
-def warn_unseen(name: str) -> None:
-    """Warns that qparams were asked for before any data."""
-    warnings.warn(
-        f"{name} has seen no data: returning scale 1, zero_point 0. Run the model on data first.",
-        UserWarning,
-        stacklevel=3,
-    )
+    return torch.stack([-low.detach(), high.detach()]).to(torch.float32)

@@ -9,6 +9,7 @@ the state_dict.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -29,7 +30,6 @@ from onnxq.pytorch.numerics.min_max import (
     rule_of,
     save_min_max,
     take_min_max,
-    warn_unseen,
 )
 from onnxq.pytorch.numerics.own_module import ModuleSpec
 from onnxq.pytorch.numerics.ranks import has_ranks, mean_of_ranks, merged_of_ranks, widest_of_ranks
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
-    from torch import Tensor
 
     from onnxq.dtypes import QDType
     from onnxq.observers import Observer, ObserverSpec
@@ -97,18 +96,9 @@ class Observing(ExactBuffers):
 
     In train mode under DistributedDataParallel min and max are those of all ranks' tensors.
 
-    Attributes:
-        scale: buffer, float32, shape () or (channels,); (1,) before any data where per channel.
-        zero_point: buffer, int32, same shape.
-        left_out: buffer, int64 (): batches that held NaN or infinite values, and were not taken
-            into account; `check_left_out` raises for them.
-        has_observed: whether it has seen data.
-        ran_unobserved: whether data passed before that, while the observer rested.
-        observer_enabled: whether it watches.
+    Attributes, beside those that FakeQuantize documents:
+        ran_unobserved: whether data passed before any was seen, while the observer rested.
         is_replicated: whether all ranks are shown the same values: those of a weight.
-    Raises:
-        QConfigError: arguments of the observer that do not fit together.
-        UnsupportedError: a type that ONNX QuantizeLinear does not have.
     """
 
     scale: Tensor
@@ -330,16 +320,19 @@ class Observing(ExactBuffers):
         self.check_left_out()
         self._refresh()
         if not self.has_observed:
-            warn_unseen(type(self).__name__)
+            warnings.warn(
+                f"{type(self).__name__} has seen no data: returning scale 1, zero_point 0. Run the "
+                "model on data first.",
+                UserWarning,
+                stacklevel=2,
+            )
         scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))
         return QParams(scale, zero_point, self.dtype, self.granularity)
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """(scale, zero_point): copies of the buffers, up to date with what was observed."""
-        found = self.qparams()
-        scale = torch.from_numpy(found.scale.copy()).to(self.scale.device)
-        zero_point = torch.from_numpy(found.zero_point.astype(np.int32))
-        return scale, zero_point.to(self.scale.device)
+        self.qparams()
+        return self.scale.detach().clone(), self.zero_point.clone()
 
     def synchronize(self) -> None:
         """Takes over what the other ranks have seen; see `synchronize_ranks`."""
@@ -419,9 +412,7 @@ class Observing(ExactBuffers):
         found = take_min_max(state_dict, prefix)
         if found is None:
             missing += [prefix + name for name in (MIN, MAX)]
-        elif (
-            found.ndim == self.min_max.ndim
-        ):  # else the scale has another rank too, and torch says so
+        elif found.ndim == self.min_max.ndim:  # else the scale has another rank too: torch says so
             self.set_tensor("min_max", found)
         # checkpoints of torch, and of onnxq before it counted
         state_dict.setdefault(prefix + "left_out", torch.zeros_like(self.left_out))

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModuleSpec(ObserverSpec):
-    """The class of a user's module, with arguments; calling it describes the module's integers.
-
-    Attributes:
-        kind: makes the module.
-        keywords: with these arguments.
-    """
+    """The class of a user's module, with arguments; calling it describes the module's integers."""
 
     kind: type[nn.Module] = nn.Identity
     keywords: Mapping[str, Any] = field(default_factory=dict, hash=False)

@@ -68,12 +68,7 @@ def check_floats(x: Tensor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A scale and a zero point that lie in main memory, where reading them waits for nothing.
-
-    Attributes:
-        scale: of a scale of rank 0; None: one for each channel.
-        zero_point: of the tensor, or of every channel alike.
-    """
+    """A scale and a zero point that lie in main memory, where reading them waits for nothing."""
 
     scale: float | None
     zero_point: int
@@ -95,22 +90,11 @@ def numbers_of(scale: Tensor, zero_point: Tensor) -> Numbers | None:
     return Numbers(None, first) if (zeros == first).all() else None
 
 
-def rounded(
-    x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange, numbers: Numbers | None
-) -> Tensor:
-    """The real values of x after a round trip through the integers; NaN stays NaN.
-
-    Args:
-        x: floating point, any shape; computed in float32.
-        scale: float32, shape () or (channels,).
-        zero_point: integers, same shape.
-        integers: that are in use.
-        numbers: the two, where they can be read.
-    Returns:
-        dtype and shape of x.
-    """
+def rounded(x: Tensor, scale: Tensor, zero_point: Tensor, integers: IntegerRange) -> Tensor:
+    """The real values of x after a round trip through the integers; NaN stays NaN."""
     s = spread(scale, x.ndim, integers.axis)
     v = (_exact(x) / s).round_()
+    numbers = numbers_of(scale, zero_point)
     if numbers is None:
         # two passes, yet four times as fast as clamp between tensors; both keep NaN
         v = _between(v, spread(zero_point, x.ndim, integers.axis).to(EXACT), integers)
@@ -133,27 +117,17 @@ def passed_inside(
 ) -> Tensor:
     """The gradient where the integer of x lies inside, 0 elsewhere; dtype of grad."""
     numbers = numbers_of(scale, zero_point)
-    if numbers is not None and numbers.scale is not None:
-        return passed_between(grad, x, numbers, integers)
-    v = _exact(x) / spread(scale, x.ndim, integers.axis)
-    if numbers is not None:
-        return _where_between(grad, v, *_bounds(numbers, integers))
-    rounded = v.round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
-    return _where_between(grad, rounded, integers.qmin - _HALF, integers.qmax + _HALF)
-
-
-def passed_between(grad: Tensor, x: Tensor, numbers: Numbers, integers: IntegerRange) -> Tensor:
-    """The result of passed_inside in one pass over x and grad, for one scale that is known."""
-    assert numbers.scale is not None
-    low, high = _bounds(numbers, integers)
+    s = spread(scale, x.ndim, integers.axis)
+    if numbers is None:
+        rounded = (_exact(x) / s).round_().add_(spread(zero_point, x.ndim, integers.axis).to(EXACT))
+        return _where_between(grad, rounded, integers.qmin - _HALF, integers.qmax + _HALF)
+    # quotients x / scale that are the first outside
+    low = _beyond(integers.qmin - numbers.zero_point, -1)
+    high = _beyond(integers.qmax - numbers.zero_point, 1)
+    if numbers.scale is None:
+        return _where_between(grad, _exact(x) / s, low, high)
     low, high = last_with(numbers.scale, low, -1), last_with(numbers.scale, high, 1)
-    return _where_between(grad, _exact(x), low, high)
-
-
-def _bounds(numbers: Numbers, integers: IntegerRange) -> tuple[float, float]:
-    """Quotients x / scale that are the first outside."""
-    low, high = integers.qmin - numbers.zero_point, integers.qmax - numbers.zero_point
-    return _beyond(low, -1), _beyond(high, 1)
+    return _where_between(grad, _exact(x), low, high)  # in one pass over x and grad
 
 
 @functools.lru_cache(maxsize=4096)
@@ -165,13 +139,7 @@ def _beyond(last: int, sign: int) -> float:
 
 @functools.lru_cache(maxsize=4096)  # scales that rest are asked for at every step
 def last_with(scale: float, bound: float, sign: int) -> float:
-    """The float32 x nearest to 0 whose quotient x / scale, rounded to float32, reaches the bound.
-
-    Args:
-        scale: float32, positive.
-        bound: float32 beyond 0 on the side of `sign`.
-        sign: 1: the quotient is the bound or above it; -1: or below.
-    """
+    """The float32 x nearest to 0 whose quotient x / scale, as float32, reaches the bound."""
     away, back = np.float32(sign * np.inf), np.float32(0)
     with np.errstate(all="ignore"):
         s, least = np.float32(scale), np.float32(bound)

@@ -3,7 +3,7 @@
     quantize_linear    q = saturate(rint(x / scale) + zero_point)              QuantizeLinear
     dequantize_linear  x = (q - zero_point) * scale                            DequantizeLinear
     dequantize_4bits   the same                                                of uint4 or int4
-    fake_quantize      clamp(rint(x / scale), qmin - zp, qmax - zp) * scale    both, differentiable
+    fake_quantize      clamp(rint(x / scale), qmin - zp, qmax - zp) * scale    both
 
 They compute in float32 on any device, as onnxq.qparams does in NumPy. torch.export, torch.compile
 keep them whole: pytorch/exporting/translation.py says which ONNX nodes they become. The division is
@@ -13,8 +13,6 @@ divides a CUDA tensor by a number by multiplying it with the reciprocal.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -22,17 +20,24 @@ from onnxq.pytorch.numerics.rounding import (
     EXACT,
     IntegerRange,
     check,
-    learned_gradients,
-    numbers_of,
-    passed_inside,
     rounded,
     spread,
 )
+from onnxq.pytorch.numerics.torch_operator import torch_operator
 
 NO_AXIS = -1  # one scale for the tensor: the operators ignore the axis
 
 
-@torch.library.custom_op("onnxq::quantize_linear", mutates_args=())
+def _checked_like(x: Tensor, scale: Tensor, zero_point: Tensor, *_: int) -> Tensor:
+    check(x, scale)
+    return torch.empty_like(x, dtype=zero_point.dtype)
+
+
+def _float_like(integers: Tensor, *_: object) -> Tensor:
+    return torch.empty_like(integers, dtype=EXACT)
+
+
+@torch_operator("quantize_linear", _checked_like)
 def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
     """Integers: saturate(rint(x / scale) + zero_point), NaN to the smallest integer.
 
@@ -53,118 +58,33 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
     return v.round_().add_(zp).to(zero_point.dtype)
 
 
-@quantize_linear.register_fake
-def _(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
-    check(x, scale)
-    return torch.empty_like(x, dtype=zero_point.dtype)
-
-
-@torch.library.custom_op("onnxq::dequantize_linear", mutates_args=())
+@torch_operator("dequantize_linear", _float_like)
 def dequantize_linear(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
-    """Real values: (integers - zero_point) * scale, in float32.
-
-    Args:
-        integers: integers, any shape.
-        scale: float32, shape () or (channels,).
-        zero_point: of the dtype of integers, same shape as scale.
-        axis: axis of the channels in integers; without meaning for a scale of rank 0.
-    """
+    """Real values: (integers - zero_point) * scale, in float32."""
     # int64: the difference of two int32 is rounded to float32 once, as ONNX Runtime does
     wide = torch.int64 if integers.dtype == torch.int32 else torch.int32
     centred = integers.to(wide) - spread(zero_point, integers.ndim, axis).to(wide)
     return centred.to(EXACT).mul_(spread(scale, integers.ndim, axis))
 
 
-@dequantize_linear.register_fake
-def _(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
-    return torch.empty_like(integers, dtype=EXACT)
-
-
-@torch.library.custom_op("onnxq::dequantize_4bits", mutates_args=())
+@torch_operator("dequantize_4bits", _float_like)
 def dequantize_4bits(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
-    """Real values as dequantize_linear has them, of integers that ONNX stores in 4 bits.
-
-    Args:
-        integers: int8 in [-8, 7] or uint8 in [0, 15]; torch computes with no smaller type.
-        scale: float32, shape () or (channels,).
-        zero_point: of the dtype of integers, same shape as scale.
-        axis: axis of the channels in integers.
-    """
-    real: Tensor = dequantize_linear(integers, scale, zero_point, axis)
-    return real
+    """Real values as dequantize_linear has them, of integers that ONNX stores in 4 bits."""
+    return dequantize_linear(integers, scale, zero_point, axis)
 
 
-@dequantize_4bits.register_fake
-def _(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:  # noqa: ARG001  # the operator's signature
-    return torch.empty_like(integers, dtype=EXACT)
-
-
-@torch.library.custom_op("onnxq::fake_quantize", mutates_args=())
-def fake_quantize(
-    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
-) -> Tensor:
-    """The real values of x after a round trip through integers in [qmin, qmax].
-
-    Gradient: 1 where rint(x / scale) + zero_point lies in [qmin, qmax], 0 elsewhere; none for scale
-    and zero_point.
-
-    Args:
-        x: floating point, any shape; computed in float32. NaN stays NaN.
-        scale: float32, shape () or (channels,).
-        zero_point: integers, same shape.
-        qmin: smallest integer.
-        qmax: largest integer.
-        axis: axis of the channels in x; without meaning for a scale of rank 0.
-    Returns:
-        dtype and shape of x.
-    """
-    numbers = numbers_of(scale, zero_point)
-    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)
-
-
-@torch.library.custom_op("onnxq::learned_fake_quantize", mutates_args=())
-def learned_fake_quantize(
-    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
-) -> Tensor:
-    """The result of fake_quantize, with LSQ's gradient for scale (Esser et al. 2020, eq. 3 and 5).
-
-    d out / d scale = rint(v) - v where v = x / scale lies inside, qmin - zp below, qmax - zp
-    above;   times 1 / sqrt(n qmax), n the number of elements that share the scale
-    """
-    numbers = numbers_of(scale, zero_point)
-    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis), numbers)
-
-
-def _fake(x: Tensor, scale: Tensor, *_: Any) -> Tensor:
+def _checked(x: Tensor, scale: Tensor, *_: object) -> Tensor:
     check(x, scale)
     return torch.empty_like(x)
 
 
-fake_quantize.register_fake(_fake)
-learned_fake_quantize.register_fake(_fake)
+@torch_operator("fake_quantize", _checked)
+def fake_quantize(
+    x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
+) -> Tensor:
+    """The real values of x after a round trip through integers in [qmin, qmax]."""
+    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis))
 
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001  # the operator's signature
-    x, scale, zero_point, *numbers = inputs
-    # copies: an observer that sees a second tensor in this step writes new ones in their place
-    ctx.save_for_backward(x, scale.clone(), zero_point.clone())
-    ctx.numbers = tuple(numbers)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, scale, zero_point = ctx.saved_tensors
-    passed = passed_inside(grad, x, scale, zero_point, IntegerRange(*ctx.numbers))
-    return passed, None, None, None, None, None
-
-
-def _learned_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, scale, zero_point = ctx.saved_tensors
-    learned = learned_gradients(grad, x, scale, zero_point, IntegerRange(*ctx.numbers))
-    return *learned, None, None, None, None
-
-
-fake_quantize.register_autograd(_backward, setup_context=_keep)
-learned_fake_quantize.register_autograd(_learned_backward, setup_context=_keep)
 
 # --- The operator that marks where a quantized region ends: `torch.ops.onnxq.leave_integers`.
 #
@@ -175,12 +95,7 @@ learned_fake_quantize.register_autograd(_learned_backward, setup_context=_keep)
 # `onnxq.qdq.tidy` removes it where nothing behind it is quantized again.
 
 
-@torch.library.custom_op("onnxq::leave_integers", mutates_args=())
+@torch_operator("leave_integers", torch.empty_like)
 def leave_integers(x: Tensor) -> Tensor:
     """A copy of x: what follows it is float."""
     return x.clone()
-
-
-@leave_integers.register_fake
-def _(x: Tensor) -> Tensor:
-    return torch.empty_like(x)

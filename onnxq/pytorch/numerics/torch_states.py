@@ -37,9 +37,11 @@ def adopt(
         return
     low, high = (state_dict[where + name].detach().cpu().numpy() for name in (MIN, MAX))
     state = histogram_state(state_dict, where, spec)
-    if state is None and not (is_alone and rule_of(spec()) is not None):
-        return  # that of a FakeQuantize has names that are taken as they are
+    if state is None and rule_of(spec()) is None:
+        return
     if state is None:
+        for name in (MIN, MAX):
+            state_dict[prefix + name] = state_dict.pop(where + name)
         made = spec.restore(observer_state(spec(), np.stack([-low, high])))
     else:
         made = spec.restore({key: value.numpy() for key, value in state.items()})

@@ -16,8 +16,9 @@ import torch
 from torch import fx, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from onnxq.pytorch.modules.adapter import DROPOUTS, TRAINS
 from onnxq.pytorch.programs.graph_module import TrainingGraph
-from onnxq.pytorch.programs.leaf_calls import DROPOUTS, LAYERS
+from onnxq.pytorch.programs.leaf_calls import LAYERS
 from onnxq.pytorch.programs.out_of_place import is_mutation
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-aten = torch.ops.aten
-
-_TRAINS = {aten.batch_norm.default: 5, aten.instance_norm.default: 5, **dict.fromkeys(DROPOUTS, 2)}
-"""Operators with an argument that says whether they train -> its position."""
 _RATE = 1  # position in a dropout
 
 
@@ -81,13 +78,7 @@ def left_out(
 def buffer_updates(
     program: ExportedProgram, trained: ExportedProgram, buffers: Collection[str]
 ) -> tuple[BufferUpdate, ...]:
-    """The updates of buffers in a program of train mode, by the nodes of one of eval mode.
-
-    Args:
-        program: of eval mode.
-        trained: of train mode, of the same model and inputs.
-        buffers: to be updated; of those that the operators above cannot be had of, there are none.
-    """
+    """The updates of buffers in a program of train mode, by the nodes of one of eval mode."""
     found = _Found(program, trained)
     updates: dict[str | None, list[fx.Node]] = {}
     for node in trained.graph.nodes:
@@ -158,29 +149,13 @@ def _keys(program: ExportedProgram) -> Mapping[fx.Node, Hashable]:
             keys[node] = _path(program, node) or node.name
             continue
         args = list(node.args)
-        if node.target in _TRAINS:
-            args[_TRAINS[node.target] :] = []
+        if node.target in TRAINS:
+            args[TRAINS[node.target] :] = []
         if node.target in DROPOUTS:
             args[_RATE:] = []
-        keys[node] = (str(node.target), str(_shown((tuple(args), node.kwargs), keys)))
+        read = fx.node.map_arg((tuple(args), node.kwargs), lambda one: f"<{hash(keys[one])}>")
+        keys[node] = (str(node.target), str(read))
     return keys
-
-
-def _shown(arguments: Any, keys: Mapping[fx.Node, Hashable]) -> object:
-    """The arguments with a number in the place of each node."""
-    by_number: Any = _Key  # which fx's types do not take for an argument
-    shown: object = fx.node.map_arg(arguments, lambda node: by_number(hash(keys[node])))
-    return shown
-
-
-class _Key:
-    """Stands for a node among arguments."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __repr__(self) -> str:
-        return f"<{self._number}>"
 
 
 def _base(node: fx.Node) -> fx.Node:

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import fx, nn
-from torch.utils import _pytree as pytree
 
 from onnxq.errors import ModelError, ShapeError
 from onnxq.pytorch.arguments.bound_inputs import Slot
-from onnxq.pytorch.arguments.nesting import attribute_access, children, leaves, rebuilt, replaced
+from onnxq.pytorch.arguments.nesting import attribute_access, children, leaves, replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from torch.export import ExportedProgram
 
@@ -146,38 +145,8 @@ class OutputForm(nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> object:
         """The result with these tensors, in order."""
-        return _built(self.template, iter(tensors))
-
-
-def _built(template: Any, tensors: Iterator[object]) -> Any:
-    if isinstance(template, Slot):
-        return next(tensors)
-    kind = type(template)
-    if kind in (tuple, list):
-        return kind([_built(part, tensors) for part in template])
-    if pytree.is_namedtuple_instance(template):
-        return kind(*[_built(part, tensors) for part in template])
-    if isinstance(template, MutableMapping) and not dataclasses.is_dataclass(template):
-        return kind({key: _built(part, tensors) for key, part in template.items()})
-    parts = children(template)
-    if parts is None:
-        return template
-    made = [_built(part, tensors) for _, part in parts]
-    if any(isinstance(key, int) for key, _ in parts):  # torch.export knows the class, and its parts
-        return rebuilt(template, made)
-    return kind(**{str(key): part for (key, _), part in zip(parts, made, strict=True)})
-
-
-def result_of(outputs: object, nodes: Iterator[fx.Node]) -> Any:
-    """Value that the graph's output node holds; None where an OutputForm has to make it."""
-    if isinstance(outputs, torch.Tensor):
-        return next(nodes)
-    kind = type(outputs)
-    if isinstance(outputs, tuple | list) and kind in (tuple, list):
-        return kind([result_of(part, nodes) for part in outputs])
-    if isinstance(outputs, dict) and kind is dict:
-        return {key: result_of(part, nodes) for key, part in outputs.items()}
-    return outputs
+        left = iter(tensors)
+        return replaced(self.template, lambda _, x: next(left) if isinstance(x, Slot) else x)
 
 
 def is_plain(outputs: object) -> bool:
@@ -196,13 +165,7 @@ def is_plain(outputs: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InputShape:
-    """Sizes of one input.
-
-    Attributes:
-        name: of the input.
-        sizes: a number where an axis is fixed; else the name of its size, alike for axes that have
-            to be of one length; None: anything.
-    """
+    """Sizes of one input: a number, the name of sizes that are of one length, or None for any."""
 
     name: str
     sizes: tuple[int | str | None, ...]

@@ -22,7 +22,8 @@ from torch.overrides import TorchFunctionMode
 
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
 from onnxq.pytorch.arguments.nesting import leaves
-from onnxq.pytorch.programs.leaf_calls import DROPOUTS, arguments, scope
+from onnxq.pytorch.modules.adapter import DROPOUTS
+from onnxq.pytorch.programs.leaf_calls import arguments, scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -39,12 +40,7 @@ _MARK = 0.5  # rate of the dropout that marks a module; eval mode does not read 
 
 @dataclass(frozen=True, slots=True)
 class DropCall:
-    """One call of a dropout function in train mode.
-
-    Attributes:
-        p: share of elements that are dropped.
-        training: whether they are.
-    """
+    """One call of a dropout function in train mode."""
 
     p: float
     training: bool

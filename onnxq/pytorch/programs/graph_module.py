@@ -30,11 +30,6 @@ class TrainingGraph(fx.GraphModule):
 
     It is saved and copied like any module; names of nodes stay. A checkpoint of the float model can
     be loaded: it leaves the state of quantizers as it is.
-
-    Args:
-        root: whose tree becomes that of this module.
-        graph: names modules and tensors of the root.
-        class_name: of the generated class.
     """
 
     def __init__(
@@ -54,12 +49,7 @@ class TrainingGraph(fx.GraphModule):
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # one for all
-        """Every tensor once, by its name in the float model if it has one: as safetensors wants it.
-
-        Args:
-            args: of nn.Module.state_dict.
-            kwargs: likewise.
-        """
+        """Every tensor once, by its name in the float model: as safetensors wants it."""
         found: dict[str, Any] = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")
         others = tuple(f"{prefix}{other}." for _, other in self._other_paths())
@@ -165,43 +155,23 @@ def _row(node: fx.Node) -> _Row:
     target: Any = node.target
     if isinstance(target, OpOverload):
         target = _OperatorName(target)
-    args, kwargs = _plain(fx.node.map_arg((node.args, node.kwargs), lambda n: _NodeName(n.name)))
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: _NodeName(n.name))
     meta = {key: node.meta[key] for key in _KEPT_META if key in node.meta}
     return node.op, node.name, target, args, kwargs, meta
-
-
-def _plain(argument: Any) -> Any:
-    """The argument in tuples, lists and dicts, where fx has types of its own."""
-    if isinstance(argument, tuple):
-        return tuple(map(_plain, argument))
-    if isinstance(argument, list):
-        return list(map(_plain, argument))
-    if isinstance(argument, dict):
-        return {key: _plain(value) for key, value in argument.items()}
-    if isinstance(argument, slice):
-        return slice(*map(_plain, (argument.start, argument.stop, argument.step)))
-    return argument
 
 
 def _restored(rest: dict[str, Any], rows: tuple[_Row, ...], name: str) -> TrainingGraph:
     graph = fx.Graph()
     nodes: dict[str, fx.Node] = {}
 
-    def found(argument: Any) -> Any:
-        if isinstance(argument, _NodeName):
-            return nodes[argument]
-        if isinstance(argument, tuple | list):
-            return type(argument)(map(found, argument))
-        if isinstance(argument, dict):
-            return {key: found(value) for key, value in argument.items()}
-        if isinstance(argument, slice):
-            return slice(*map(found, (argument.start, argument.stop, argument.step)))
-        return argument
+    def found(leaf: Any) -> Any:
+        return nodes[leaf] if isinstance(leaf, _NodeName) else leaf
 
     for op, called, target, args, kwargs, meta in rows:
         if isinstance(target, _OperatorName):
             target = operator.attrgetter(target)(torch.ops)
-        nodes[called] = graph.create_node(op, target, found(args), found(kwargs), called)
+        args, kwargs = (fx.node.map_aggregate(x, found) for x in (args, kwargs))
+        nodes[called] = graph.create_node(op, target, args, kwargs, called)
         nodes[called].meta.update(meta)
     root = nn.Module()
     root.__dict__.update(rest)

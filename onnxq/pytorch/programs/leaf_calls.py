@@ -21,6 +21,9 @@ from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from onnxq.pytorch.modules.adapter import DROPOUTS
+from onnxq.pytorch.modules.transposed import CONVOLUTIONS, TRANSPOSED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -49,14 +52,6 @@ _PARAMETERS: dict[Any, tuple[Any, tuple[str, ...]]] = {
 }
 LAYERS = frozenset(_PARAMETERS)
 """Operators that are the whole of a layer."""
-DROPOUTS = (
-    aten.dropout.default,
-    aten.feature_dropout.default,
-    aten.alpha_dropout.default,
-    aten.feature_alpha_dropout.default,
-)
-"""Operators of dropout."""
-
 _TRANSPOSED = ("stride", "padding", "output_padding", "groups", "dilation")
 _BATCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 _INSTANCE_NORMS = {3: nn.InstanceNorm1d, 4: nn.InstanceNorm2d, 5: nn.InstanceNorm3d}
@@ -64,12 +59,7 @@ _INERT = (aten.sym_size.int, aten._assert_tensor_metadata.default)  # noqa: SLF0
 
 
 class LeafCalls:
-    """Which nodes of a program are calls of layers.
-
-    Args:
-        model: its layers are called; those that are found are changed to what the program shows.
-        program: of the model.
-    """
+    """Which nodes of a program are calls of layers."""
 
     def __init__(self, model: nn.Module, program: ExportedProgram) -> None:
         self._modules = dict(model.named_modules(remove_duplicate=False))
@@ -151,7 +141,9 @@ class LeafCalls:
         """Makes a module the plain layer that the operator shows; False where it cannot be."""
         if not isinstance(module, kind) and not _is_norm(module, kind):
             return False
-        if hasattr(module, "output_padding") and not _is_transposed(module, bound):
+        if isinstance(module, TRANSPOSED) and not all(  # output_size changes them
+            _same(getattr(module, name), bound[name]) for name in _TRANSPOSED
+        ):
             return False
         if path in self._plain:
             return self._plain[path] == wanted
@@ -217,13 +209,6 @@ def _is_norm(module: object, kind: type[nn.Module]) -> bool:
     return batch or (isinstance(module, _InstanceNorm) and issubclass(kind, _InstanceNorm))
 
 
-def _is_transposed(module: nn.Module, bound: Mapping[str, Any]) -> bool:
-    """Whether a transposed convolution has the operator's numbers: output_size changes them."""
-    if not isinstance(module, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
-        return True
-    return all(_same(getattr(module, name), bound[name]) for name in _TRANSPOSED)
-
-
 def _same(held: Any, value: Any) -> bool:
     if isinstance(value, tuple | list):
         return isinstance(held, tuple | list) and list(held) == list(value)
@@ -245,15 +230,7 @@ def _has_parts(module: nn.Module) -> bool:
 
 
 _CONVS: dict[Any, type[nn.Module]] = {
-    aten.conv1d.default: nn.Conv1d,
-    aten.conv2d.default: nn.Conv2d,
-    aten.conv3d.default: nn.Conv3d,
-    aten.conv1d.padding: nn.Conv1d,
-    aten.conv2d.padding: nn.Conv2d,
-    aten.conv3d.padding: nn.Conv3d,
-    aten.conv_transpose1d.default: nn.ConvTranspose1d,
-    aten.conv_transpose2d.input: nn.ConvTranspose2d,
-    aten.conv_transpose3d.input: nn.ConvTranspose3d,
+    target: kind for target, (kind, _) in _PARAMETERS.items() if kind in CONVOLUTIONS
 }
 _NUMBERS = ("stride", "padding", "output_padding", "dilation", "groups")
 _MATRIX = 2  # rank
@@ -261,15 +238,7 @@ _MATRIX = 2  # rank
 
 @dataclass(frozen=True, slots=True)
 class LinearCall:
-    """One operator with a weight.
-
-    Attributes:
-        x: what is multiplied.
-        weight: (rows, columns) of a matrix, or that of a convolution.
-        bias: None where there is none.
-        is_transposed: whether the weight is (columns, rows) of the layer's.
-        node: the operator.
-    """
+    """One operator with a weight."""
 
     x: fx.Node
     weight: fx.Node

@@ -23,7 +23,7 @@ from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET
 from onnxq.pytorch.exporting.optimized import NAME_BEFORE, optimize, own_weights, tidy
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.translation import translation_table
-from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, merge_directions
+from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +67,6 @@ def onnx_form(program: Program) -> ir.Model:
         set_origins(value, found.get(str(value.name), ()))
     _set_parts(made.model, of_decomposed, _parts(program.exported.graph))
     tidy(made.model)
-    merge_directions(made.model)
     own_weights(made.model)
     return made.model
 
@@ -102,10 +101,7 @@ def _found(model: ir.Model, of_decomposed: Mapping[str, str]) -> dict[str, list[
 class Cast(NamedTuple):
     """One node, by names that stay when the exporter's optimizer leaves it out.
 
-    Attributes:
-        read: value that it reads.
-        made: value that it gives.
-        to: the type; or the name of a value that has it (CastLike).
+    `to` is a type, or the name of a value that has it (CastLike).
     """
 
     read: str

@@ -11,8 +11,8 @@ no such value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from torch.autograd.function import _SingleLevelFunction
 from torch.utils.checkpoint import CheckpointFunction
 
 from onnxq.errors import UnsupportedError
+from onnxq.pytorch.numerics.torch_operator import torch_operator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -36,11 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Stands for a tensor among the arguments of a call.
-
-    Attributes:
-        position: among the call's tensors.
-    """
+    """Stands for a tensor among the arguments of a call."""
 
     position: int
 
@@ -70,22 +67,20 @@ _LITERALS = (bool, int, float, str, torch.dtype, torch.device, type(None))
 _OWN = ("torch.", "onnxq.")
 
 
-@torch.library.custom_op("onnxq::function_argument", mutates_args=())
+def _like(x: Tensor, *_: int) -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch_operator("function_argument", _like)
 def function_argument(x: Tensor, call: int, position: int) -> Tensor:  # noqa: ARG001  # marks
     """A copy of x: argument of a call, at a position among its tensors."""
     return x.clone()
 
 
-@torch.library.custom_op("onnxq::function_result", mutates_args=())
+@torch_operator("function_result", _like)
 def function_result(x: Tensor, call: int, position: int) -> Tensor:  # noqa: ARG001  # marks
     """A copy of x: result of a call, at a position among its results."""
     return x.clone()
-
-
-@function_argument.register_fake
-@function_result.register_fake
-def _(x: Tensor, call: int, position: int) -> Tensor:  # noqa: ARG001  # the operator's
-    return torch.empty_like(x)
 
 
 _ARGUMENT = torch.ops.onnxq.function_argument.default
@@ -99,36 +94,25 @@ class FunctionCall:
     Attributes:
         function: that was applied.
         arguments: of apply; in place of each tensor there is a Place.
+        is_single: whether apply returned one tensor, and no tuple.
         tensors: names of the nodes that give the tensors.
         results: name of a node that gives a result -> position of that result.
         inside: names of the nodes between, those of results included.
-        is_single: whether apply returned one tensor, and no tuple.
     """
 
     function: type[Function]
     arguments: tuple[object, ...]
-    tensors: tuple[str, ...]
-    results: Mapping[str, int]
-    inside: frozenset[str]
     is_single: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    function: type[Function]
-    arguments: tuple[object, ...]
-    is_single: bool
+    tensors: tuple[str, ...] = ()
+    results: Mapping[str, int] = field(default_factory=dict)
+    inside: frozenset[str] = frozenset()
 
 
 class OwnGradients:
-    """A context in which calls of functions are marked and noted.
-
-    Attributes:
-        noted: by the number that marks them.
-    """
+    """A context in which calls of functions are marked and noted."""
 
     def __init__(self) -> None:
-        self.noted: dict[int, _Noted] = {}
+        self.noted: dict[int, FunctionCall] = {}
         self._calls = 0
         self._is_inside = False
 
@@ -172,7 +156,7 @@ class OwnGradients:
                 "training graph cannot hold. Let its forward return a new tensor."
             )
         arguments = tuple(next(places) if isinstance(x, Tensor) else x for x in args)
-        self.noted[call] = _Noted(kind, arguments, not isinstance(made, tuple))
+        self.noted[call] = FunctionCall(kind, arguments, not isinstance(made, tuple))
         out = [
             function_result(x, call, i) if isinstance(x, Tensor) else x
             for i, x in enumerate(results)
@@ -222,11 +206,10 @@ class _Call:
                 self._arguments[node.args[2]] = node
             elif is_mark:
                 self._results[node.args[2]] = node
-            elif any(x in self._inside or self._is_argument(x) for x in node.all_input_nodes):
+            elif any(
+                x in self._inside or x in self._arguments.values() for x in node.all_input_nodes
+            ):
                 self._inside[node] = None
-
-    def _is_argument(self, node: fx.Node) -> bool:
-        return node in self._arguments.values()
 
     @property
     def is_closed(self) -> bool:
@@ -249,17 +232,15 @@ class _Call:
             self._results[position] = result
             taken.add(result)
 
-    def made(self, noted: _Noted) -> FunctionCall:
+    def made(self, noted: FunctionCall) -> FunctionCall:
         """The call; the marks of its arguments are there, those of its results are gone."""
         marks = [self._arguments[i] for i in range(len(self._arguments))]
         results = {node.name: position for position, node in self._results.items()}
-        return FunctionCall(
-            noted.function,
-            noted.arguments,
-            tuple(_argument(mark).name for mark in marks),
-            results,
-            frozenset({node.name for node in self._inside} | results.keys()),
-            noted.is_single,
+        return replace(
+            noted,
+            tensors=tuple(_argument(mark).name for mark in marks),
+            results=results,
+            inside=frozenset({node.name for node in self._inside} | results.keys()),
         )
 
     def unmark_arguments(self) -> None:
@@ -270,6 +251,4 @@ class _Call:
 
 
 def _argument(mark: fx.Node) -> fx.Node:
-    marked: Any = mark.args[0]
-    node: fx.Node = marked
-    return node
+    return cast("fx.Node", mark.args[0])

@@ -25,8 +25,8 @@ from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
 from onnxq.pytorch.arguments.batch_axes import batch_axes, length_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.arguments.flat import flattened, without_cache
-from onnxq.pytorch.arguments.forward import first_run
-from onnxq.pytorch.exporting.exporter import eval_mode, traceable
+from onnxq.pytorch.arguments.forward import eval_mode, first_run
+from onnxq.pytorch.exporting.exporter import traceable
 from onnxq.pytorch.exporting.quiet import users_line
 from onnxq.pytorch.exporting.trace import tracing
 from onnxq.pytorch.programs.buffer_updates import BufferUpdate, buffer_updates, left_out
@@ -43,7 +43,6 @@ from onnxq.pytorch.programs.take_apart import take_apart
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import nn
     from torch.export import ExportedProgram
 
 # --- Regions of a program (torch.no_grad, autocast), as plain operators of its graph.
@@ -81,8 +80,9 @@ def inline_regions(program: ExportedProgram) -> None:
             position: Any = part.args[1]
             _take_place(part, results[position], part.name in outputs)
         _erase(node)
-    if any(str(node.target) == _AUTOCAST for node in regions):
-        _drop_dtype_checks(module.graph)
+    if any(str(node.target) == _AUTOCAST for node in regions):  # which makes other dtypes
+        for check in module.graph.find_nodes(op="call_function", target=_DTYPE_CHECK):
+            module.graph.erase_node(check)
     module.graph.lint()
     module.delete_all_unused_submodules()
     module.recompile()
@@ -115,26 +115,12 @@ def _erase(region: fx.Node) -> None:
             region.graph.erase_node(body)
 
 
-def _drop_dtype_checks(graph: fx.Graph) -> None:
-    """Takes away what holds dtypes against those that autocast makes."""
-    for node in list(graph.nodes):
-        if node.target is _DTYPE_CHECK:
-            graph.erase_node(node)
-
-
 def _inlined(
     root: fx.GraphModule, region: fx.Node, owner: nn.Module, outer: dict[fx.Node, Any]
 ) -> list[fx.Node]:
-    """The results of a region, whose operators are written where the graph's cursor is.
-
-    Args:
-        root: whose graph is written to.
-        region: the node that runs it.
-        owner: of the region's body.
-        outer: node of the graph that holds the region -> node of the root's graph.
-    """
+    """The results of a region, whose operators are written where the graph's cursor is."""
     args: tuple[Any, ...] = region.args
-    position = next(i for i, a in enumerate(args) if _is_body(a))
+    position = next(i for i, a in enumerate(args) if isinstance(a, fx.Node) and a.op == "get_attr")
     body: Any = operator.attrgetter(args[position].target)(owner)
     given = [outer.get(a, a) for a in args[position + 1 :]]
     inner = [n for n in body.graph.nodes if n.op == "placeholder"]
@@ -154,10 +140,6 @@ def _inlined(
     if str(region.target) == _NO_GRAD and region.args[0] is False:
         return [_detached(root.graph, x) for x in found]
     return found
-
-
-def _is_body(argument: object) -> bool:
-    return isinstance(argument, fx.Node) and argument.op == "get_attr"
 
 
 def _attribute(root: fx.GraphModule, step: fx.Node, body: nn.Module) -> fx.Node:
@@ -224,14 +206,7 @@ def program_of(
     dynamic_axes: DynamicAxes | None = None,
     left_open: Open = Open.BATCH,
 ) -> Program:
-    """The program of a module, of which training graph and ONNX model are made.
-
-    Args:
-        model: float; left as it is.
-        inputs: example inputs of forward.
-        dynamic_axes: as for `onnxq.export`; None finds those of `left_open`.
-        left_open: what to find.
-    """
+    """The program of a module, of which training graph and ONNX model are made."""
     given = without_cache(model, bind(model, inputs))
     with eval_mode(model), same_buffers(model):
         with same_buffers(model):

@@ -85,10 +85,6 @@ def value_of(argument: Any) -> Any:
 # --- the rules
 
 
-def _silu(write: _Writer, self: fx.Node) -> fx.Node:
-    return write(_aten.mul.Tensor, self, write(_aten.sigmoid.default, self))
-
-
 def _mish(write: _Writer, self: fx.Node) -> fx.Node:
     gate = write(_aten.tanh.default, write(_aten.softplus.default, self))
     return write(_aten.mul.Tensor, self, gate)
@@ -182,7 +178,9 @@ def _added(write: _Writer, mask: fx.Node, dtype: torch.dtype) -> fx.Node:
 
 
 _RULES: dict[Any, Callable[..., fx.Node | None]] = {
-    _aten.silu.default: _silu,
+    _aten.silu.default: lambda write, self: write(
+        _aten.mul.Tensor, self, write(_aten.sigmoid.default, self)
+    ),
     _aten.mish.default: _mish,
     _aten.glu.default: _glu,
     _aten.mean.dim: _mean,

@@ -8,14 +8,14 @@ each with the same random numbers tells.
 from __future__ import annotations
 
 import copy
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from onnxq.errors import UnsupportedError, listed
-from onnxq.pytorch.arguments.forward import flatten
-from onnxq.pytorch.exporting.exporter import eval_mode
+from onnxq.pytorch.arguments.forward import alike, eval_mode, flatten
 from onnxq.pytorch.programs.dropouts import LowestDraws, same_seed, seeded_run, tensor_paths
 from onnxq.pytorch.programs.program import same_buffers
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from onnxq.pytorch.programs.graph_module import TrainingGraph
     from onnxq.pytorch.programs.program import Program
 
-_TOLERANCE = 1e-3  # of the largest value: float sums in another order; other numbers differ by more
+_is_close = functools.partial(
+    alike, share=1e-3
+)  # of the largest value: float sums in another order; other numbers differ by more
 
 
 def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
@@ -39,7 +41,7 @@ def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
     with LowestDraws():
         ours, drawn = seeded_run(trained, program.bound)
     found = []
-    are_same = len(ours) == len(run.results) and all(map(_close, ours, run.results))
+    are_same = len(ours) == len(run.results) and all(map(_is_close, ours, run.results))
     if not are_same or drawn != run.drawn:  # a layer may have been drawn to stay in
         found.append(
             "in train mode, forward computes more than batch norm and dropout add to eval mode "
@@ -47,7 +49,9 @@ def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
             "prepared model trains without it."
         )
     held = dict(trained.named_buffers())
-    left = [name for name, x in run.buffers.items() if name in held and not _close(held[name], x)]
+    left = [
+        name for name, x in run.buffers.items() if name in held and not _is_close(held[name], x)
+    ]
     if left and not found:  # other results may lead to other buffers
         found.append(
             f"in train mode, forward updates {listed(left)} otherwise than the prepared model, "
@@ -77,17 +81,6 @@ def _counted(tensors: int) -> str:
     return "1 tensor" if tensors == 1 else f"{tensors} tensors"
 
 
-def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.shape != other.shape:
-        return False
-    if not one.is_floating_point():
-        return torch.equal(one, other)
-    bound = (
-        _TOLERANCE * float(other.detach().abs().nan_to_num(0, 0, 0).max()) if other.numel() else 0.0
-    )
-    return torch.allclose(one, other, rtol=0.0, atol=bound, equal_nan=True)
-
-
 # --- Notes on parameters whose gradients in a training graph are others than those of forward.
 #
 # Code can change gradients without an operator: by a hook on a tensor, or a torch.autograd.Function
@@ -105,11 +98,6 @@ def gradient_notes(model: nn.Module, graph: TrainingGraph, program: Program) -> 
 
     A gradient counts as another one where the difference exceeds what it moves by when each weight
     moves by 2**-16 of itself.
-
-    Args:
-        model: that was exported; left as it is.
-        graph: of `training_graph`, on a copy of the model, without quantizers; left as it is.
-        program: that it was made of.
     """
     wanted, got = (_gradients(module, program.bound) for module in (model, graph))
     unlike = [name for name, x in wanted.items() if _norm(x - got[name]) > _EQUAL * _norm(x)]

@@ -15,6 +15,8 @@ import torch
 from torch import fx, nn
 
 from onnxq.pytorch.arguments.flat import HOOKS
+from onnxq.pytorch.arguments.nesting import replaced
+from onnxq.pytorch.exporting.packed_sequences import run_recurrence
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs.buffer_updates import Updating
@@ -24,12 +26,11 @@ from onnxq.pytorch.programs.call_form import (
     entry,
     guard_of,
     is_plain,
-    result_of,
 )
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
 from onnxq.pytorch.programs.own_gradients import AppliedFunction
-from onnxq.pytorch.programs.recurrences import as_function, is_recurrence, layer_call
+from onnxq.pytorch.programs.recurrences import RECURRENCE, layer_call
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -58,10 +59,7 @@ _PARAMETRIZED = nn.utils.parametrize.ParametrizationList
 def training_graph(model: nn.Module, program: Program) -> TrainingGraph:
     """The graph of the program on the model's own modules, parameters and buffers.
 
-    Args:
-        model: the one that was exported, or a copy of it; its layers become part of the result, and
-            their hooks, which the program has, are taken away. Its mode is the result's.
-        program: of `program_of`.
+    The model's layers become part of the result, in its mode, without hooks: the program has them.
     """
     return _Building(model, program).run()
 
@@ -88,7 +86,8 @@ class _Building:
         """Builds the graph, and the module of it."""
         exported = self._program.exported
         for module in self._model.modules():
-            _remove_hooks(module)
+            for name in HOOKS:  # what they do around forward is in the program
+                getattr(module, name).clear()
         self._enter(exported)
         self._update(None)
         for node in exported.graph.nodes:
@@ -127,7 +126,9 @@ class _Building:
         results = [self._read(node) for node in output.args[0]]
         outputs = self._program.outputs
         if is_plain(outputs):
-            self._graph.output(result_of(outputs, iter(results)))
+            left = iter(results)
+            made = replaced(outputs, lambda _, x: next(left) if isinstance(x, torch.Tensor) else x)
+            self._graph.output(made)
             return
         self._graph.output(self._module("output_form", OutputForm(outputs), results))
 
@@ -185,14 +186,10 @@ class _Building:
 
     # --- one operator
 
-    def _note_dependence(self, node: fx.Node) -> None:
-        """Notes nodes with values that depend on an input."""
-        if any(source in self._dynamic for source in node.all_input_nodes):
-            self._dynamic.add(node)
-
     def _step(self, node: fx.Node) -> None:
         target = str(node.target)
-        self._note_dependence(node)
+        if any(source in self._dynamic for source in node.all_input_nodes):
+            self._dynamic.add(node)
         if target == "aten._assert_tensor_metadata.default":
             return  # a dtype that autocast may change
         if node.name in self._inside:
@@ -202,7 +199,7 @@ class _Building:
             return
         if self._is_of_parametrization(node):
             return
-        if is_recurrence(node):
+        if node.target is RECURRENCE:
             self._recurrent(node)
             return
         self._set(node, self._computed(node))
@@ -338,7 +335,7 @@ class _Building:
         path = scope(node)
         module = self._calls.module(path)
         if not path or not isinstance(module, nn.RNNBase):
-            self._set(node, self._function(node, as_function(node)))
+            self._set(node, self._function(node, run_recurrence))  # an operator has no gradient
             return
         call, *results = layer_call(node, module, self._read, self._graph)
         self._set(node, call)
@@ -347,12 +344,6 @@ class _Building:
         for made, value in zip(results, node.meta["val"], strict=False):
             made.meta["val"] = value
         self._values[node] = results
-
-
-def _remove_hooks(module: nn.Module) -> None:
-    """Takes the hooks around forward away: what they do is in the program."""
-    for name in HOOKS:
-        getattr(module, name).clear()
 
 
 def _has(model: nn.Module, path: str) -> bool:

@@ -14,39 +14,29 @@ Modules go in and modules come out. onnxq.pytorch has the same verbs for what to
 document: example inputs in place of stubs, and quantize_dynamic to ONNX in one step.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.quantization import fake_quantize as _fake_quantize
+from onnxq.pytorch.quantization import observer as _observer
+from onnxq.pytorch.quantization import qconfig as _qconfig
+from onnxq.pytorch.quantization import quantization_mappings as _mappings
+from onnxq.pytorch.quantization import workflow as _workflow
 from onnxq.pytorch.quantization.fake_quantize import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.fake_quantize import __all__ as _fake_quantize  # type: ignore[attr-defined]  # computed
-from onnxq.pytorch.quantization.fuse_modules import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.fuse_modules import __all__ as _fuse_modules
 from onnxq.pytorch.quantization.observer import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.observer import __all__ as _observer  # type: ignore[attr-defined]  # computed
 from onnxq.pytorch.quantization.qconfig import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.qconfig import __all__ as _qconfig  # type: ignore[attr-defined]  # computed
 from onnxq.pytorch.quantization.quantization_mappings import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.quantization_mappings import __all__ as _quantization_mappings  # type: ignore[attr-defined]  # computed
-from onnxq.pytorch.quantization.quantize import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.quantize import __all__ as _quantize
-from onnxq.pytorch.quantization.quantize_jit import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.quantize_jit import __all__ as _quantize_jit
 from onnxq.pytorch.quantization.refused import REFUSED
-from onnxq.pytorch.quantization.stubs import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.stubs import __all__ as _stubs
+from onnxq.pytorch.quantization.workflow import *  # noqa: F403  # its `__all__`
+
+_PARTS = (_fake_quantize, _observer, _qconfig, _mappings, _workflow)
+__all__ = sorted(name for part in _PARTS for name in vars(part)["__all__"])
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, REFUSED)
-
-__all__ = sorted(
-    [
-        *_fake_quantize,
-        *_fuse_modules,
-        *_observer,
-        *_qconfig,
-        *_quantization_mappings,
-        *_quantize,
-        *_quantize_jit,
-        *_stubs,
-    ]
-)
+for _part in _PARTS:
+    vars(_part)["__getattr__"] = refusing(_part.__name__, REFUSED)
+# modules of torch's with nothing of their own here: import onnxq.pytorch.quantization.stubs
+_OTHERS = ("fuse_modules", "qconfig_mapping", "quantize", "quantize_fx", "quantize_jit", "stubs")
+sys.modules |= {f"{__name__}.{name}": sys.modules[__name__] for name in _OTHERS}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onnxq import qconfig as own
-from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.torch_qconfig import own_part
 from onnxq.pytorch.numerics import fake_quantize as numerics
 from onnxq.pytorch.numerics.fake_quantize import disable_fake_quant as disable_fake_quant
@@ -20,14 +19,10 @@ from onnxq.pytorch.quantization.observer import (
     MovingAveragePerChannelMinMaxObserver,
     of_spec,
 )
-from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.quantization.uniform_observer import WithArgs
 
 if TYPE_CHECKING:
     from onnxq.qconfig import FakeQuantSpec
-
-if not TYPE_CHECKING:
-    __getattr__ = refusing(__name__, REFUSED)
 
 
 class _AnyFakeQuantize(type(numerics.FakeQuantize)):  # type: ignore[misc]  # nn.Module's metaclass

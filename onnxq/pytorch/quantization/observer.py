@@ -22,10 +22,8 @@ from torch import Tensor
 from onnxq import observers
 from onnxq.errors import ModelError, UnsupportedError, listed
 from onnxq.observers.histogram import MIN_BINS
-from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.torch_states import histogram_state
-from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.quantization.uniform_observer import EPS, UniformObserver, WithArgs
 from onnxq.pytorch.quantization.uniform_observer import MinMaxObserver as MinMaxObserver
 from onnxq.pytorch.quantization.uniform_observer import (
@@ -43,7 +41,7 @@ from onnxq.pytorch.quantization.uniform_observer import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor, nn
+    from torch import nn
 
     from onnxq.observers import ObserverSpec
     from onnxq.qparams import QParams
@@ -80,12 +78,6 @@ def load_observer_state_dict(mod: nn.Module, obs_dict: Mapping[str, Tensor]) -> 
 def _prefixes(mod: nn.Module) -> tuple[str, ...]:
     parts = mod.named_modules()
     return tuple(f"{name}." for name, one in parts if isinstance(one, Observing | ObserverBase))
-
-
-if not TYPE_CHECKING:
-    __getattr__ = refusing(__name__, REFUSED)
-
-_NO_SCALE = "{} computes no scale: it looks at no ranges."
 
 
 class HistogramObserver(UniformObserver):
@@ -165,7 +157,15 @@ class HistogramObserver(UniformObserver):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-class RecordingObserver(ObserverBase):
+class _WithoutScale(ObserverBase):
+    """An observer that looks at no ranges."""
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Raises UnsupportedError, always."""
+        raise UnsupportedError(f"{type(self).__name__} computes no scale: it looks at no ranges.")
+
+
+class RecordingObserver(_WithoutScale):
     """Keeps a copy of every tensor, for debugging; it says no scale.
 
     Attributes:
@@ -184,16 +184,8 @@ class RecordingObserver(ObserverBase):
         """The copies, in order."""
         return self.tensor_val
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Nothing: always an error.
 
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(_NO_SCALE.format(type(self).__name__))
-
-
-class NoopObserver(ObserverBase):
+class NoopObserver(_WithoutScale):
     """Lets tensors pass: for weights that are stored as float16, which need no range."""
 
     def __init__(self, dtype: torch.dtype = torch.float16, **_: Any) -> None:
@@ -201,14 +193,6 @@ class NoopObserver(ObserverBase):
 
     def observe(self, x: Tensor) -> None:
         """Does nothing."""
-
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Nothing: always an error.
-
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(_NO_SCALE.format(type(self).__name__))
 
 
 class PlaceholderObserver(NoopObserver):
@@ -232,11 +216,7 @@ class PlaceholderObserver(NoopObserver):
 
 
 def of_spec(spec: ObserverSpec) -> WithArgs:
-    """The maker of a module that observes as onnxq's observer of that spec does.
-
-    Raises:
-        UnsupportedError: torch does not document an observer of that name.
-    """
+    """The maker of a module that observes as onnxq's observer of that spec does."""
     kind = _BY_NAME.get(spec.name)
     if kind is None:
         raise UnsupportedError(

@@ -9,7 +9,6 @@ from torch import nn
 
 from onnxq import qconfig as own
 from onnxq.errors import QConfigError
-from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.quantization.fake_quantize import (
     default_embedding_fake_quant,
@@ -37,13 +36,9 @@ from onnxq.pytorch.quantization.observer import (
     per_channel_weight_observer_range_neg_127_to_127,
     weight_observer_range_neg_127_to_127,
 )
-from onnxq.pytorch.quantization.refused import REFUSED
 
 if TYPE_CHECKING:
     from onnxq.pytorch.quantization.uniform_observer import WithArgs
-
-if not TYPE_CHECKING:
-    __getattr__ = refusing(__name__, REFUSED)
 
 FBGEMM = "fbgemm"
 

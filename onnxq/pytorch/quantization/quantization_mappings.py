@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.eager.add_observer import COMPUTING
-from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVOLUTIONS
-from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
 
 if TYPE_CHECKING:
     from torch import nn
-
-if not TYPE_CHECKING:
-    __getattr__ = refusing(__name__, REFUSED)
 
 
 def get_default_static_quant_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:

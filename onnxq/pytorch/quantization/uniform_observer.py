@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from onnxq import observers
-from onnxq.errors import ShapeError
+from onnxq.errors import CalibrationError, ShapeError
 from onnxq.pytorch.modules.torch_qconfig import own_part
+from onnxq.pytorch.numerics.min_max import UNSEEN, min_max_of, observer_state, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,10 +29,6 @@ class WithArgs:
     """A class and keyword arguments: calling it makes the module.
 
     Two of the same class and arguments are equal. What a QConfig holds is one of these, or a class.
-
-    Attributes:
-        func: what is called.
-        keywords: with these arguments.
     """
 
     func: Callable[..., Any]
@@ -167,12 +164,7 @@ class UniformObserver(ObserverBase):
 
 
 class RangeObserver(UniformObserver):
-    """An observer of ranges: two buffers on the tensor's device, updated there without a copy.
-
-    Attributes:
-        min_val: float32, () or (channels,); inf, or empty, before any data.
-        max_val: likewise; -inf.
-    """
+    """An observer of ranges: two buffers on the tensor's device, updated there without a copy."""
 
     min_val: Tensor
     max_val: Tensor
@@ -196,47 +188,29 @@ class RangeObserver(UniformObserver):
         """Folds the batch's min and max into min_val and max_val; an empty one changes nothing."""
         if x.numel() == 0:
             return
-        low, high = self._min_max(x.detach().to(self.min_val.device, self.min_val.dtype))
-        if self.min_val.shape != low.shape:
-            if self.min_val.numel():
+        x = x.detach().to(self.min_val.device, self.min_val.dtype)
+        min_max = min_max_of(x, self.ch_axis if self.has_channels else None)
+        seen = torch.stack([self.min_val.neg(), self.max_val])
+        if seen.shape != min_max.shape:
+            if seen.numel():
                 raise ShapeError(
-                    f"{type(self).__name__}: got {low.numel()} channels; the batches before had "
-                    f"{self.min_val.numel()}. Is ch_axis {self.ch_axis} the channels' axis?"
+                    f"{type(self).__name__}: got {min_max.shape[-1]} channels; the batches before "
+                    f"had {seen.shape[-1]}. Is ch_axis {self.ch_axis} the channels' axis?"
                 )
-            self.min_val.data, self.max_val.data = low.clone(), high.clone()
-            return
-        self.min_val.copy_(self._folded(self.min_val, low, torch.minimum))
-        self.max_val.copy_(self._folded(self.max_val, high, torch.maximum))
-
-    def _min_max(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if not self.has_channels:
-            low, high = torch.aminmax(x)
-            return low, high
-        rows = x.transpose(0, self.ch_axis).flatten(1) if x.ndim > 1 else x[:, None]
-        low, high = torch.aminmax(rows, dim=1)
-        return low, high
-
-    def _folded(self, before: Tensor, now: Tensor, widen: Callable[..., Tensor]) -> Tensor:
-        """The min or max after another batch."""
-        return widen(before, now)
+            seen = torch.full_like(min_max, UNSEEN)
+            self.min_val.data, self.max_val.data = seen[0].neg(), seen[1].clone()
+        rule = rule_of(self.spec())
+        assert rule is not None, "of observers of ranges"
+        low, high = rule.folded(seen, min_max)
+        self.min_val.copy_(low.neg())
+        self.max_val.copy_(high)
 
     def decided(self) -> QParams:
         """Scale and zero point of [min_val, max_val]."""
-        low, high = (limit.detach().cpu().numpy() for limit in (self.min_val, self.max_val))
-        observer = self.spec()
-        # the range alone: moving averages have been folded into it
-        if not self.has_channels and bool(np.isinf(low) & np.isinf(high) & (low > high)):
-            return observer.calculate_qparams()
-        if low.size == 0:
-            return observer.calculate_qparams()
-        min_max = np.stack([low, high])
-        if self.has_channels:
-            min_max = np.moveaxis(min_max, 0, -1)
-            shape = [1] * max(2, self.ch_axis + 2)
-            shape[self.ch_axis], shape[-1] = len(low), 2
-            min_max = min_max.reshape(shape)
-        observer.observe(min_max, 0)
-        return observer.calculate_qparams()
+        min_max = torch.stack([self.min_val.neg(), self.max_val]).detach().cpu()
+        if bool(min_max.isnan().any()):
+            raise CalibrationError(f"{type(self).__name__}: it was shown NaN; correct the input.")
+        return self.spec.restore(observer_state(self.spec(), min_max.numpy())).calculate_qparams()
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Tensor], prefix: str, *args: Any, **kwargs: Any
@@ -293,18 +267,7 @@ class PerChannelMinMaxObserver(RangeObserver):
         )
 
 
-class _AveragingObserver(RangeObserver):
-    """An observer of moving averages: m = m + averaging_constant * (that of the batch - m)."""
-
-    averaging_constant: float
-
-    def _folded(self, before: Tensor, now: Tensor, widen: Callable[..., Tensor]) -> Tensor:  # noqa: ARG002  # the averages only widen at first
-        average = before + self.averaging_constant * (now - before)
-        # before the first batch min and max are infinite, and so would be every average
-        return torch.where(torch.isinf(before), now, average)
-
-
-class MovingAverageMinMaxObserver(_AveragingObserver):
+class MovingAverageMinMaxObserver(RangeObserver):
     """The range is that of the moving averages of the batches' min and max."""
 
     decides = observers.MovingAverageMinMaxObserver
@@ -320,15 +283,15 @@ class MovingAverageMinMaxObserver(_AveragingObserver):
         eps: float = EPS,
         factory_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        self.__dict__["averaging_constant"] = averaging_constant
         super().__init__(
             *(dtype, qscheme, reduce_range, quant_min, quant_max, eps),
             factory_kwargs=factory_kwargs,
             averaging_constant=averaging_constant,
         )
+        self.averaging_constant = averaging_constant
 
 
-class MovingAveragePerChannelMinMaxObserver(_AveragingObserver):
+class MovingAveragePerChannelMinMaxObserver(RangeObserver):
     """A range for each channel, of the moving averages of its min and max."""
 
     decides = observers.MovingAveragePerChannelMinMaxObserver
@@ -346,10 +309,10 @@ class MovingAveragePerChannelMinMaxObserver(_AveragingObserver):
         eps: float = EPS,
         factory_kwargs: dict[str, Any] | None = None,
     ) -> None:
-        self.__dict__["averaging_constant"] = averaging_constant
         super().__init__(
             *(dtype, qscheme, reduce_range, quant_min, quant_max, eps),
             factory_kwargs=factory_kwargs,
             averaging_constant=averaging_constant,
             ch_axis=ch_axis,
         )
+        self.averaging_constant = averaging_constant

@@ -18,8 +18,13 @@ from torch import nn
 
 from onnxq.errors import ModelError, QConfigError, kind_of, listed
 from onnxq.pytorch.eager import convert as eager
-from onnxq.pytorch.eager.prepare import observed
+from onnxq.pytorch.eager.add_observer import add_observer_, add_quant_dequant, get_observer_dict
+from onnxq.pytorch.eager.convert import default_eval_fn, quantize, quantize_qat, swap_module
+from onnxq.pytorch.eager.fuse_modules import fuse_known_modules, fuse_modules, fuse_modules_qat
+from onnxq.pytorch.eager.jit import quantize_dynamic_jit, quantize_jit
+from onnxq.pytorch.eager.prepare import observed, prepare_qat
 from onnxq.pytorch.eager.propagation import propagate_qconfig_
+from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub, QuantWrapper
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.quantization.qconfig import (
@@ -37,6 +42,29 @@ from onnxq.qparams import QParams
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+__all__ = [
+    "DeQuantStub",
+    "QuantStub",
+    "QuantWrapper",
+    "add_observer_",
+    "add_quant_dequant",
+    "convert",
+    "default_eval_fn",
+    "fuse_known_modules",
+    "fuse_modules",
+    "fuse_modules_qat",
+    "get_observer_dict",
+    "prepare",
+    "prepare_qat",
+    "propagate_qconfig_",
+    "quantize",
+    "quantize_dynamic",
+    "quantize_dynamic_jit",
+    "quantize_jit",
+    "quantize_qat",
+    "swap_module",
+]
 
 _LOOKUPS = (nn.Embedding, nn.EmbeddingBag)
 _OF_ROWS = {

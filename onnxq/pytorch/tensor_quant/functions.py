@@ -93,7 +93,7 @@ class TensorQuantFunction(Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """Straight through where -amax <= input <= amax, zero elsewhere."""
         inputs, amax = ctx.saved_tensors
-        return _straight_through(inputs, amax, grad_outputs[0]), None, None, None, None, None
+        return straight_through(inputs, amax, grad_outputs[0]), None, None, None, None, None
 
 
 class FakeTensorQuantFunction(Function):
@@ -117,7 +117,7 @@ class FakeTensorQuantFunction(Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """Straight through where -amax <= input <= amax, zero elsewhere."""
         inputs, amax = ctx.saved_tensors
-        return _straight_through(inputs, amax, grad_outputs[0]), None, None, None, None
+        return straight_through(inputs, amax, grad_outputs[0]), None, None, None, None
 
 
 tensor_quant = cast("Callable[..., tuple[Tensor, Tensor]]", TensorQuantFunction.apply)
@@ -173,15 +173,12 @@ def check_amax(amax: Tensor, inputs: Tensor) -> None:
     raise QuantValueError("amax holds NaN or Inf; calibrate on data without them.")
 
 
-def within(inputs: Tensor, amax: Tensor) -> Tensor:
-    """Where -amax <= inputs <= amax: bool, shape of inputs. There the gradient goes through."""
+def straight_through(inputs: Tensor, amax: Tensor, grad: Tensor) -> Tensor:
+    """The gradient where -amax <= inputs <= amax, 0 elsewhere."""
     # in float16, amax itself would be rounded
     wide = inputs.dtype if inputs.dtype == torch.float64 else torch.float32
-    return inputs.to(wide).abs() <= amax.to(wide)
-
-
-def _straight_through(inputs: Tensor, amax: Tensor, grad: Tensor) -> Tensor:
-    return torch.where(within(inputs, amax), grad, torch.zeros_like(grad))
+    inside = inputs.to(wide).abs() <= amax.to(inputs.device, wide)
+    return torch.where(inside, grad, torch.zeros_like(grad))
 
 
 def _integers(
@@ -289,9 +286,7 @@ class ScaledE4M3Function(Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """Straight through where -amax <= input <= amax, zero elsewhere."""
         inputs, top = ctx.saved_tensors
-        grad = grad_outputs[0]
-        inside = within(inputs, top.to(inputs.device))
-        return torch.where(inside, grad, torch.zeros_like(grad)), None, None, None
+        return straight_through(inputs, top, grad_outputs[0]), None, None, None
 
 
 scaled_e4m3 = cast("Callable[..., Tensor]", ScaledE4M3Function.apply)

@@ -39,8 +39,8 @@ from onnxq.pytorch.tensor_quant.functions import (
     check_amax,
     check_inputs,
     integer_range,
+    straight_through,
     tensor_quant,
-    within,
 )
 from onnxq.pytorch.tensor_quant.learned_bounds import Clip
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onnxq.pytorch.tensor_quant.descriptor import ScaledQuantDescriptor
-    from onnxq.pytorch.tensor_quant.descriptor_arguments import Axis
 
 # --- Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable.
 
@@ -73,8 +72,7 @@ class OnnxFakeQuantFunction(Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient of x alone."""
         x, amax = ctx.saved_tensors
-        grad = grad_outputs[0]
-        return torch.where(within(x, amax), grad, torch.zeros_like(grad)), None, None, None
+        return straight_through(x, amax, grad_outputs[0]), None, None, None
 
 
 onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQuantFunction.apply)
@@ -113,7 +111,11 @@ class TensorQuantizer(nn.Module):
         if_clip: whether clipping is on; needs learn_amax, which switches it on by itself.
         if_calib: whether calibration is on.
     Attributes:
+        axis: the axes with scales of their own.
         calib_method: "max" or "histogram".
+        fake_quant: whether the result is float.
+        narrow_range: whether the smallest integer is -bound.
+        unsigned: whether the integers begin at 0.
     Raises:
         QuantTypeError: quant_desc is no descriptor.
         QuantValueError: if_clip without learn_amax.
@@ -132,9 +134,9 @@ class TensorQuantizer(nn.Module):
         super().__init__()
         if not isinstance(quant_desc, QuantDescriptor):
             raise QuantTypeError(f"quant_desc: got {quant_desc!r}; wanted a QuantDescriptor.")
-        self._num_bits, self._unsigned = quant_desc.num_bits, quant_desc.unsigned
-        self._narrow_range, self._axis = quant_desc.narrow_range, quant_desc.axis
-        self._fake_quant, self._learn_amax = quant_desc.fake_quant, quant_desc.learn_amax
+        self._num_bits, self.unsigned = quant_desc.num_bits, quant_desc.unsigned
+        self.narrow_range, self.axis = quant_desc.narrow_range, quant_desc.axis
+        self.fake_quant, self._learn_amax = quant_desc.fake_quant, quant_desc.learn_amax
         self._scale_amax = quant_desc.scale_amax
         self._disabled, self._if_quant, self._if_calib = disabled, if_quant, if_calib
         self._if_clip = False
@@ -149,7 +151,7 @@ class TensorQuantizer(nn.Module):
         self.calib_method = quant_desc.calib_method
         histogram = quant_desc.calib_method == "histogram"
         kind = HistogramCalibrator if histogram else MaxCalibrator
-        self._calibrator: Calibrator = kind(self._num_bits, self._axis, self._unsigned)
+        self._calibrator: Calibrator = kind(self._num_bits, self.axis, self.unsigned)
 
     @property
     def num_bits(self) -> int:
@@ -159,34 +161,6 @@ class TensorQuantizer(nn.Module):
     @num_bits.setter
     def num_bits(self, value: int) -> None:
         self._num_bits = as_num_bits(value)
-
-    @property
-    def unsigned(self) -> bool:
-        """Whether the integers begin at 0."""
-        return self._unsigned
-
-    @unsigned.setter
-    def unsigned(self, value: bool) -> None:
-        self._unsigned = value
-
-    @property
-    def narrow_range(self) -> bool:
-        """Whether the smallest integer is -bound."""
-        return self._narrow_range
-
-    @narrow_range.setter
-    def narrow_range(self, value: bool) -> None:
-        self._narrow_range = value
-
-    @property
-    def axis(self) -> Axis:
-        """The axes with scales of their own."""
-        return self._axis
-
-    @property
-    def fake_quant(self) -> bool:
-        """Whether the result is float."""
-        return self._fake_quant
 
     @property
     def amax(self) -> Tensor | None:
@@ -230,7 +204,7 @@ class TensorQuantizer(nn.Module):
         """The scale: difference of two levels; None where every tensor gives its own."""
         if self.amax is None:
             return None
-        return self.amax * (self._scale_amax or 1.0) / max_bound(self._num_bits, self._unsigned)
+        return self.amax * (self._scale_amax or 1.0) / max_bound(self._num_bits, self.unsigned)
 
     def disable(self) -> None:
         """Every tensor is returned as it is."""
@@ -333,24 +307,23 @@ class TensorQuantizer(nn.Module):
             # integers around 128, as uint8: ONNX Runtime runs those in integers on every machine,
             # also where several nodes read them; constants become int8 again when the graph is
             # tidied
-            shift = 0 if self._unsigned else 1 << (7 if self._num_bits <= _BYTE else 15)
+            shift = 0 if self.unsigned else 1 << (7 if self._num_bits <= _BYTE else 15)
             zero_point = torch.full_like(scale, shift, dtype=torch.int32)
             low, high = (q + shift for q in self.integer_range())
-            made: Tensor = rounding_ops.fake_quantize(x, scale, zero_point, low, high, axis)
-            return made
+            return rounding_ops.fake_quantize(x, scale, zero_point, low, high, axis)
         amax = self._amax_for(x)
-        if self._fake_quant:
-            check_inputs(x, self._unsigned)
+        if self.fake_quant:
+            check_inputs(x, self.unsigned)
             check_amax(amax, x)
             return onnx_fake_quant(x, amax, *self.integer_range())
         integers, self._scale = tensor_quant(
-            x, amax, self._num_bits, self._unsigned, self._narrow_range
+            x, amax, self._num_bits, self.unsigned, self.narrow_range
         )
         return integers
 
     def integer_range(self) -> tuple[int, int]:
         """(lowest, largest) integer."""
-        return integer_range(self._num_bits, self._unsigned, self._narrow_range)
+        return integer_range(self._num_bits, self.unsigned, self.narrow_range)
 
     def exported_scale(self, x: Tensor) -> tuple[Tensor, int]:
         """(scale, axis) of the QuantizeLinear that this becomes for x.
@@ -360,7 +333,7 @@ class TensorQuantizer(nn.Module):
         Raises:
             UnsupportedError: no amax; scales along several axes; fake_quant is False.
         """
-        if not self._fake_quant:
+        if not self.fake_quant:
             raise UnsupportedError(
                 "a TensorQuantizer with fake_quant=False gives integers as floats."
             )
@@ -374,29 +347,29 @@ class TensorQuantizer(nn.Module):
                 f"a TensorQuantizer with amax of shape {list(amax.shape)}: QuantizeLinear has "
                 "scales along one axis. Give one axis."
             )
-        scale = scale_of(amax, max_bound(self._num_bits, self._unsigned))
+        scale = scale_of(amax, max_bound(self._num_bits, self.unsigned))
         if amax.numel() > 1:
             return scale.reshape(-1), long[0]
         return scale.reshape(()), kept_axes(self._one_axis(), x.dim())[0]
 
     def _one_axis(self) -> int:
-        axis = self._axis[0] if isinstance(self._axis, tuple) and self._axis else self._axis
+        axis = self.axis[0] if isinstance(self.axis, tuple) and self.axis else self.axis
         return axis if isinstance(axis, int) else 0
 
     def _amax_for(self, x: Tensor) -> Tensor:
         if self._learn_amax:
             amax = self.learned_amax()
         elif self.amax is None:
-            amax = amax_of(x.detach().float(), self._axis)
+            amax = amax_of(x.detach().float(), self.axis)
         else:
             amax = self._along_axis(self.amax, x)
         return amax if self._scale_amax is None else amax * self._scale_amax
 
     def _along_axis(self, amax: Tensor, x: Tensor) -> Tensor:
         """A flat amax of several values belongs to the axis, where there is one."""
-        if amax.dim() != 1 or amax.numel() == 1 or not isinstance(self._axis, int):
+        if amax.dim() != 1 or amax.numel() == 1 or not isinstance(self.axis, int):
             return amax
-        axis = kept_axes(self._axis, x.dim())[0]
+        axis = kept_axes(self.axis, x.dim())[0]
         return amax.reshape([-1 if i == axis else 1 for i in range(x.dim())])
 
     def _load_from_state_dict(
@@ -413,8 +386,8 @@ class TensorQuantizer(nn.Module):
         if self._disabled:
             return "disabled"
         stages = {"quant": self._if_quant, "clip": self._if_clip, "calib": self._if_calib}
-        kind = "unsigned " if self._unsigned else "narrow " if self._narrow_range else ""
+        kind = "unsigned " if self.unsigned else "narrow " if self.narrow_range else ""
         held = "dynamic" if self.amax is None else str(self.amax.flatten().tolist()[:4])
         amax = f"learned {float(self.learned_amax()):.4g}" if self._learn_amax else held
         on = [name for name, is_on in stages.items() if is_on]
-        return f"{kind}{self._num_bits} bits, axis={self._axis}, amax={amax}, {' '.join(on)}"
+        return f"{kind}{self._num_bits} bits, axis={self.axis}, amax={amax}, {' '.join(on)}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
+from onnxq.pytorch.arguments.forward import eval_mode
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 
 if TYPE_CHECKING:
@@ -81,19 +82,13 @@ def computed_parameters(
     A weight that is a parameter or a view of one shares its storage.
     """
     needed = _needed(_parameter_nodes(node))
-    modes = {part: part.training for part in root.modules()}
     run = fx.Interpreter(root, garbage_collect_values=False)
     tensors = (*root.parameters(), *root.buffers())
     device = next((x.device for x in tensors), torch.device("cpu"))
-    try:
-        root.eval()
-        with torch.no_grad():
-            for one in root.graph.nodes:
-                if one in needed:
-                    run.env[one] = device if _is_device(one) else run.run_node(one)
-    finally:
-        for part, training in modes.items():
-            part.training = training
+    with eval_mode(root), torch.no_grad():
+        for one in root.graph.nodes:
+            if one in needed:
+                run.env[one] = device if _is_device(one) else run.run_node(one)
     values: list[Any] = [run.env[x] if isinstance(x, fx.Node) else None for x in node.args[1:]]
     weight, bias = (*(None if x is None else x.detach() for x in values), None, None)[:2]
     return weight, bias

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from onnxq.pytorch.exporting.packed_sequences import of_lengths, up_to_longest
+from onnxq.pytorch.exporting.packed_sequences import run_recurrence, up_to_longest
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.whole_layers import WholeLayers
 
@@ -58,10 +58,10 @@ def test_a_program_leaves_batch_and_length_open_and_sorts_nothing() -> None:
 def test_states_are_those_at_the_end_of_each_sequence() -> None:
     layer = nn.LSTM(4, 5)
     h = torch.randn(1, 3, 5)
-    options = (True, 1, 0.0, False, False, "lstm")
+    options = (True, 1, 0.0, False, False, False, "lstm")
     steps = X.transpose(0, 1)
     weights: Any = layer._flat_weights
-    y, last, c = of_lengths(steps, LENGTHS, [h, h], weights, *options)
+    y, last, c = run_recurrence(steps, LENGTHS, [h, h], weights, *options)
     for row, length in enumerate(LENGTHS):
         alone, (end, cell) = layer(steps[:length, row : row + 1], (h[:, [row]], h[:, [row]]))
         torch.testing.assert_close(y[:length, row : row + 1], alone)
@@ -74,7 +74,7 @@ def test_what_is_cut_has_no_gradient() -> None:
     steps = X.transpose(0, 1).clone().requires_grad_()
     cut = up_to_longest(steps, LENGTHS)
     assert cut.shape == (5, 3, 4)
-    cut.sum().backward()
+    torch.autograd.backward(cut.sum())
     assert steps.grad is not None
     assert steps.grad[:5].eq(1).all()
     assert not steps.grad[5:].any()

@@ -252,9 +252,9 @@ def test_an_output_size_in_forward_is_exported() -> None:
 
 
 def test_other_padding_is_refused() -> None:
-    with pytest.raises(QConfigError, match="padding_mode 'reflect'"):
+    with pytest.raises(QConfigError, match=r"ConvTranspose2d: Only .zeros. padding mode"):
         nnq.ConvTranspose2d(2, 2, 3, padding_mode="reflect")
-    with pytest.raises(QConfigError, match="3 to 4 channels in 2 groups"):
+    with pytest.raises(QConfigError, match="divisible by groups"):
         nnq.ConvTranspose2d(3, 4, 3, groups=2)
 
 

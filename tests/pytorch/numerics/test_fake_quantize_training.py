@@ -166,8 +166,7 @@ def test_traces_under_torch_export_without_observing(
     before = copy.deepcopy(net.state_dict())
     program = torch.export.export(net.eval(), (x * 10,), strict=strict)
     called = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-    op = "fake_quantize" if kind is FakeQuantize else "learned_fake_quantize"
-    assert called.count(f"onnxq.{op}.default") == 4
+    assert called.count("onnxq.fake_quantize.default") == 4
     for name, value in net.state_dict().items():
         assert torch.equal(value, before[name]), name
     net.apply(disable_observer)

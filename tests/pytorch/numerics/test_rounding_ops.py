@@ -12,6 +12,8 @@ from onnxq.errors import ShapeError
 from onnxq.ort import runtime
 from onnxq.pytorch import export
 from onnxq.pytorch.numerics import rounding_ops
+from onnxq.pytorch.numerics.fake_quantize import fake_quantize
+from onnxq.qconfig import ScaleRule
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ def test_gradient_is_one_where_the_integer_is_inside_and_zero_where_it_was_clamp
         x.requires_grad_()
         zero = zero_point.to(torch.int32)
         upstream = torch.from_numpy(np.random.default_rng(seed).normal(size=x.shape)).float()
-        rounding_ops.fake_quantize(x, scale, zero, 0, 255, AXIS).backward(upstream)
+        torch.autograd.backward(fake_quantize(x, scale, zero, 0, 255, AXIS), upstream)
         assert x.grad is not None
         wide = QParams(p.scale, p.zero_point.astype(np.int64), dtypes.INT16, p.granularity)
         integers = torch.from_numpy(affine.quantize(x.detach().numpy(), wide).astype(np.int64))
@@ -146,10 +148,10 @@ def test_ties_at_min_and_max_pass_where_they_round_inwards(qmin: int, qmax: int,
     x = torch.cat([x, x.nextafter(torch.tensor(1e9)), x.nextafter(torch.tensor(-1e9))])
     one, zero_point = torch.tensor(1.0), torch.tensor(zero, dtype=torch.int32)
     single = x.clone().requires_grad_()
-    rounding_ops.fake_quantize(single, one, zero_point, qmin, qmax, 0).sum().backward()
+    torch.autograd.backward(fake_quantize(single, one, zero_point, qmin, qmax, 0).sum())
     channels = x.clone().requires_grad_()
     wide = (one.expand(len(x)).clone(), zero_point.expand(len(x)).clone())
-    rounding_ops.fake_quantize(channels, *wide, qmin, qmax, 0).sum().backward()
+    torch.autograd.backward(fake_quantize(channels, *wide, qmin, qmax, 0).sum())
     rounded = x.double().round() + zero
     wanted = ((rounded >= qmin) & (rounded <= qmax)).float()
     assert single.grad is not None
@@ -169,7 +171,7 @@ def test_gradient_agrees_with_finite_differences_of_the_straight_through_surroga
     h = 1e-4
     numeric = (torch.clamp(x + h, low, high) - torch.clamp(x - h, low, high)) / (2 * h)
     leaf = x.float().requires_grad_()
-    rounding_ops.fake_quantize(leaf, scale, zero_point, 0, 255, -1).sum().backward()
+    torch.autograd.backward(fake_quantize(leaf, scale, zero_point, 0, 255, -1).sum())
     assert leaf.grad is not None
     torch.testing.assert_close(leaf.grad.double(), numeric, rtol=0, atol=1e-6)
     assert 0.5 < leaf.grad.mean() < 1
@@ -181,7 +183,7 @@ def test_the_mask_is_exact_in_bfloat16_too(bound: str) -> None:
     x = torch.tensor([127.0 if bound == "inside" else 128.0], dtype=torch.bfloat16)
     x.requires_grad_()
     one, zero = torch.tensor(1.0), torch.tensor(0, dtype=torch.int32)
-    rounding_ops.fake_quantize(x, one, zero, -128, 127, -1).sum().backward()
+    torch.autograd.backward(fake_quantize(x, one, zero, -128, 127, -1).sum())
     assert x.grad is not None
     assert x.grad.item() == (bound == "inside")
 
@@ -196,10 +198,10 @@ def test_learned_scale_has_the_gradient_of_the_paper() -> None:
         scale.requires_grad_()
         zero = torch.zeros(shape, dtype=torch.int32)
         upstream = torch.from_numpy(rng.normal(size=x.shape).astype(np.float32))
-        rounded = rounding_ops.learned_fake_quantize(x, scale, zero, -7, 7, AXIS)
-        plain = rounding_ops.fake_quantize(x, scale.detach(), zero, -7, 7, AXIS)
+        rounded = fake_quantize(x, scale, zero, -7, 7, AXIS, ScaleRule.LEARNED)
+        plain = fake_quantize(x, scale.detach(), zero, -7, 7, AXIS)
         assert torch.equal(rounded, plain)
-        rounded.backward(upstream)
+        torch.autograd.backward(rounded, upstream)
         s = scale.detach().double() if channels is None else scale.detach().double()[:, None]
         v = x.detach().double() / s
         slope = torch.where(v <= -7, -7.0, torch.where(v >= 7, 7.0, v.round() - v))
@@ -222,11 +224,11 @@ def test_learned_scale_agrees_with_finite_differences_away_from_the_steps() -> N
     h = 1e-4
 
     def rounded(s: float) -> Tensor:
-        out: Tensor = rounding_ops.fake_quantize(x, torch.tensor(s), zero, -7, 7, -1)
+        out: Tensor = fake_quantize(x, torch.tensor(s), zero, -7, 7, -1)
         return out.double()
 
     numeric = (rounded(0.1 + h) - rounded(0.1 - h)) / (2 * h)  # the integers
-    rounding_ops.learned_fake_quantize(x, scale, zero, -7, 7, -1).sum().backward()
+    torch.autograd.backward(fake_quantize(x, scale, zero, -7, 7, -1, ScaleRule.LEARNED).sum())
     clamped = torch.round(x / 0.1).abs() > 7
     wanted = torch.where(clamped, numeric, numeric - x.double() / 0.1).sum() / np.sqrt(5 * 7)
     assert scale.grad is not None
@@ -245,23 +247,12 @@ CHECKED: dict[str, Callable[[], tuple[Any, tuple[object, ...]]]] = {
     "fake_quantize": lambda: (
         rounding_ops.fake_quantize,
         (
-            torch.randn(2, 3, requires_grad=True),
+            torch.randn(2, 3),
             torch.tensor(0.01),
             torch.tensor(3, dtype=torch.int32),
             0,
             255,
             -1,
-        ),
-    ),
-    "learned_fake_quantize": lambda: (
-        rounding_ops.learned_fake_quantize,
-        (
-            torch.randn(2, 3, requires_grad=True),
-            torch.tensor([0.01, 0.02, 0.03], requires_grad=True),
-            torch.zeros(3, dtype=torch.int32),
-            -128,
-            127,
-            1,
         ),
     ),
 }
@@ -300,7 +291,6 @@ def test_runs_wherever_x_is() -> None:
         zero = torch.zeros(3, device="cuda", dtype=torch.int32)
         arguments = (x, scale, zero, 0, 255, 1)
         found = [rounding_ops.fake_quantize(*arguments)]
-        found.append(rounding_ops.learned_fake_quantize(*arguments))
         integers = rounding_ops.quantize_linear(x, scale, zero.to(torch.uint8), 1)
         found += [
             integers,
@@ -312,6 +302,12 @@ def test_runs_wherever_x_is() -> None:
 
 class Rounds(nn.Module):
     """Every operator once, integers of four types."""
+
+    scale: Tensor
+    zero: Tensor
+    scales: Tensor
+    zeros: Tensor
+    stored: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -329,9 +325,7 @@ class Rounds(nn.Module):
         }
         integers = rounding_ops.quantize_linear(x, self.scale, self.stored, -1)
         return found | {
-            "channels": rounding_ops.learned_fake_quantize(
-                x, self.scales, self.zeros, -128, 127, 1
-            ),
+            "channels": fake_quantize(x, self.scales, self.zeros, -128, 127, 1, ScaleRule.LEARNED),
             "explicit": rounding_ops.dequantize_linear(integers, self.scale, self.stored, -1),
         }
 

@@ -18,6 +18,12 @@ from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn.refused import INTRINSIC
 from onnxq.pytorch.nn.triplets import names_of, triplet
 
+FAMILIES = (
+    *("ConvBn", "ConvBnReLU", "ConvReLU"),
+    *("ConvTransposeBn", "ConvTransposeBnReLU", "ConvTransposeReLU"),
+)
+"""Names of convolutions with what is fused, without the number of axes."""
+
 __all__ = sorted(
     [
         "BATCH_NORMS",
@@ -28,14 +34,7 @@ __all__ = sorted(
         "LinearBn1d",
         "LinearReLU",
         "without_batch_norm",
-        *names_of(
-            "ConvBn",
-            "ConvBnReLU",
-            "ConvReLU",
-            "ConvTransposeBn",
-            "ConvTransposeBnReLU",
-            "ConvTransposeReLU",
-        ),
+        *names_of(*FAMILIES),
     ]
 )
 

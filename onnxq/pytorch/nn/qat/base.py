@@ -160,25 +160,16 @@ class QatModule(MappedModule):
 
     def take(self, parts: Any) -> None:
         """Makes the float layer's parameters its own: not copies."""
-        self.weight, self.bias = parts[0].weight, parts[0].bias
+        self.weight, self.bias = parts[0].weight, getattr(parts[0], "bias", None)
         self.weight_fake_quant.to(self.weight.device)
 
     @torch.no_grad()
     def start_at(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Changes the parameters so that `folded` gives these.
-
-        Args:
-            weight: of the layer that is deployed, batch norm folded in.
-            bias: likewise; of a layer that has none, it becomes a parameter. None: as it is.
-        """
+        """Changes the parameters so that `folded` gives these."""
         self.weight.copy_(weight)
-        if bias is not None:
-            self._start_bias_at(bias)
-
-    def _start_bias_at(self, bias: Tensor) -> None:
-        if self.bias is not None:
+        if bias is not None and self.bias is not None:
             self.bias.copy_(bias)
-        elif bias.any():
+        elif bias is not None and bias.any():
             self.bias = nn.Parameter(bias.to(self.weight))
 
     def to_float(self) -> nn.Module:
@@ -186,21 +177,20 @@ class QatModule(MappedModule):
         kind = self.deployed_type()
         parts = kind.PARTS if issubclass(kind, FusedModule) else (kind,)
         weight, bias = self.folded()
-        layer: Any = parts[0](**self.arguments(self) | {"bias": bias is not None})
+        arguments = self.arguments(self)
+        if "bias" in arguments:  # which embeddings have not
+            arguments["bias"] = bias is not None
+        layer: Any = parts[0](**arguments)
         layer.weight = nn.Parameter(weight.detach())
-        layer.bias = None if bias is None else nn.Parameter(bias.detach())
+        if bias is not None:
+            layer.bias = nn.Parameter(bias.detach())
         made: Any = kind(layer, *(part() for part in parts[1:])) if len(parts) > 1 else layer
         made.qconfig = layer.qconfig = self.qconfig
         return made.train(self.training)  # type: ignore[no-any-return]  # of an untyped call
 
 
 def round_bias(bias: Tensor, scale: Tensor) -> Tensor:
-    """rint(bias / scale) * scale, saturated to int32 integers; the gradient is the bias's.
-
-    Args:
-        bias: float, (channels,).
-        scale: float32, () or (channels,).
-    """
+    """rint(bias / scale) * scale, saturated to int32 integers; the gradient is the bias's."""
     rounded = bias_lsb(bias.detach(), scale).float() * scale
     return rounded.to(bias.dtype) + (bias - bias.detach())
 

@@ -2,76 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnxq.pytorch.modules.transposed import (
-    CONV_TRANSPOSE,
     CONVS,
     TRANSPOSED,
     arguments_of,
-    output_padding,
+    convolved,
     per_weight,
 )
 from onnxq.pytorch.nn.qat.base import QatModule
-from onnxq.pytorch.nn.triplets import names_of, triplet
+from onnxq.pytorch.nn.triplets import given, names_of, signature_of, triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
     from torch import Tensor
 
-    from onnxq.qconfig import QConfig
 
-Sizes = int | tuple[int, ...]
+class _AnyConvolution(QatModule):
+    """The arithmetic of a convolution, transposed or not, with 1, 2 or 3 spatial axes."""
 
+    more: ClassVar[dict[str, Any]] = {"qconfig": None}
+    """Arguments beside those of torch.nn's layer, and their defaults."""
 
-class Convolution(QatModule):
-    """The arithmetic of a convolution with 1, 2 or 3 spatial axes."""
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        arguments = given(self, args, kwargs)
+        own = {name: arguments.pop(name) for name in self.more}
+        super().__init__(**arguments)
+        self.finish(**own)
+
+    def finish(self, qconfig: object) -> None:
+        """The end of the constructor, with the arguments beside."""
+        self.set_qconfig(qconfig)
 
     @classmethod
     def arguments(cls, layer: Any) -> dict[str, Any]:
         """Channels, kernel and padding, and whether there is a bias."""
         return arguments_of(layer)
 
-    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002  # some take others
-        """The convolution with these parameters."""
-        result: Tensor = self._conv_forward(x, weight, bias)  # type: ignore[operator]  # torch's own
-        return result
+    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
+        """The convolution with these parameters; `others`: output_size of a transposed one."""
+        return convolved(self, x, weight, bias, *others)
+
+
+class Convolution(_AnyConvolution):
+    """The arithmetic of a convolution."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer with fq(weight) and fq32(bias), batch norm and ReLU where they are fused."""
         return self.activated(self.pre_activation(x))
 
 
-class TransposedConvolution(QatModule):
+class TransposedConvolution(_AnyConvolution):
     """The arithmetic of a transposed convolution, and where the channels of its weight lie."""
 
     groups: int
 
-    @classmethod
-    def arguments(cls, layer: Any) -> dict[str, Any]:
-        """Channels, kernel and padding, and whether there is a bias."""
-        return arguments_of(layer)
-
     def per_weight(self, values: Tensor) -> Tensor:
         """A vector of output channels, shaped to broadcast with (in, out / groups, *kernel)."""
         return per_weight(values, self.weight, self.groups)
-
-    def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
-        """The transposed convolution with these parameters; `others`: output_size."""
-        module: Any = self
-        convolve = CONV_TRANSPOSE[self.weight.ndim - 3]
-        return convolve(
-            x,
-            weight,
-            bias,
-            module.stride,
-            module.padding,
-            output_padding(module, x, *others),
-            self.groups,
-            module.dilation,
-        )
 
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """The layer with fq(weight) and fq32(bias), batch norm and ReLU where they are fused."""
@@ -79,30 +69,7 @@ class TransposedConvolution(QatModule):
 
 
 class QatConv(Convolution):
-    """Convolutions without batch norm; the arguments are nn.Conv2d's and a qconfig.
-
-    Raises:
-        QConfigError: no qconfig, or one that does not round weights.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: str | Sizes = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        qconfig: QConfig | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
-        super().__init__(*sizes, bias, padding_mode, device=device, dtype=dtype)
-        self.set_qconfig(qconfig)
+    """Convolutions without batch norm; the arguments are nn.Conv2d's and a qconfig."""
 
 
 class QatConvTranspose(TransposedConvolution):
@@ -110,30 +77,7 @@ class QatConvTranspose(TransposedConvolution):
 
     Per channel, the weight has a scale for each output channel of a group; depthwise, for each
     channel. The ch_axis of the qconfig's observer does not count.
-
-    Raises:
-        QConfigError: no qconfig, or one that does not round weights.
     """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: Sizes = 0,
-        output_padding: Sizes = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Sizes = 1,
-        padding_mode: str = "zeros",
-        qconfig: QConfig | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, groups)
-        super().__init__(*sizes, bias, dilation, padding_mode, device=device, dtype=dtype)
-        self.set_qconfig(qconfig)
 
 
 if not TYPE_CHECKING:  # which reads no list that is computed
@@ -145,6 +89,7 @@ Conv1d, Conv2d, Conv3d = triplet(
     QatConv,
     CONVS,
     float_type=lambda n: CONVS[n - 1],
+    __signature__=lambda n: signature_of(CONVS[n - 1], "device", **QatConv.more),
 )
 ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     __name__,
@@ -153,4 +98,5 @@ ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     QatConvTranspose,
     TRANSPOSED,
     float_type=lambda n: TRANSPOSED[n - 1],
+    __signature__=lambda n: signature_of(TRANSPOSED[n - 1], "device", **QatConv.more),
 )

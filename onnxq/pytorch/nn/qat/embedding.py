@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.nn.functional as F  # noqa: N812  # its usual name
 from torch import Tensor, nn
 
 from onnxq.pytorch.nn.qat.base import QatModule
-
-if TYPE_CHECKING:
-    import torch
-
-    from onnxq.qconfig import QConfig
+from onnxq.pytorch.nn.triplets import given, signature_of
 
 
 class Embedding(QatModule, nn.Embedding):
@@ -25,33 +21,12 @@ class Embedding(QatModule, nn.Embedding):
     float_type = nn.Embedding
     bias = None
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-        _weight: Tensor | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        qconfig: QConfig | None = None,
-    ) -> None:
-        nn.Embedding.__init__(
-            self,
-            num_embeddings,
-            embedding_dim,
-            padding_idx,
-            max_norm,
-            norm_type,
-            scale_grad_by_freq,
-            sparse,
-            _weight,
-            device=device,
-            dtype=dtype,
-        )
+    __signature__ = signature_of(nn.Embedding, "", qconfig=None)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        arguments = given(self, args, kwargs)
+        qconfig = arguments.pop("qconfig")
+        super().__init__(**arguments)
         self.set_qconfig(qconfig)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -71,15 +46,3 @@ class Embedding(QatModule, nn.Embedding):
         """Sizes of the embedding, and what changes it or its gradient."""
         names = "num_embeddings embedding_dim padding_idx max_norm norm_type scale_grad_by_freq"
         return {name: getattr(layer, name) for name in (*names.split(), "sparse")}
-
-    def take(self, parts: Any) -> None:
-        """Makes the float layer's weight its own."""
-        self.weight = parts[0].weight
-        self.weight_fake_quant.to(self.weight.device)
-
-    def to_float(self) -> nn.Module:
-        """The float module again, with the weight as it is now."""
-        embedding: Any = nn.Embedding(**self.arguments(self))
-        embedding.weight = nn.Parameter(self.weight.detach())
-        embedding.qconfig = self.qconfig
-        return embedding.train(self.training)  # type: ignore[no-any-return]  # of an untyped call

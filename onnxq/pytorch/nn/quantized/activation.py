@@ -14,6 +14,8 @@ from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onnxq.dtypes import QDType
 
 __all__ = ["ELU", "Hardswish", "LeakyReLU", "MaxPool2d", "ReLU", "ReLU6", "Sigmoid", "Softmax"]
@@ -76,6 +78,7 @@ class ReLU6(nn.ReLU6):
 class _Activation(QuantizedOutput):
     """A function that ONNX Runtime has no integer kernel for, and the qparams of its result."""
 
+    function: ClassVar[Callable[..., torch.Tensor]]
     argument: ClassVar[str] = ""
     """Name of what the function is called with beside x."""
 
@@ -95,6 +98,10 @@ class _Activation(QuantizedOutput):
         made.output = output
         return made
 
+    def computed(self, x: torch.Tensor) -> torch.Tensor:
+        """The function in float32."""
+        return self.function(x, *([getattr(self, self.argument)] if self.argument else []))
+
     def extra_repr(self) -> str:
         """The argument beside the qparams."""
         return f"{self.argument}={getattr(self, self.argument)}" if self.argument else ""
@@ -104,26 +111,21 @@ class Hardswish(_Activation):
     """x * relu6(x + 3) / 6, fake-quantized."""
 
     float_type = nn.Hardswish
-
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The function in float32."""
-        return F.hardswish(x)
+    function = staticmethod(F.hardswish)
 
 
 class Sigmoid(_Activation):
     """1 / (1 + exp(-x)), fake-quantized."""
 
     float_type = nn.Sigmoid
-
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The function in float32."""
-        return torch.sigmoid(x)
+    function = staticmethod(torch.sigmoid)
 
 
 class ELU(_Activation):
     """x above 0, alpha * (exp(x) - 1) below, fake-quantized."""
 
     float_type = nn.ELU
+    function = staticmethod(F.elu)
     argument = "alpha"
 
     def __init__(
@@ -136,15 +138,12 @@ class ELU(_Activation):
         super().__init__(scale, zero_point, dtype)
         self.alpha = alpha
 
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The function in float32."""
-        return F.elu(x, self.alpha)
-
 
 class LeakyReLU(_Activation):
     """x above 0, negative_slope * x below, fake-quantized."""
 
     float_type = nn.LeakyReLU
+    function = staticmethod(F.leaky_relu)
     argument = "negative_slope"
 
     def __init__(
@@ -158,15 +157,12 @@ class LeakyReLU(_Activation):
         super().__init__(scale, zero_point, dtype)
         self.negative_slope = negative_slope
 
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The function in float32."""
-        return F.leaky_relu(x, self.negative_slope)
-
 
 class Softmax(_Activation):
     """exp(x) / sum(exp(x)) along an axis, fake-quantized."""
 
     float_type = nn.Softmax
+    function = staticmethod(F.softmax)
     argument = "dim"
 
     def __init__(
@@ -178,7 +174,3 @@ class Softmax(_Activation):
     ) -> None:
         super().__init__(scale, zero_point, dtype)
         self.dim = dim
-
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The function in float32."""
-        return F.softmax(x, self.dim)

@@ -33,12 +33,7 @@ def bias_scale(
 
 
 def bias_lsb(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """rint(bias / scale), saturated to int32, as float64; NaN stays NaN.
-
-    Args:
-        bias: float, (channels,).
-        scale: float32, () or (channels,).
-    """
+    """rint(bias / scale), saturated to int32, as float64; NaN stays NaN."""
     limits = torch.iinfo(torch.int32)
     # float64, as onnxq.affine.quantize for int32 integers
     return (bias.double() / scale.double()).round_().clamp_(limits.min, limits.max)

@@ -2,47 +2,71 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  # as everywhere
 
-from onnxq.errors import QConfigError, nearest
+from onnxq.errors import QConfigError
 from onnxq.pytorch.modules.transposed import (
-    CONV_TRANSPOSE,
     CONVS,
     TRANSPOSED,
     arguments_of,
     channel_axis,
-    output_padding,
+    convolved,
 )
 from onnxq.pytorch.nn.quantized.weighted import Weighted, check_layer, core_of, float_weights
-from onnxq.pytorch.nn.triplets import names_of, triplet
+from onnxq.pytorch.nn.triplets import given, names_of, triplet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # --- Convolutions of stored weights, transposed ones too: arguments and sums, without the storage.
 
-Sizes = int | tuple[int, ...]
-PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
-
-_CONVOLVE: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _USUAL = {"padding": 0, "output_padding": 0, "dilation": 1}  # a repr shows what differs
 
 
-class ConvolutionBase(nn.Module):
-    """A convolution or a transposed one, of `dims` spatial axes; a subclass stores the weights."""
+class Convolution(nn.Module):
+    """A convolution, transposed or not, whose subclass stores the weights.
 
-    dims: ClassVar[int]
+        y[n, o, p] = b[o] + sum_{c, k} x[n, c, p * stride + k * dilation - pad] w[o, c, k]
+        y[n, o, i * stride + k * dilation - pad] += x[n, c, i] w[c, o, k], + b[o]
 
-    padding_mode: str = "zeros"
+    The arguments are those of torch.nn's module, `layer_type`.
+
+    Attributes:
+        channel_axis: of the weight, along which scales lie.
+    Raises:
+        QConfigError: numbers that torch.nn's module does not take.
+    """
+
+    layer_type: ClassVar[type[nn.Module]]
+    channel_axis: int
+    transposed: bool
+    padding_mode: str
     in_channels: int
     out_channels: int
     groups: int
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        arguments = given(self, args, kwargs)
+        del arguments["dtype"]  # integers are int8
+        device = arguments.pop("device")
+        kind: Any = self.layer_type
+        try:
+            layer = kind(**arguments, device="meta")
+        except ValueError as error:
+            raise QConfigError(f"{type(self).__name__}: {error}.") from error
+        for name in (*arguments_of(layer).keys() - {"bias"}, "transposed"):
+            setattr(self, name, getattr(layer, name))
+        shape = tuple(layer.weight.shape)
+        self.channel_axis = channel_axis(shape, layer.groups) if layer.transposed else 0
+        self.make_buffers(shape, layer.out_channels if arguments["bias"] else None)
+        self.to(device)
 
     def make_buffers(self, shape: tuple[int, ...], bias: int | None) -> None:
         """Weights of 0, as they are before numbers are given; the subclass says it."""
@@ -56,6 +80,10 @@ class ConvolutionBase(nn.Module):
         """The bias in float32; the subclass says it."""
         raise NotImplementedError
 
+    def convolved(self, x: torch.Tensor, *others: Any) -> torch.Tensor:
+        """The sums in float32; `others`: output_size of a transposed one."""
+        return convolved(self, x, self.real_weight(), self.bias(), *others)
+
     def sizes_repr(self) -> str:
         """Channels, kernel and stride: the start of a repr."""
         return (
@@ -68,7 +96,7 @@ class ConvolutionBase(nn.Module):
         text = ""
         for name, usual in _USUAL.items():
             sizes = getattr(self, name, None)
-            if sizes not in (None, (usual,) * self.dims):
+            if sizes not in (None, (usual,) * len(self.kernel_size)):
                 text += f", {name}={sizes}"
         if self.groups != 1:
             text += f", groups={self.groups}"
@@ -77,143 +105,17 @@ class ConvolutionBase(nn.Module):
         return text if self.padding_mode == "zeros" else f"{text}, mode={self.padding_mode}"
 
 
-class Convolution(ConvolutionBase):
-    """y[n, o, p] = b[o] + sum_{c, k} x[n, c, p * stride + k * dilation - pad] w[o, c, k].
-
-    The arguments are those of torch.nn's module.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: Sizes | str = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,  # noqa: ARG002  # of torch's signature; integers are int8
-    ) -> None:
-        super().__init__()
-        if padding_mode not in PADDING_MODES:
-            raise QConfigError(
-                f"{type(self).__name__}: padding_mode '{padding_mode}' is not known; known: "
-                f"{', '.join(PADDING_MODES)}.{nearest(padding_mode, PADDING_MODES)}"
-            )
-        _check_groups(type(self).__name__, in_channels, out_channels, groups)
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = _sizes(kernel_size, self.dims)
-        self.stride = _sizes(stride, self.dims)
-        self.padding = padding if isinstance(padding, str) else _sizes(padding, self.dims)
-        self.dilation = _sizes(dilation, self.dims)
-        self.padding_mode = padding_mode
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.make_buffers(shape, out_channels if bias else None)
-        self.to(device)
-
-    def convolved(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums in float32."""
-        mode = self.padding_mode
-        padded = x if mode == "zeros" else F.pad(x, self._sides(), mode)
-        y: torch.Tensor = _CONVOLVE[self.dims](
-            padded,
-            self.real_weight(),
-            self.bias(),
-            self.stride,
-            self.padding if mode == "zeros" else 0,
-            self.dilation,
-            self.groups,
-        )
-        return y
-
-    def _sides(self) -> list[int]:
-        """Padding as F.pad wants it: last axis first, both sides."""
-        if self.padding == "valid":
-            return [0] * (2 * self.dims)
-        sides: list[int] = []
-        for axis in reversed(range(self.dims)):
-            if isinstance(self.padding, str):  # "same"
-                total = self.dilation[axis] * (self.kernel_size[axis] - 1)
-                sides += [total // 2, total - total // 2]
-            else:
-                sides += [self.padding[axis]] * 2
-        return sides
-
-
-class TransposedConvolution(ConvolutionBase):
-    """y[n, o, i * stride + k * dilation - pad] += x[n, c, i] w[c, o, k], + b[o].
-
-    The arguments are those of torch.nn's module.
-
-    Attributes:
-        channel_axis: of the weight, along which scales lie.
-    """
-
-    channel_axis: int
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: Sizes = 0,
-        output_padding: Sizes = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Sizes = 1,
-        padding_mode: str = "zeros",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,  # noqa: ARG002  # of torch's signature; integers are int8
-    ) -> None:
-        super().__init__()
-        name = type(self).__name__
-        if padding_mode != "zeros":
-            raise QConfigError(f"{name}: padding_mode '{padding_mode}'; there is 'zeros' alone.")
-        _check_groups(name, in_channels, out_channels, groups)
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = _sizes(kernel_size, self.dims)
-        self.stride = _sizes(stride, self.dims)
-        self.padding = _sizes(padding, self.dims)
-        self.output_padding = _sizes(output_padding, self.dims)
-        self.dilation = _sizes(dilation, self.dims)
-        shape = (in_channels, out_channels // groups, *self.kernel_size)
-        self.channel_axis = channel_axis(shape, groups)
-        self.make_buffers(shape, out_channels if bias else None)
-        self.to(device)
-
-    def convolved(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """The sums in float32."""
-        y: torch.Tensor = CONV_TRANSPOSE[self.dims - 1](
-            x,
-            self.real_weight(),
-            self.bias(),
-            self.stride,
-            self.padding,
-            output_padding(self, x, output_size),
-            self.groups,
-            self.dilation,
-        )
-        return y
-
-
-def _sizes(value: Any, dims: int) -> tuple[int, ...]:
-    return (value,) * dims if isinstance(value, int) else tuple(value)
-
-
-def _check_groups(name: str, in_channels: int, out_channels: int, groups: int) -> None:
-    if in_channels % groups or out_channels % groups:
-        raise QConfigError(
-            f"{name}: {in_channels} to {out_channels} channels in {groups} groups; wanted "
-            "multiples of the number of groups."
-        )
-
-
-class _ConvNd(Weighted, ConvolutionBase):
+class _ConvNd(Weighted, Convolution):
     """A convolution or a transposed one on integers; its result is fake-quantized."""
+
+    @property
+    def output_channels(self) -> int:
+        """Length of a bias."""
+        return self.out_channels
+
+    def computed(self, x: torch.Tensor, *others: Any) -> torch.Tensor:
+        """The sums and their ReLU in float32, not quantized yet."""
+        return self.activated(self.convolved(x, *others))
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
@@ -229,36 +131,23 @@ class _ConvNd(Weighted, ConvolutionBase):
         return f"{self.sizes_repr()}, {self.qparams_repr()}{options}"
 
 
-class _Conv(Convolution, _ConvNd):
+class _Conv(_ConvNd):
     """A convolution: in the exported model a QLinearConv."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Fake-quantized float32, (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
         return self.requantized(self.computed(x))
 
-    def computed(self, x: torch.Tensor) -> torch.Tensor:
-        """The sums and their ReLU in float32, not quantized yet."""
-        return self.activated(self.convolved(x))
 
-
-class _ConvTranspose(TransposedConvolution, _ConvNd):
+class _ConvTranspose(_ConvNd):
     """A transposed convolution: in the exported model a QLinearConv over the phases of the result.
 
     These are then put in their places.
     """
 
-    @property
-    def output_channels(self) -> int:
-        """Length of a bias."""
-        return self.out_channels
-
     def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
         """Fake-quantized float32, (batch, in_channels, *spatial) -> (batch, out_channels, *)."""
         return self.requantized(self.computed(x, output_size))
-
-    def computed(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
-        """The sums and their ReLU in float32, not quantized yet."""
-        return self.activated(self.convolved(x, output_size))
 
 
 if not TYPE_CHECKING:  # which reads no list that is computed
@@ -269,7 +158,8 @@ Conv1d, Conv2d, Conv3d = triplet(
     "torch.nn.Conv{n}d on int8 weights; x: fake-quantized (batch, channels, *spatial).",
     _Conv,
     float_type=lambda n: CONVS[n - 1],
-    dims=lambda n: n,
+    layer_type=lambda n: CONVS[n - 1],
+    __signature__=lambda n: inspect.signature(CONVS[n - 1]),
 )
 ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     __name__,
@@ -277,5 +167,6 @@ ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     "torch.nn.ConvTranspose{n}d on int8 weights; x: fake-quantized (batch, channels, *spatial).",
     _ConvTranspose,
     float_type=lambda n: TRANSPOSED[n - 1],
-    dims=lambda n: n,
+    layer_type=lambda n: TRANSPOSED[n - 1],
+    __signature__=lambda n: inspect.signature(TRANSPOSED[n - 1]),
 )

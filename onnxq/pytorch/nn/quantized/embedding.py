@@ -46,19 +46,22 @@ class _Embedding(OptionalOutput, MappedModule):
         """float32 (*indices.shape, embedding_dim): integers are looked up, then dequantized."""
         integers = F.embedding(indices, self.weight_integers)
         if self.weight_scale.ndim == 0:
-            found: torch.Tensor = dequantize_linear(
-                integers, self.weight_scale, self.weight_zero_point, 0
-            )
-            return found
+            return dequantize_linear(integers, self.weight_scale, self.weight_zero_point, 0)
         centred = integers.to(torch.float32)
         if not self._centred:
             zero_point = F.embedding(indices, self.weight_zero_point[:, None])
             centred = centred - zero_point.to(torch.float32)
         return centred * F.embedding(indices, self.weight_scale[:, None])
 
-    def refresh(self) -> None:
-        """Notes whether the embedding has zero points: a number, so that tracing has no branch."""
-        self._centred = not bool(self.weight_zero_point.any())
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The embedding of a float or trained module with a qconfig.
+
+        Raises:
+            UnsupportedError: another type of module.
+        """
+        check_layer(mod, cls.float_type, cls.__name__)
+        return cls(**arguments_in(mod, cls)).take(mod)
 
     def take(self, mod: nn.Module) -> Self:
         """Fills the module with a prepared one's embedding and qparams."""
@@ -112,16 +115,6 @@ class Embedding(_Embedding):
     def forward(self, indices: torch.Tensor) -> torch.Tensor:
         """Integers of any shape -> float32 (*shape, embedding_dim)."""
         return self.requantized(self.rows(indices))
-
-    @classmethod
-    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The embedding of a float or trained module with a qconfig.
-
-        Raises:
-            UnsupportedError: another type of module.
-        """
-        check_layer(mod, cls.float_type, cls.__name__)
-        return cls(**arguments_in(mod, cls)).take(mod)
 
 
 class EmbeddingBag(_Embedding):
@@ -180,16 +173,6 @@ class EmbeddingBag(_Embedding):
         if self.mode == "max":
             return rows.amax(1)
         return rows.sum(1) if self.mode == "sum" else rows.mean(1)
-
-    @classmethod
-    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The embedding of a float module with a qconfig.
-
-        Raises:
-            UnsupportedError: another type of module.
-        """
-        check_layer(mod, cls.float_type, cls.__name__)
-        return cls(**arguments_in(mod, cls)).take(mod)
 
 
 def _refuse_max_norm(max_norm: float | None) -> None:

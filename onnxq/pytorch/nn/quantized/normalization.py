@@ -5,7 +5,7 @@ It has no integer kernel for them. Batch norm is better fused into the convoluti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
@@ -13,10 +13,7 @@ from torch import nn
 from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
-from onnxq.pytorch.nn.triplets import triplet
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from onnxq.pytorch.nn.triplets import REQUIRED, given, signature_of, triplet
 
 __all__ = [
     "BatchNorm2d",
@@ -86,77 +83,33 @@ class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
     float_type: ClassVar[type[nn.Module]] = nn.BatchNorm3d
 
 
-class LayerNorm(Normalization, nn.LayerNorm):
+class _Affine(Normalization):
+    """The arguments are torch.nn.quantized's; weight and bias None stand for 1 and 0."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        arguments = given(self, args, kwargs)
+        weight, bias, scale, zero_point = (arguments.pop(name) for name in _NUMBERS)
+        super().__init__(**arguments)
+        self.hold(weight, bias)
+        self.output = Requantize(scale, zero_point).to(arguments["device"])
+        self.eval()
+
+
+_NUMBERS = dict.fromkeys(["weight", "bias", "scale", "zero_point"], REQUIRED)
+
+
+class LayerNorm(_Affine, nn.LayerNorm):
     """torch.nn.LayerNorm; weight and bias are given, or None for 1 and 0."""
 
     float_type = nn.LayerNorm
-
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        scale: float,
-        zero_point: int,
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        shape = normalized_shape if isinstance(normalized_shape, int) else list(normalized_shape)
-        nn.LayerNorm.__init__(self, shape, eps, elementwise_affine, device=device, dtype=dtype)
-        self.hold(weight, bias)
-        self.output = Requantize(scale, zero_point).to(device)
+    __signature__ = signature_of(nn.LayerNorm, "eps", **_NUMBERS)
 
 
-class GroupNorm(Normalization, nn.GroupNorm):
+class GroupNorm(_Affine, nn.GroupNorm):
     """torch.nn.GroupNorm; weight and bias are given, or None for 1 and 0."""
 
     float_type = nn.GroupNorm
-
-    def __init__(
-        self,
-        num_groups: int,
-        num_channels: int,
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        scale: float,
-        zero_point: int,
-        eps: float = 1e-5,
-        affine: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        nn.GroupNorm.__init__(
-            self, num_groups, num_channels, eps, affine, device=device, dtype=dtype
-        )
-        self.hold(weight, bias)
-        self.output = Requantize(scale, zero_point).to(device)
-
-
-class _InstanceNorm(Normalization):
-    """The arguments are torch.nn.quantized's; weight and bias None stand for 1 and 0."""
-
-    def __init__(
-        self,
-        num_features: int,
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        scale: float,
-        zero_point: int,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype
-        )
-        self.hold(weight, bias)
-        self.output = Requantize(scale, zero_point).to(device)
-        self.eval()
+    __signature__ = signature_of(nn.GroupNorm, "eps", **_NUMBERS)
 
 
 INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
@@ -164,7 +117,8 @@ InstanceNorm1d, InstanceNorm2d, InstanceNorm3d = triplet(
     __name__,
     "InstanceNorm",
     "torch.nn.InstanceNorm{n}d; x (batch, channels, *spatial).",
-    _InstanceNorm,
+    _Affine,
     INSTANCE_NORMS,
     float_type=lambda n: INSTANCE_NORMS[n - 1],
+    __signature__=lambda n: signature_of(INSTANCE_NORMS[n - 1], "eps", **_NUMBERS),
 )

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.errors import CalibrationError, UnsupportedError
+from onnxq.errors import CalibrationError
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-
-def fake_quantize_of(mod: nn.Module, wanted_by: str) -> FakeQuantize:
-    """The module itself if it is a FakeQuantize, else the one of its output."""
-    found = output_fake_quantize(mod)
-    if found is None:
-        raise UnsupportedError(
-            f"{wanted_by}.from_float: the {type(mod).__name__} has no FakeQuantize for its output. "
-            "Call prepare or prepare_qat with a qconfig for it, and run data through the model."
-        )
-    return found
 
 
 def output_fake_quantize(mod: nn.Module) -> FakeQuantize | None:

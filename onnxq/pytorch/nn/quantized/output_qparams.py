@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 from onnxq.errors import QConfigError, UnsupportedError, kind_of
 from onnxq.pytorch.modules.float_functional import Arithmetic, FloatFunctional
 from onnxq.pytorch.nn.mapped_module import MappedModule
-from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import WeightBuffers
 
@@ -140,13 +139,11 @@ class QFunctional(OutputQParams, Arithmetic):
             UnsupportedError: another type of module.
             CalibrationError: no data was seen.
         """
-        fake = output_fake_quantize(mod)
-        if not hasattr(mod, "add_relu") or fake is None:
+        if not hasattr(mod, "add_relu"):
             raise UnsupportedError(
                 f"{cls.__name__}.from_float: got {kind_of(mod)}; wanted a FloatFunctional "
                 "that prepare or prepare_qat has given a FakeQuantize."
             )
-        check_observed(fake, type(mod).__name__)
         made = cls()
-        made.activation_post_process = Requantize.from_float(fake)
+        made.activation_post_process = Requantize.from_float(mod)
         return made

@@ -11,7 +11,7 @@ from torch import nn
 from onnxq.dtypes import INT32
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
-from onnxq.pytorch.nn.quantized.observed import check_observed, fake_quantize_of
+from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
 from onnxq.pytorch.nn.quantized.stored import Stored, qparams_of, tensors_of
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.integer_types import qdtype_of
@@ -24,17 +24,14 @@ from onnxq.pytorch.numerics.rounding_ops import (
 from onnxq.qparams import PerTensor, QParams
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from onnxq.dtypes import QDType
 
 
-def _number(name: str, value: float | torch.Tensor) -> float:
-    if isinstance(value, torch.Tensor):
-        if value.numel() != 1:
-            raise ShapeError(
-                f"{name} has {value.numel()} elements; wanted one for the whole activation."
-            )
-        return value.item()
-    return value
+def _number(value: float | torch.Tensor) -> npt.NDArray[Any]:
+    """The number as an array of shape (); one of more elements is for QParams to refuse."""
+    return np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value).squeeze()
 
 
 class Requantize(Stored):
@@ -74,8 +71,7 @@ class Requantize(Stored):
     ) -> None:
         super().__init__()
         qdtype = qdtype_of(dtype)
-        numbers = (_number("scale", scale), _number("zero_point", zero_point))
-        qparams = QParams(np.asarray(numbers[0], np.float32), np.asarray(numbers[1]), qdtype)
+        qparams = QParams(_number(scale).astype(np.float32), _number(zero_point), qdtype)
         self.hold(qparams, quant_min, quant_max)
 
     def hold(self, qparams: QParams, quant_min: int | None, quant_max: int | None) -> None:
@@ -127,7 +123,13 @@ class Requantize(Stored):
             UnsupportedError: the module has no FakeQuantize.
             CalibrationError: it has seen no data.
         """
-        fake = fake_quantize_of(mod, cls.__name__)
+        fake = output_fake_quantize(mod)
+        if fake is None:
+            raise UnsupportedError(
+                f"{cls.__name__}.from_float: the {type(mod).__name__} has no FakeQuantize for its "
+                "output. Call prepare or prepare_qat with a qconfig for it, and run data through "
+                "the model."
+            )
         check_observed(fake, type(mod).__name__)
         if not fake.fake_quant_enabled:  # only observed: nothing was trained to stay inside
             return cls.of(fake.qparams())
@@ -172,13 +174,12 @@ class Requantize(Stored):
 
     def integers(self, x: torch.Tensor) -> torch.Tensor:
         """saturate(rint(x / scale) + zero_point), within the integers in use."""
-        integers: torch.Tensor = quantize_linear(x, self.scale, self.zero_point, NO_AXIS)
+        integers = quantize_linear(x, self.scale, self.zero_point, NO_AXIS)
         return integers if self._clip is None else integers.clamp(*self._clip)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Float32 of any shape, to the nearest level."""
-        y: torch.Tensor = dequantize_linear(self.integers(x), self.scale, self.zero_point, NO_AXIS)
-        return y
+        return dequantize_linear(self.integers(x), self.scale, self.zero_point, NO_AXIS)
 
     def extra_repr(self) -> str:
         """Scale, zero point, dtype; the integers in use where they are not all."""
@@ -218,8 +219,7 @@ class DeQuantize(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The input as it is."""
-        y: torch.Tensor = leave_integers(x)
-        return y
+        return leave_integers(x)
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:  # noqa: ARG003  # the documented signature

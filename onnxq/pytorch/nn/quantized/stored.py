@@ -96,6 +96,10 @@ class WeightBuffers(Stored):
         self.register_buffer("weight_zero_point", torch.zeros((), dtype=dtype))
         self.register_buffer("weight_bits", None)
 
+    def refresh(self) -> None:
+        """Notes whether the weight has zero points: a number, so that tracing has no branch."""
+        self._centred = not bool(self.weight_zero_point.any())
+
     @property
     def title(self) -> str:
         """The class in messages and reprs, as torch's: QuantizedConv2d."""
@@ -112,10 +116,9 @@ class WeightBuffers(Stored):
     def real_weight(self) -> torch.Tensor:
         """float32 (integers - zero_point) * scale, as DequantizeLinear gives it."""
         dequantize = dequantize_4bits if self._is_narrow else dequantize_linear
-        y: torch.Tensor = dequantize(
+        return dequantize(
             self.weight_integers, self.weight_scale, self.weight_zero_point, self.channel_axis
         )
-        return y
 
     def fitting(self, w: QTensor | torch.Tensor) -> QTensor:
         """A weight of the right shape, as onnxq's."""
@@ -132,11 +135,8 @@ class WeightBuffers(Stored):
         device = self.weight_integers.device
         scale, zero_point = (x.to(device) for x in tensors_of(weight.qparams))
         integers = torch.from_numpy(weight.int_repr()).to(device, torch_dtype(weight.dtype))
-        self.weight_integers, self.weight_scale, self.weight_zero_point = (
-            integers,
-            scale,
-            zero_point,
-        )
+        self.weight_integers = integers
+        self.weight_scale, self.weight_zero_point = scale, zero_point
         bits = weight.dtype.bits
         self.weight_bits = torch.tensor(bits, device=device) if bits < BYTE_BITS else None
         self._is_narrow = self.weight_bits is not None

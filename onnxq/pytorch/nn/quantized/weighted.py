@@ -86,10 +86,7 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
             return None
         assert self.bias_scale is not None
         assert self.bias_zero_point is not None
-        y: torch.Tensor = dequantize_linear(
-            self.bias_integers, self.bias_scale, self.bias_zero_point, 0
-        )
-        return y
+        return dequantize_linear(self.bias_integers, self.bias_scale, self.bias_zero_point, 0)
 
     def set_weight_bias(
         self,

@@ -155,10 +155,9 @@ def test_wrong_weights_are_refused() -> None:
         layer.set_weight_bias(good, torch.tensor([1.0, float("nan"), 0]), 1.0)
 
 
-@pytest.mark.parametrize("padding_mode", ["zero", "Reflect"])
-def test_an_unknown_padding_mode_names_the_nearest(padding_mode: str) -> None:
-    with pytest.raises(QConfigError, match="Did you mean"):
-        nnq.Conv2d(1, 1, 1, padding_mode=padding_mode)
+def test_an_unknown_padding_mode_names_the_known_ones() -> None:
+    with pytest.raises(QConfigError, match=r"Conv2d: padding_mode must be one of .*reflect"):
+        nnq.Conv2d(1, 1, 1, padding_mode="zero")
 
 
 @pytest.mark.parametrize("padding", ["same", "valid", 1])

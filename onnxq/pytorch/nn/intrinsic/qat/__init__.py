@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn import intrinsic
+from onnxq.pytorch.nn.intrinsic import FAMILIES, FusedModule
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm as WithBatchNorm
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import freeze_bn_stats as freeze_bn_stats
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import update_bn_stats as update_bn_stats
@@ -14,14 +15,15 @@ from onnxq.pytorch.nn.qat.conv import (
     Convolution,
     QatConv,
     QatConvTranspose,
-    Sizes,
     TransposedConvolution,
 )
 from onnxq.pytorch.nn.qat.linear import Linear
 from onnxq.pytorch.nn.refused import INTRINSIC_QAT
-from onnxq.pytorch.nn.triplets import names_of, triplet
+from onnxq.pytorch.nn.triplets import names_of, signature_of, triplet
 
 if TYPE_CHECKING:
+    import inspect
+
     from onnxq.pytorch.nn.triplets import Triplet
     from onnxq.qconfig import QConfig
 __all__ = sorted(
@@ -31,106 +33,74 @@ __all__ = sorted(
         "WithBatchNorm",
         "freeze_bn_stats",
         "update_bn_stats",
-        *names_of(
-            "ConvBn",
-            "ConvBnReLU",
-            "ConvReLU",
-            "ConvTransposeBn",
-            "ConvTransposeBnReLU",
-            "ConvTransposeReLU",
-        ),
+        *names_of(*FAMILIES),
     ]
 )
 
 # --- Convolutions with the batch norm or ReLU behind them, in training; transposed ones too.
 
 
-class QatConvBn(WithBatchNorm, Convolution):
+class _WithBatchNorm(WithBatchNorm):
     """Convolutions with batch norm; the arguments are the convolution's, then batch norm's.
 
     freeze_bn: starts with frozen statistics.
-
-    Raises:
-        QConfigError: no qconfig, or one that does not round weights.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: str | Sizes = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        bias: bool | None = None,
-        padding_mode: str = "zeros",
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        freeze_bn: bool = False,
-        qconfig: QConfig | None = None,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
-        super().__init__(*sizes, bool(bias), padding_mode)
+    more: ClassVar[dict[str, Any]] = {
+        "eps": 1e-5,
+        "momentum": 0.1,
+        "freeze_bn": False,
+        **QatConv.more,
+    }
+    out_channels: int
+
+    def finish(self, qconfig: object, **norm: Any) -> None:
+        """The end of the constructor, with the arguments beside."""
         self.set_qconfig(qconfig)
-        self.make_batch_norm(out_channels, eps, momentum, freeze_bn)
+        self.make_batch_norm(self.out_channels, *norm.values())
 
 
-class QatConvTransposeBn(WithBatchNorm, TransposedConvolution):
-    """Transposed convolutions with batch norm; the layer's arguments, then batch norm's.
-
-    freeze_bn: starts with frozen statistics.
-
-    Raises:
-        QConfigError: no qconfig, or one that does not round weights.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Sizes,
-        stride: Sizes = 1,
-        padding: Sizes = 0,
-        output_padding: Sizes = 0,
-        groups: int = 1,
-        bias: bool | None = None,
-        dilation: Sizes = 1,
-        padding_mode: str = "zeros",
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        freeze_bn: bool = False,
-        qconfig: QConfig | None = None,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, groups)
-        super().__init__(*sizes, bool(bias), dilation, padding_mode)
-        self.set_qconfig(qconfig)
-        self.make_batch_norm(out_channels, eps, momentum, freeze_bn)
+class QatConvBn(_WithBatchNorm, Convolution):
+    """Convolutions with batch norm."""
 
 
-def _trained(name: str, doc: str, *bases: type | tuple[type, ...]) -> Triplet:
+class QatConvTransposeBn(_WithBatchNorm, TransposedConvolution):
+    """Transposed convolutions with batch norm."""
+
+
+def _trained(name: str, *bases: type | tuple[type, ...]) -> Triplet:
     """Makes {name}1d, {name}2d and {name}3d, each for the float module of that name."""
-    return triplet(
-        __name__, name, doc, *bases, float_type=lambda n: getattr(intrinsic, f"{name}{n}d")
-    )
+
+    def kind(n: int) -> type[FusedModule]:
+        found: type[FusedModule] = getattr(intrinsic, f"{name}{n}d")
+        return found
+
+    doc = str(kind(2).__doc__).replace("2d", "{n}d")
+    base: Any = bases[0]
+    layers: Any = bases[1]
+
+    def signature(n: int) -> inspect.Signature:
+        made = signature_of(layers[n - 1], "device", **base.more)
+        if not issubclass(base, WithBatchNorm):
+            return made
+        own = made.parameters
+        parameters = [own[k].replace(default=False) if k == "bias" else own[k] for k in own]
+        return made.replace(parameters=parameters)
+
+    return triplet(__name__, name, doc, *bases, float_type=kind, __signature__=signature)
 
 
-ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", "Conv{n}d and ReLU.", QatConv, CONVS)
-ConvBn1d, ConvBn2d, ConvBn3d = _trained("ConvBn", "Conv{n}d and BatchNorm{n}d.", QatConvBn, CONVS)
-ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = _trained(
-    "ConvBnReLU", "Conv{n}d, BatchNorm{n}d and ReLU.", QatConvBn, CONVS
-)
+ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", QatConv, CONVS)
+ConvBn1d, ConvBn2d, ConvBn3d = _trained("ConvBn", QatConvBn, CONVS)
+ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = _trained("ConvBnReLU", QatConvBn, CONVS)
 ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = _trained(
-    "ConvTransposeReLU", "ConvTranspose{n}d and ReLU.", QatConvTranspose, TRANSPOSED
+    "ConvTransposeReLU", QatConvTranspose, TRANSPOSED
 )
 ConvTransposeBn1d, ConvTransposeBn2d, ConvTransposeBn3d = _trained(
-    "ConvTransposeBn", "ConvTranspose{n}d and BatchNorm{n}d.", QatConvTransposeBn, TRANSPOSED
+    "ConvTransposeBn", QatConvTransposeBn, TRANSPOSED
 )
 ConvTransposeBnReLU1d, ConvTransposeBnReLU2d, ConvTransposeBnReLU3d = _trained(
-    "ConvTransposeBnReLU",
-    "ConvTranspose{n}d, BatchNorm{n}d and ReLU.",
-    QatConvTransposeBn,
-    TRANSPOSED,
+    "ConvTransposeBnReLU", QatConvTransposeBn, TRANSPOSED
 )
 
 # --- Linear with the ReLU or batch norm behind it, in training.

@@ -17,12 +17,7 @@ NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class _Cell(nn.Module):
-    """Linear layers of a recurrent cell: x W_ih^T + b_ih and h W_hh^T + b_hh.
-
-    Attributes:
-        ih: of the input.
-        hh: of the state.
-    """
+    """Linear layers of a recurrent cell: x W_ih^T + b_ih and h W_hh^T + b_hh."""
 
     gates: ClassVar[int]
     float_type: ClassVar[type[nn.Module]]

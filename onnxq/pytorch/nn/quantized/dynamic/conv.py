@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
-from onnxq.pytorch.nn.quantized.conv import Convolution, ConvolutionBase, TransposedConvolution
+from onnxq.pytorch.nn.quantized.conv import Convolution
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.weighted import check_type
 from onnxq.pytorch.nn.triplets import names_of, triplet
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class _Dynamic(DynamicWeights, ConvolutionBase):
+class _Dynamic(DynamicWeights, Convolution):
     """A convolution or a transposed one whose weights are int8 or float16.
 
     In the exported model DequantizeLinear of the weight, which ONNX Runtime carries out when it
@@ -43,7 +44,7 @@ class _Dynamic(DynamicWeights, ConvolutionBase):
         return f"{self.sizes_repr()}, dtype={self.dtype_repr()}{options}"
 
 
-class _Conv(Convolution, _Dynamic):
+class _Conv(_Dynamic):
     """A convolution on stored weights, float32 in and out."""
 
     @takes_halves
@@ -52,7 +53,7 @@ class _Conv(Convolution, _Dynamic):
         return self.convolved(x)
 
 
-class _ConvTranspose(TransposedConvolution, _Dynamic):
+class _ConvTranspose(_Dynamic):
     """A transposed convolution on stored weights, float32 in and out."""
 
     @takes_halves
@@ -69,7 +70,8 @@ Conv1d, Conv2d, Conv3d = triplet(
     "torch.nn.Conv{n}d in float on int8 weights; x (batch, channels, *spatial).",
     _Conv,
     float_type=lambda n: CONVS[n - 1],
-    dims=lambda n: n,
+    layer_type=lambda n: CONVS[n - 1],
+    __signature__=lambda n: inspect.signature(CONVS[n - 1]),
 )
 ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     __name__,
@@ -77,5 +79,6 @@ ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     "torch.nn.ConvTranspose{n}d in float on int8 weights; x (batch, channels, *spatial).",
     _ConvTranspose,
     float_type=lambda n: TRANSPOSED[n - 1],
-    dims=lambda n: n,
+    layer_type=lambda n: TRANSPOSED[n - 1],
+    __signature__=lambda n: inspect.signature(TRANSPOSED[n - 1]),
 )

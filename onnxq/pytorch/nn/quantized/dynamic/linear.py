@@ -60,10 +60,6 @@ class Linear(DynamicWeights):
             self.weight_integers = self.weight_integers.half()
         self.refresh()
 
-    def refresh(self) -> None:
-        """Notes whether the weight has zero points: a number, so that tracing has no branch."""
-        self._centred = not bool(self.weight_zero_point.any())
-
     @takes_halves
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
@@ -137,8 +133,7 @@ class LinearInBlocks(Stored):
         """float32 (..., in_features) -> (..., out_features)."""
         sizes = (self.in_features, self.bits, self.block_size)
         weight = (self.integers, self.scales, self.zero_points)
-        y: Tensor = matmul_n_bits(x, *weight, self.bias_values, *sizes)
-        return y
+        return matmul_n_bits(x, *weight, self.bias_values, *sizes)
 
     def bias(self) -> Tensor | None:
         """The bias, float32."""

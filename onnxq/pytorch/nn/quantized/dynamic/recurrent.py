@@ -137,7 +137,7 @@ class _Recurrent(Stored):
     def run(
         self, layer: int, x: torch.Tensor, state: list[torch.Tensor] | None
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """(Y (T, D, N, H), final states) of one layer; the subclass says it."""
+        """(y (T, N, D H), final states) of one layer; the subclass says it."""
         raise NotImplementedError
 
     def run_all(
@@ -161,10 +161,8 @@ class _Recurrent(Stored):
         for layer in range(self.num_layers):
             part = slice(layer * self.directions, (layer + 1) * self.directions)
             start = None if states is None else [state[part] for state in states]
-            y, last = self.run(layer, x, start)
+            x, last = self.run(layer, x, start)
             finals.append(last)
-            steps, _, batch, hidden = y.shape
-            x = y.permute(0, 2, 1, 3).reshape(steps, batch, self.directions * hidden)
         if self.batch_first:
             x = x.transpose(0, 1)
         return x, [torch.cat(parts) for parts in zip(*finals, strict=True)]
@@ -213,7 +211,7 @@ class LSTM(_Recurrent):
     def run(
         self, layer: int, x: torch.Tensor, state: list[torch.Tensor] | None
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """(Y, [h, c])."""
+        """(y, [h, c])."""
         h, c = (None, None) if state is None else state
         own = self.layer_of(layer)
         y, h, c = dynamic_quantize_lstm(
@@ -253,7 +251,7 @@ class GRU(_Recurrent):
     def run(
         self, layer: int, x: torch.Tensor, state: list[torch.Tensor] | None
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """(Y, [h])."""
+        """(y, [h])."""
         own = self.layer_of(layer)
         y, h = stored_recurrence(
             x,

@@ -28,7 +28,6 @@ from onnxq.pytorch.modules.places import copy_structure
 from onnxq.pytorch.modules.transposed import CONVS, arguments_of
 from onnxq.pytorch.nn.quantized.dynamic import conv
 from onnxq.pytorch.nn.quantized.dynamic.linear import Linear, LinearInBlocks
-from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.embedding import Embedding
 from onnxq.pytorch.nn.quantized.linear import Linear as StaticLinear
 from onnxq.pytorch.nn.quantized.requantize import Requantize
@@ -96,23 +95,14 @@ class _Weight:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A model whose layers hold what torchao's held.
-
-    Attributes:
-        model: of the same structure; other layers and their tensors are shared.
-        notes: where it computes otherwise than torchao.
-    """
+    """A model whose layers hold what torchao's held."""
 
     model: nn.Module
     notes: tuple[str, ...]
 
 
 def taken_from_torchao(model: nn.Module) -> Taken | None:
-    """The model with layers of onnxq in the place of those that torchao quantized; None: no such.
-
-    Raises:
-        UnsupportedError: float8, and what else has no form; the message names layer and type.
-    """
+    """The model with layers of onnxq in place of those that torchao quantized; None: no such."""
     made: dict[int, nn.Module] = {}
     notes: list[str] = []
     for path, module in model.named_modules():
@@ -219,23 +209,13 @@ def _trained(module: Any, path: str) -> _Weight | None:
 # --- what holds it here
 
 
-class WeightOnlyLinear(DynamicWeights):
+class WeightOnlyLinear(Linear):
     """y = x w^T + b in float32, w stored as int8: DequantizeLinear and Gemm when exported."""
-
-    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        super().__init__()
-        self.in_features, self.out_features = in_features, out_features
-        self.make_buffers((out_features, in_features), out_features if bias else None)
 
     @takes_halves
     def forward(self, x: Tensor) -> Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
         return F.linear(x, self.real_weight(), self.bias_values)
-
-    def extra_repr(self) -> str:
-        """Sizes and type of the integers."""
-        sizes = f"in_features={self.in_features}, out_features={self.out_features}"
-        return f"{sizes}, dtype={self.dtype_repr()}"
 
 
 def _layer(module: Any, weight: _Weight, path: str) -> nn.Module:

@@ -1,9 +1,0 @@
-"""QConfigMapping's names, each refused with what to use: onnxq's own names what is exported."""
-
-from typing import TYPE_CHECKING
-
-from onnxq.pytorch.modules.refused_names import refusing
-from onnxq.pytorch.quantization.refused import REFUSED
-
-if not TYPE_CHECKING:
-    __getattr__ = refusing(__name__, REFUSED)
