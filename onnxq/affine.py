@@ -13,18 +13,22 @@ a weight mapped from disk costs its integers in memory and nothing else.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.qparams import PerChannel, PerTensor, check_shape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import FloatArray, Granularity, IntArray, QParams
+from onnxq.dtypes import QDType
+from onnxq.qparams import (
+    FloatArray,
+    Granularity,
+    IntArray,
+    PerChannel,
+    PerTensor,
+    QParams,
+    check_shape,
+)
 
 _CHUNK = 1 << 17
 """Elements: 512 KiB of float32 stay in a core's cache between the five operations on them."""

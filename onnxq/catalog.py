@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import operators
 from onnxq.core import plugins
@@ -17,9 +18,6 @@ from onnxq.operator import IntegerOperator, OpCategory, Operator, Rule, integer_
 from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.operators import _foreign
 from onnxq.operators._plain_on_integers import PlainOnIntegers
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 INTEGERS_DOMAINS = ("", "com.microsoft")
 """Domains of operators on integers."""

@@ -24,12 +24,10 @@ import enum
 import inspect
 import reprlib
 import signal
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from onnxq.shown import shown_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MAX_NAMED = 4  # names in a message; the rest are counted
 MAX_SENTENCES = 5  # likewise, where each has a line

@@ -9,9 +9,9 @@ import enum
 import itertools
 import warnings
 from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -19,6 +19,7 @@ import onnx_ir as ir
 from onnxq.checking.check import Check
 from onnxq.checking.validation import Validation
 from onnxq.checking.validation_run import try_out
+from onnxq.core.arrays import Array
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, counted, member, nearest
 from onnxq.graph.checks import check_computes_in_float
 from onnxq.graph.edit import FreeNames
@@ -36,15 +37,11 @@ from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.made_up import random_batch
+from onnxq.static.prepared import ModelSource
 from onnxq.weight_only import quantize_weights
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+Batch = Mapping[str, Array]
 
-    from onnxq.core.arrays import Array
-
-    Batch = Mapping[str, Array]
-    from onnxq.static.prepared import ModelSource
 
 LARGEST = 65504.0 / 2
 """Magnitude that a tensor may reach on samples: half of float16's largest, for inputs unseen."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
@@ -45,14 +45,10 @@ from onnxq.pipeline import quantize, quantize_dynamic
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, Verdict
 from onnxq.samples import Samples, input_specs, open_samples
+from onnxq.samples.inputs import Batch
 from onnxq.samples.made_up import likely_batch
+from onnxq.targets import Target
 from onnxq.weight_only import quantize_weights
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from onnxq.samples.inputs import Batch
-    from onnxq.targets import Target
 
 FLOOR_DB = 10.0
 """SQNR below which a variant is left out: a text reader of 12 dB reads 97.7% of the characters,

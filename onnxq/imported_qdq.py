@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -36,20 +36,14 @@ from onnxq.qdq.given import (
 )
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format
-from onnxq.qparams import SHIFT
+from onnxq.qparams import SHIFT, QParams
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.quantized.verdict import InputSource
+from onnxq.quantized.verdict import InputSource, Verdict
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.made_up import random_batch
 from onnxq.static.prepare import prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.qparams import QParams
-    from onnxq.quantized.verdict import Verdict
-    from onnxq.static.prepared import ModelSource
-    from onnxq.targets import Target
+from onnxq.static.prepared import ModelSource
+from onnxq.targets import Target
 
 MOST_BATCHES = 32
 """Batches of the samples that both files are run on."""

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq import targets
 from onnxq.checking.check import Check
@@ -16,50 +22,37 @@ from onnxq.checking.with_verdict import (
     static_validation,
 )
 from onnxq.core.stopwatch import Stopwatch
-from onnxq.dynamic.dynamic_decision import Objective, as_objective
+from onnxq.dtypes import QDType
+from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective, as_objective
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.expected_sizes import expected_sizes
 from onnxq.dynamic.requests import check_something, notes_on_dtype
-from onnxq.dynamic.spec import as_dtype, check_names, mapping_of
+from onnxq.dynamic.spec import DynamicSpec, as_dtype, check_names, mapping_of
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.jobs import child
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.qconfig import default_qconfig_mapping
+from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.excluded import excluding
+from onnxq.qconfig.quantized_input import Asked
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.repair.dynamic import make_and_repair
 from onnxq.repair.search import carry_out_and_repair
 from onnxq.samples import Samples, open_samples
+from onnxq.samples.excerpt import Excerpt
 from onnxq.static.arguments import check_prepared, mapping_from
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.plan import Plan, plan
 from onnxq.static.prepare import backend_of, prepare
+from onnxq.static.prepared import ModelSource, Prepared
+from onnxq.targets import Target
+from onnxq.times import Costs
 from onnxq.weights.carry_out import check_samples, with_algorithms
 from onnxq.weights.mixed_bits import SizeAim
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from concurrent.futures import Executor
-    from pathlib import Path
-
-    import numpy as np
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.dtypes import QDType
-    from onnxq.dynamic.dynamic_decision import DynamicPlan
-    from onnxq.dynamic.spec import DynamicSpec
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig.quantized_input import Asked
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples.excerpt import Excerpt
-    from onnxq.static.prepared import ModelSource, Prepared
-    from onnxq.targets import Target
-    from onnxq.times import Costs
-
-    Batch = Mapping[str, npt.NDArray[np.generic]]
-    Source = str | Path | Statistics | Batch | Iterable[Batch] | Callable[..., object] | None
+Batch = Mapping[str, npt.NDArray[np.generic]]
+Source = str | Path | Statistics | Batch | Iterable[Batch] | Callable[..., object] | None
 
 
 def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights, with_samples_apart
+from onnxq.core.arrays import Array
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
+from onnxq.static.prepared import ModelSource
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.plan_weights import WeightRequest
+from onnxq.weights.stacked_products import split_stacked_products
 from onnxq.weights.write_weights import ACCURACIES, INT8_ACCURACY, WeightFormat
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from concurrent.futures import Executor
-
-    from onnxq.core.arrays import Array
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.static.prepared import ModelSource
-
-    Batch = Mapping[str, Array]
+Batch = Mapping[str, Array]
 
 
 def quantize_weights(
@@ -102,6 +99,7 @@ def quantize_weights(
     )
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
+    split_stacked_products(canonical.model, request.exclude)
     job = WeightsJob(
         canonical.model,
         request,
@@ -163,8 +161,7 @@ def _of_embeddings(spec: GroupSpec, bits: int | None, format: WeightFormat) -> G
             "embedding_bits with format 'qdq': rows of blocks are looked up by an operator of "
             "com.microsoft alone. Leave embeddings in float, or ask for format 'matmulnbits'."
         )
-    whole = Scheme.AFFINE if spec.scheme is Scheme.REAL else spec.scheme
-    return GroupSpec(bits, spec.group_size, whole)
+    return GroupSpec(bits, spec.group_size, spec.with_whole_points.scheme)
 
 
 def check_accuracy(level: int) -> None:

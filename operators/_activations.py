@@ -4,8 +4,6 @@ Elu, Softplus and ScaledTanh are missing: they call the C library, whose last bi
 machines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Gates of recurrent operators: their functions as the node names them, written as ONNX nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Scales of results as scales of inputs: which axes take one, and which nodes pass it on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Bounds as integers, for Relu and Clip; the result has its input's qparams, or its own."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

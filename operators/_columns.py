@@ -1,7 +1,5 @@
 """Matrix products of integers: B with one scale and zero point per column."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -11,8 +11,6 @@ onnxruntime-web 1.30 for all pairs of integers in all of them, and for scalars a
 either side (tests/wasm). Operands may change places.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

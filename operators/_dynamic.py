@@ -9,16 +9,18 @@ the same integers. Both compute float32(sum) * (x_scale * w_scale[n]) + bias[n],
 step, as the operators do that they stand for: equal bit for bit, fused or not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Array, DynamicRule, DynamicSite, NodeSite
+from onnxq.operator import Array, DynamicRule, DynamicSite, Float, NodeSite, Precision
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
+
+STORED = (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
+"""Precisions that `lower_stored` writes."""
+INTEGERS_OR_STORED = (Precision.DYNAMIC_INT8, *STORED)
 
 RunTimeIntegers = tuple[ir.Value, ir.Value, ir.Value]
 """(integers, scale, zero point) of a tensor that is quantized when the model runs."""
@@ -157,11 +159,12 @@ def block_reals(site: NodeSite, integers: ir.Value, qparams: QParams) -> ir.Valu
     return reals
 
 
-def lower_stored(site: DynamicSite, rule: DynamicRule) -> list[ir.Value]:
+def lower_stored(site: DynamicSite, rule: DynamicRule | Float) -> list[ir.Value]:
     """The float node itself on weights that are dequantized when a session is made.
 
     Weights alone, integers or float16: the axes go back to where the float node has them.
     """
+    assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
     slots = list(site.inputs)
     for weight, qparams in zip(rule.weights, site.plan.qparams, strict=True):
         integers = slots[weight.slot]

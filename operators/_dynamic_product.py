@@ -1,40 +1,29 @@
 """Matrix products with one constant operand, quantized dynamically: what MatMul and Gemm share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.core.packing import packed_rows
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    DynamicRule,
-    DynamicSite,
-    DynamicWeight,
-    Float,
-    NodeSite,
-    OperatorLimit,
-    Precision,
-)
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.readers import is_clipped, readers
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._dynamic import block_reals, integer_product, quantized_at_run_time
+from onnxq.operators._dynamic import (
+    INTEGERS_OR_STORED,
+    STORED,
+    block_reals,
+    integer_product,
+    quantized_at_run_time,
+)
 from onnxq.qparams import PerBlock, QParams
 from onnxq.qparams.group_spec import is_scrambled
 
-ALL_PRECISIONS = (
-    Precision.DYNAMIC_INT8,
-    Precision.WEIGHT_ONLY_GROUPWISE,
-    Precision.WEIGHT_ONLY,
-    Precision.WEIGHT_ONLY_FLOAT16,
-)
+ALL_PRECISIONS = (op.Precision.DYNAMIC_INT8, op.Precision.WEIGHT_ONLY_GROUPWISE, *STORED)
 CLIPS = ("Relu", "Clip")
-NOT_ROW_WISE = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
-FLOAT_ONLY = (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
 SMALLEST = np.float32(2.0**-23)  # no scale of weights that are all zeros is larger (observers)
 INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
 
@@ -59,54 +48,50 @@ class DynamicLinear:
     op_type: str = "MatMul"
 
 
-def constant_operand(node: ir.Node) -> int | Float:
+def constant_operand(node: ir.Node) -> int | op.Float:
     """Slot of the constant matrix, the right one first, or why there is none to store."""
     slot = next((slot for slot in (1, 0) if is_constant(node, slot)), None)
     if slot is None:
-        return Float(
-            OperatorLimit(
-                "both of its matrices are computed at run time: it has no weights to store"
-            )
+        return op.Float.because(
+            "both of its matrices are computed at run time: it has no weights to store"
         )
     value = node.inputs[slot]
     assert value is not None
     assert value.const_value is not None
     if value.const_value.dtype != ir.DataType.FLOAT:
-        return Float(
-            OperatorLimit(
-                f"its weight holds {value.const_value.dtype.name.lower()}; wanted float32"
-            )
+        return op.Float.because(
+            f"its weight holds {value.const_value.dtype.name.lower()}; wanted float32"
         )
     if not value.const_value.size:
-        return Float(OperatorLimit("its weight has no element"))
+        return op.Float.because("its weight has no element")
     return slot
 
 
 def right_rule(
     node: ir.Node, axis: int | None, perm: tuple[int, ...] | None, summed_axis: int = -1
-) -> DynamicRule:
+) -> op.DynamicRule:
     """The rule of a constant right operand: a matrix takes all precisions, a scale per column."""
     matrix = len(shape(node, 1) or ()) == 2
-    weight = DynamicWeight(1, axis if matrix else None, perm)
-    precisions = ALL_PRECISIONS if matrix else NOT_ROW_WISE
-    return DynamicRule((weight,), precisions, saturating_pairs=True, not_rows=(summed_axis,))
+    weight = op.DynamicWeight(1, axis if matrix else None, perm)
+    precisions = ALL_PRECISIONS if matrix else INTEGERS_OR_STORED
+    return op.DynamicRule((weight,), precisions, saturating_pairs=True, not_rows=(summed_axis,))
 
 
 def left_rule(
     node: ir.Node, axis: int, perm: tuple[int, ...] | None, summed_axis: int = -2
-) -> DynamicRule:
+) -> op.DynamicRule:
     """The rule of a constant left operand: a matrix is turned over, if the other's rank is known.
 
     A weight in float stays where it is, in its own layout.
     """
     matrix, other = len(shape(node, 0) or ()) == 2, shape(node, 1)
     if not (matrix and other):
-        return DynamicRule((DynamicWeight(0, None),), FLOAT_ONLY)
-    weights = (DynamicWeight(0, axis, perm),)
-    return DynamicRule(weights, ALL_PRECISIONS, saturating_pairs=True, not_rows=(summed_axis,))
+        return op.DynamicRule((op.DynamicWeight(0, None),), STORED)
+    weights = (op.DynamicWeight(0, axis, perm),)
+    return op.DynamicRule(weights, ALL_PRECISIONS, saturating_pairs=True, not_rows=(summed_axis,))
 
 
-def write_linear(site: DynamicSite, linear: DynamicLinear) -> ir.Value:
+def write_linear(site: op.DynamicSite, linear: DynamicLinear) -> ir.Value:
     """float32 X W, dynamic_int8 or weight_only_groupwise; type set, no shape."""
     x, weight = site.inputs[linear.x], site.inputs[linear.weight]
     (qparams,) = site.plan.qparams
@@ -115,7 +100,7 @@ def write_linear(site: DynamicSite, linear: DynamicLinear) -> ir.Value:
     assert qparams is not None
     # Gemm's are matrices, whether their shapes are known or not
     rank = 2 if site.node.op_type == "Gemm" else len(shape(site.node, linear.x) or ())
-    if site.plan.precision is Precision.DYNAMIC_INT8:
+    if site.plan.precision is op.Precision.DYNAMIC_INT8:
         integers, scale, zero_point = quantized_at_run_time(site, "x", x)
         if linear.turn_x:  # behind the quantizer, which other nodes can then share
             integers = turned(site, integers, rank, f"{site.node.name}_x_transpose")
@@ -127,7 +112,7 @@ def write_linear(site: DynamicSite, linear: DynamicLinear) -> ir.Value:
     return turned(site, y, rank, f"{site.node.name}_y_transpose") if linear.turn_y else y
 
 
-def turned(site: NodeSite, x: ir.Value, rank: int, name: str) -> ir.Value:
+def turned(site: op.NodeSite, x: ir.Value, rank: int, name: str) -> ir.Value:
     """The value with its last two axes swapped."""
     if rank < 2:
         return x
@@ -136,7 +121,7 @@ def turned(site: NodeSite, x: ir.Value, rank: int, name: str) -> ir.Value:
 
 
 def _blocks(
-    site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams, linear: DynamicLinear
+    site: op.NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams, linear: DynamicLinear
 ) -> ir.Value:
     """DequantizeLinear and the MatMul; MatMulNBits itself where ONNX Runtime would not make it.
 
@@ -202,7 +187,7 @@ def _beside_integers(node: ir.Node, x: ir.Value) -> bool:
     return any(use.node.op_type == "QuantizeLinear" for use in node.outputs[0].uses())
 
 
-def _packed_linear(site: NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
+def _packed_linear(site: op.NodeSite, x: ir.Value, weight: ir.Value, qparams: QParams) -> ir.Value:
     """com.microsoft MatMulNBits on repacked integers."""
     if not isinstance(qparams.granularity, PerBlock):
         raise UnsupportedError(

@@ -1,7 +1,5 @@
 """Fused multiply-add in float32, one rounding, on any machine."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Operators that read or give integers, known by name, without a kernel here."""
 
-from __future__ import annotations
-
 NAMES = frozenset(
     [
         "DequantizeBFP",
@@ -9,7 +7,6 @@ NAMES = frozenset(
         "MatMulBnb4",
         "MatMulFpQ4",
         "MulInteger",
-        "QMoE",
         "QuantizeBFP",
         "QuantizeWithOrder",
         "ReduceSumInteger",

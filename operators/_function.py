@@ -10,8 +10,6 @@ A table is exact: the function in float64, rounded once. Around float, ONNX Runt
 within one LSB of that.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math
@@ -22,24 +20,8 @@ from typing import TypeVar
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import dequantize, quantize
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Curve,
-    Float,
-    Linear,
-    NodeCall,
-    OpCategory,
-    Operator,
-    Precision,
-    Reals,
-    Response,
-    Rule,
-    Site,
-    enter,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of
 from onnxq.operators._tables import (
@@ -66,7 +48,7 @@ SIGNED_UNIT = (-1.0, 128 / 127)
 
 
 @dataclass(frozen=True, eq=False)
-class Formula(Operator):
+class Formula(op.Operator):
     """An operator whose result is a formula of reals.
 
     Attributes:
@@ -76,15 +58,14 @@ class Formula(Operator):
     """
 
     op_type: str
-    formula: Callable[..., Reals]
-    examples: Callable[[], Iterable[Case]]
+    formula: Callable[..., op.Reals]
+    examples: Callable[[], Iterable[op.Case]]
     domain: str = ""
 
-    def cases(self) -> Iterable[Case]:
-        """The examples."""
+    def cases(self) -> Iterable[op.Case]:
         return self.examples()
 
-    def with_attributes(self, call: NodeCall) -> Callable[..., Reals]:
+    def with_attributes(self, call: op.NodeCall) -> Callable[..., op.Reals]:
         """The formula of the operands alone."""
         parameters = inspect.signature(self.formula).parameters.values()
         given = {
@@ -93,7 +74,7 @@ class Formula(Operator):
         return functools.partial(self.formula, **given)
 
 
-def _read(call: NodeCall, name: str, default: float | str) -> float | int | str:
+def _read(call: op.NodeCall, name: str, default: float | str) -> float | int | str:
     if isinstance(default, str):
         return call.text(name, default)
     if isinstance(default, int):
@@ -120,7 +101,7 @@ class Function(Formula):
     ns_around: float = math.inf
     output_range: tuple[float, float] | None = None
     variants: Sequence[Mapping[str, float | str]] = ()
-    written: Callable[[Site], Sequence[ir.Value]] | None = None
+    written: Callable[[op.Site], Sequence[ir.Value]] | None = None
     exponent: float | None = None
     defined: tuple[float, float] = (-math.inf, math.inf)
 
@@ -135,17 +116,17 @@ class Function(Formula):
         is_table = self.written is None and math.isfinite(self.ns_around)
         return max(self.ns_around - TABLE_NS, 0.0) if is_table else 0.0
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise; the result is observed, unless it has a range whatever the data."""
-        precision = Precision.INT8 if self.lowered else Precision.FLOAT_BETWEEN_QDQ
-        return Rule(
-            OpCategory.ELEMENTWISE,
+        precision = op.Precision.INT8 if self.lowered else op.Precision.FLOAT_BETWEEN_QDQ
+        return op.Rule(
+            op.OpCategory.ELEMENTWISE,
             output_range=self.output_range,
             precision=precision,
             lowered=self.lowered,
         )
 
-    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+    def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
         """A Curve where it amplifies somewhere, or turns again and again; else see below.
 
         An activation function lets a part of an error through that depends on where its input is;
@@ -155,17 +136,17 @@ class Function(Formula):
         curve = self._on_integers(call_of(node))
         slopes = _slopes(curve, self.defined)
         if slopes.max(initial=0.0) > AMPLIFYING or _turns(curve) > MOST_TURNS:
-            return (Curve(0, curve, self.exponent),)
-        return (Linear((0,), 1.0),) if np.all(slopes == 1) else ()
+            return (op.Curve(0, curve, self.exponent),)
+        return (op.Linear((0,), 1.0),) if np.all(slopes == 1) else ()
 
-    def cases(self) -> Iterable[Case]:
+    def cases(self) -> Iterable[op.Case]:
         """The examples, and one with each of the variants."""
         yield from self.examples()
         for attributes in self.variants:
             name = ", ".join(f"{key} {value}" for key, value in attributes.items())
-            yield Case(name, (normal(2, 3, 4),), (), attributes)
+            yield op.Case(name, (normal(2, 3, 4),), (), attributes)
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """The integer form; wide integers go around float."""
         if not self.lowered or not is_tabulable(site.plan):
             return lower_around(site, self.defined)
@@ -173,23 +154,22 @@ class Function(Formula):
             return self.written(site)
         return lower_function(site, self._on_integers(call_of(site.node)))
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         return (table_kernel(call, self._on_integers(call)),)
 
-    def _on_integers(self, call: NodeCall) -> Callable[[Reals], Reals]:
+    def _on_integers(self, call: op.NodeCall) -> Callable[[op.Reals], op.Reals]:
         """The function of real values; beyond a bound of `defined`, its value there."""
         function = self.with_attributes(call)
         return lambda x: function(np.clip(x, *self.defined))
 
 
-def _slopes(function: Callable[[Reals], Reals], defined: tuple[float, float]) -> Reals:
+def _slopes(function: Callable[[op.Reals], op.Reals], defined: tuple[float, float]) -> op.Reals:
     """|f(e + 2d) - f(e + d)| / |d| over 12 decades of d of both signs, where it is finite.
 
     e is 0, and each finite bound of `defined`.
     """
     distances = np.ldexp(1.0, np.arange(-20, 20))
-    d: Reals = np.concatenate([-distances, distances])
+    d: op.Reals = np.concatenate([-distances, distances])
     points = [0.0, *(bound for bound in defined if math.isfinite(bound))]
     with np.errstate(all="ignore"):
         slopes = [np.abs((function(e + 2.0 * d) - function(e + d)) / d) for e in points]
@@ -197,7 +177,7 @@ def _slopes(function: Callable[[Reals], Reals], defined: tuple[float, float]) ->
     return np.asarray(found[np.isfinite(found)])
 
 
-def _turns(function: Callable[[Reals], Reals]) -> int:
+def _turns(function: Callable[[op.Reals], op.Reals]) -> int:
     """How often the function changes its direction between -64 and 64, where it is finite."""
     with np.errstate(all="ignore"):
         values = function(np.linspace(-64, 64, 2049))
@@ -206,33 +186,33 @@ def _turns(function: Callable[[Reals], Reals]) -> int:
     return int(np.count_nonzero(np.diff(np.sign(changes[~level]))))
 
 
-def anywhere(widest: float = 100.0) -> Iterable[Case]:
+def anywhere(widest: float = 100.0) -> Iterable[op.Case]:
     """Examples of a function that is defined everywhere, up to some times `widest`."""
-    yield Case("plain", (normal(2, 3, 4),))
-    yield Case("wide", (np.float32(widest) * normal(2, 3, 4),))
-    yield Case("rank 0", (normal(),))
-    yield Case("empty batch", (normal(0, 3),))
+    yield op.Case("plain", (normal(2, 3, 4),))
+    yield op.Case("wide", (np.float32(widest) * normal(2, 3, 4),))
+    yield op.Case("rank 0", (normal(),))
+    yield op.Case("empty batch", (normal(0, 3),))
 
 
-def within(low: float, high: float) -> Iterable[Case]:
+def within(low: float, high: float) -> Iterable[op.Case]:
     """Examples of a function that is defined between two numbers, a little way inside of them."""
     share = np.linspace(0.05, 0.95, 24, dtype=np.float32).reshape(2, 3, 4)
     x = np.float32(low) + share * np.float32(high - low)
-    yield Case("plain", (x,))
-    yield Case("rank 0", (x[0, 0, 0, ...],))
-    yield Case("empty batch", (x[:0],))
+    yield op.Case("plain", (x,))
+    yield op.Case("rank 0", (x[0, 0, 0, ...],))
+    yield op.Case("empty batch", (x[:0],))
 
 
-def positive() -> Iterable[Case]:
+def positive() -> Iterable[op.Case]:
     """Examples of a function of numbers above 0."""
     x = np.abs(normal(2, 3, 4)) + np.float32(0.5)
-    yield Case("plain", (x,))
-    yield Case("small and large", (x**9,))
-    yield Case("rank 0", (np.array(0.7, np.float32),))
-    yield Case("empty batch", (x[:0],))
+    yield op.Case("plain", (x,))
+    yield op.Case("small and large", (x**9,))
+    yield op.Case("rank 0", (np.array(0.7, np.float32),))
+    yield op.Case("empty batch", (x[:0],))
 
 
-Decorated = TypeVar("Decorated", bound="Callable[..., Reals]")
+Decorated = TypeVar("Decorated", bound="Callable[..., op.Reals]")
 
 
 def function(
@@ -241,9 +221,9 @@ def function(
     domain: str = "",
     ns_around: float = math.inf,
     output_range: tuple[float, float] | None = None,
-    cases: Callable[[], Iterable[Case]] = anywhere,
+    cases: Callable[[], Iterable[op.Case]] = anywhere,
     variants: Sequence[Mapping[str, float | str]] = (),
-    written: Callable[[Site], Sequence[ir.Value]] | None = None,
+    written: Callable[[op.Site], Sequence[ir.Value]] | None = None,
     exponent: float | None = None,
     defined: tuple[float, float] = (-math.inf, math.inf),
 ) -> Callable[[Decorated], Decorated]:
@@ -251,14 +231,14 @@ def function(
 
     def known(formula: Decorated) -> Decorated:
         made = Function(op_type, formula, cases, domain, ns_around, output_range, variants, written)
-        enter(replace(made, exponent=exponent, defined=defined))
+        op.enter(replace(made, exponent=exponent, defined=defined))
         return formula
 
     return known
 
 
 def lower_around(
-    site: Site, defined: tuple[float, float] = (-math.inf, math.inf)
+    site: op.Site, defined: tuple[float, float] = (-math.inf, math.inf)
 ) -> list[ir.Value]:
     """DequantizeLinear -> the operator -> QuantizeLinear; per-tensor qparams only.
 
@@ -296,7 +276,7 @@ def lower_around(
     return outputs
 
 
-def _within(site: Site, x: ir.Value | None, defined: tuple[float, float]) -> ir.Value:
+def _within(site: op.Site, x: ir.Value | None, defined: tuple[float, float]) -> ir.Value:
     bounds = [
         site.constant(name, np.array(bound, np.float32)) if math.isfinite(bound) else None
         for name, bound in zip(("low", "high"), defined, strict=True)
@@ -304,7 +284,7 @@ def _within(site: Site, x: ir.Value | None, defined: tuple[float, float]) -> ir.
     return site.tape.op("Clip", [x, *bounds], name=f"{site.node.name}_defined")
 
 
-def lower_function(site: Site, function: Callable[[Reals], Reals]) -> list[ir.Value]:
+def lower_function(site: op.Site, function: Callable[[op.Reals], op.Reals]) -> list[ir.Value]:
     """The first operand's integers looked up in a table of f; wide integers: around float."""
     if not is_tabulable(site.plan):
         return lower_around(site)
@@ -312,7 +292,7 @@ def lower_function(site: Site, function: Callable[[Reals], Reals]) -> list[ir.Va
     return lower_table(site, tabulate(function, p, q))
 
 
-def table_kernel(call: Call, function: Callable[[Reals], Reals]) -> IntArray:
+def table_kernel(call: op.Call, function: Callable[[op.Reals], op.Reals]) -> IntArray:
     """Integers of a function of the first operand, computed in float64 and rounded to float32 once.
 
     The function is taken of all 256 integers, or of those that occur where integers are wider.
@@ -329,7 +309,7 @@ def table_kernel(call: Call, function: Callable[[Reals], Reals]) -> IntArray:
     return np.asarray(table[places].reshape(x.shape))
 
 
-def around_kernel(call: Call, function: Callable[..., Reals]) -> IntArray:
+def around_kernel(call: op.Call, function: Callable[..., op.Reals]) -> IntArray:
     """Integers of a function of operands that broadcast, reals too, as `table_kernel`."""
     reals = []
     for i, x in enumerate(call.inputs):

@@ -6,8 +6,6 @@ which wraps modulo 2^32 as ONNX Runtime's accumulators do. (NumPy's own int32 pr
 slower.)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.core.threads import in_parallel, shares, worker_count

@@ -8,8 +8,6 @@ float64 with the scores rounded where they are added to a mask, and `attention_b
 apart the two can be.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

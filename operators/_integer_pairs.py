@@ -1,7 +1,5 @@
 """Pairs of 8-bit integers whose sum or product on a machine differs from exact arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ A tap is what one neighbour of the place contributes: (which input element, its 
 one entry per output element of an axis. Antialiasing is a filter that widens as the image shrinks.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

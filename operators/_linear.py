@@ -1,7 +1,5 @@
 """Scales of QuantizeLinear and DequantizeLinear: what each covers, and those of float8."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

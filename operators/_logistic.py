@@ -8,8 +8,6 @@ above: some x near 17.9 give 1 + 2^-23.
 Tangent (MLAS tanh.cpp): x clamped to [-9, 9], y = x P(x^2) / Q(x^2), likewise.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 
 import numpy as np

@@ -32,8 +32,6 @@ multiply-adds give: of 200 random choices of scales with four decimals, in 98, 1
 choices, and for scalars and broadcasts on either side.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Ints

@@ -3,8 +3,6 @@
 The number n becomes one integer: n = (q - zero_point) * |n|, q - zero_point = 1, -1 or 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums of convolutions as machines give them that add pairs of products in int16; see _pairs."""
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Iterator

@@ -21,8 +21,6 @@ computed at run time, which ONNX Runtime does not pack, ARM's depthwise convolut
 NEON's of int8 by int8 wrap as those of uint8 do.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass

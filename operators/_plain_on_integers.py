@@ -5,28 +5,15 @@ DequantizeLinear, where it reads and writes integers. The operator's own `kernel
 called with scale 1 and zero point 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    NodeCall,
-    NodePlan,
-    OpCategory,
-    Operator,
-    Rule,
-)
 from onnxq.operator.integer_call import QDTYPES, stored
 from onnxq.qparams import QParams, per_tensor
 
@@ -45,7 +32,7 @@ VALUES = {"Clip": (1, 2), "Pad": (2,)}
 class ComputesOnIntegers(Protocol):
     """An operator whose integer kernel in ONNX Runtime has arithmetic of its own (Resize)."""
 
-    def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
+    def plain_kernel(self, call: op.NodeCall) -> tuple[op.Array, ...]:
         """All outputs, as ONNX Runtime computes them from integers; refusals as the class's."""
 
 
@@ -53,11 +40,11 @@ class ComputesOnIntegers(Protocol):
 class ComputesFloats(Protocol):
     """An operator whose float32 kernel repeats ONNX Runtime's arithmetic bit for bit (Sigmoid)."""
 
-    def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
+    def float_kernel(self, call: op.NodeCall) -> tuple[op.Array, ...]:
         """All outputs, as ONNX Runtime computes them in float32; refusals as IntegerOperator's."""
 
 
-class PlainOnIntegers(IntegerOperator):
+class PlainOnIntegers(op.IntegerOperator):
     """An IntegerOperator that calls an operator's kernel with scale 1 and zero point 0.
 
     An integer is then its own real value: Clip's bounds and Pad's value are integers, as ONNX
@@ -65,24 +52,19 @@ class PlainOnIntegers(IntegerOperator):
     ml_dtypes.
     """
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: op.Operator) -> None:
         self.operator = operator
         self.op_type = operator.op_type  # type: ignore[misc]  # one class serves all of them
         self.domains = (operator.domain,)  # type: ignore[misc]  # likewise
 
     @classmethod
-    def of(cls, operator: Operator) -> Self | None:
+    def of(cls, operator: op.Operator) -> Self | None:
         """The operator on integers; None where it has no kernel."""
         has_kernel = operator.has_kernel() or isinstance(operator, ComputesFloats)
         return cls(operator) if has_kernel else None
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """The results, as integers.
-
-        Raises:
-            UnsupportedError: the operator computes in float, its inputs are no integers, or bounds
-                exceed 2^24, which float32 holds no more.
-        """
+    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
+        """The results, as integers."""
         if isinstance(self.operator, ComputesFloats) and _are_float32(call.inputs):
             return self.operator.float_kernel(call)
         rule = self._rule(call)
@@ -103,12 +85,14 @@ class PlainOnIntegers(IntegerOperator):
         )
         given = [x if x is None or x.dtype not in QDTYPES else stored(x) for x in call.inputs]
         results = self.operator.kernel(
-            Call(call.op_type, given, NodePlan(tuple(known), outputs), attributes=call.attributes)
+            op.Call(
+                call.op_type, given, op.NodePlan(tuple(known), outputs), attributes=call.attributes
+            )
         )
         kind = np.asarray(call.inputs[rule.activations[0]]).dtype
         return tuple(np.asarray(y, kind) if i in rule.outputs else y for i, y in enumerate(results))
 
-    def _qdtype(self, call: NodeCall, slot: int) -> QDType:
+    def _qdtype(self, call: op.NodeCall, slot: int) -> QDType:
         """The type of an operand. Raises UnsupportedError where it is absent or no integer."""
         x = call.inputs[slot]
         qdtype = None if x is None else {**QDTYPES, **WIDE}.get(x.dtype)
@@ -120,7 +104,7 @@ class PlainOnIntegers(IntegerOperator):
             )
         return qdtype
 
-    def _check_exact(self, call: NodeCall, rule: Rule, qdtype: QDType) -> None:
+    def _check_exact(self, call: op.NodeCall, rule: op.Rule, qdtype: QDType) -> None:
         """Refuses a bound or pad value that a float on the way loses, or of another type."""
         slots = VALUES.get(self.operator.op_type, ())
         given = [x for x in map(call.optional, slots) if x is not None]
@@ -133,14 +117,14 @@ class PlainOnIntegers(IntegerOperator):
         if qdtype.bits <= 16:
             return
         numbers = [int(x.item()) for x in given]
-        clamps = rule.category is OpCategory.CLAMP
+        clamps = rule.category is op.OpCategory.CLAMP
         if (clamps and qdtype.bits > 32) or any(abs(n) > FLOAT32_EXACT for n in numbers):
             raise UnsupportedError(
                 f"{self.operator.op_type}: bounds and values of {qdtype} are computed as float32, "
                 f"which is exact up to 2^24; got {numbers}. Integers have at most 16 bits."
             )
 
-    def serves(self, call: IntegerCall) -> bool:
+    def serves(self, call: op.IntegerCall) -> bool:
         """Whether the operator moves or bounds its activations, and these are integers.
 
         Or float32, where the operator has written out what ONNX Runtime does with it.
@@ -153,27 +137,30 @@ class PlainOnIntegers(IntegerOperator):
         activations = [] if rule is None else [call.inputs[slot] for slot in rule.activations]
         return bool(activations) and all(x is not None and x.dtype in QDTYPES for x in activations)
 
-    def _rule(self, call: NodeCall) -> Rule | None:
+    def _rule(self, call: op.NodeCall) -> op.Rule | None:
         """The rule of this node; None where it neither moves nor bounds."""
         node = _node(self.operator, call)
         rule = self.operator.rule(node)
         for value in node.inputs:
             if value is not None:  # node and values refer to one another: a cycle would keep arrays
                 value.const_value = None
-        moves = isinstance(rule, Rule) and rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP)
-        return rule if isinstance(rule, Rule) and moves else None
+        moves = isinstance(rule, op.Rule) and rule.category in (
+            op.OpCategory.MOVEMENT,
+            op.OpCategory.CLAMP,
+        )
+        return rule if isinstance(rule, op.Rule) and moves else None
 
-    def cases(self) -> Iterable[Case]:
+    def cases(self) -> Iterable[op.Case]:
         """No examples of its own: the float operator's are run on integers."""
         return ()
 
 
-def _are_float32(inputs: Sequence[Array | None]) -> bool:
+def _are_float32(inputs: Sequence[op.Array | None]) -> bool:
     """Whether the first input is float32."""
     return bool(inputs) and inputs[0] is not None and inputs[0].dtype == np.float32
 
 
-def _node(operator: Operator, call: NodeCall) -> ir.Node:
+def _node(operator: op.Operator, call: op.NodeCall) -> ir.Node:
     """The node for the rule to look at; 0 stands for integers, which say nothing of range."""
     data = next((x.dtype for x in call.inputs if x is not None and x.dtype.kind != "b"), None)
     shown = [
@@ -192,6 +179,6 @@ def _node(operator: Operator, call: NodeCall) -> ir.Node:
     )
 
 
-def _value(name: str, x: Array) -> ir.Value:
+def _value(name: str, x: op.Array) -> ir.Value:
     x = np.asarray(x)
     return ir.val(name, ir.tensor(x).dtype, x.shape, const_value=ir.tensor(x))

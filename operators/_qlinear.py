@@ -1,7 +1,5 @@
 """Inputs of com.microsoft's QLinear operators: integers with scale and zero point beside each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

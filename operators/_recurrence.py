@@ -1,7 +1,5 @@
 """GRU and RNN in float32, as ONNX Runtime computes them within rounding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

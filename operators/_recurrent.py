@@ -9,8 +9,6 @@ Shapes: X (T, N, I), h (N, H), P (T, N, G H) with G gates, integers of W (I, D, 
 a Transpose before and after.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,22 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import (
-    DynamicRule,
-    DynamicSite,
-    DynamicWeight,
-    Float,
-    NodeCall,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Rule,
-    Singles,
-)
+from onnxq import operator as op
 from onnxq.operator.nodes import call_of, constant, has_input, is_constant, shape
 from onnxq.operators._activations import Activation
 from onnxq.operators._bodies import BodyWriter, ColumnQParams, Matrix
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import INTEGERS_OR_STORED, lower_stored
 
 X, W, R, B, LENGTHS, INITIAL = range(6)
 """Input slots."""
@@ -64,8 +51,8 @@ class Direction:
 class Biases:
     """One direction's: (G H,) beside X W^T, and (G H,) beside h R^T or None."""
 
-    outside: Singles
-    inside: Singles | None
+    outside: op.Singles
+    inside: op.Singles | None
 
 
 CellWriter = Callable[[BodyWriter, Direction, Sequence[ir.Value], ir.Value], ir.Value]
@@ -89,33 +76,31 @@ class ScanParts:
     cell: CellWriter
 
 
-class Recurrence(Operator):
+class Recurrence(op.Operator):
     """A recurrence without an integer kernel in ONNX Runtime: it is quantized dynamically alone."""
 
     @abstractmethod
-    def functions(self, call: NodeCall) -> list[list[Activation]]:
+    def functions(self, call: op.NodeCall) -> list[list[Activation]]:
         """Activations per direction."""
 
     @abstractmethod
     def scan(self, node: ir.Node, directions: int) -> ScanParts:
         """The Scan of integer matrix products that replaces the node."""
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Float: no scale of the state is known ahead, and there is no integer kernel."""
-        return Float(
-            OperatorLimit(
-                f"{self.op_type} has no integer kernel; dynamic quantization quantizes its "
-                f"weights: {dynamic_entry(self.op_type)}"
-            )
+        return op.Float.because(
+            f"{self.op_type} has no integer kernel; dynamic quantization quantizes its "
+            f"weights: {dynamic_entry(self.op_type)}"
         )
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+    def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """W and R."""
         return dynamic_rule(node)
 
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """A Scan of integer products, or the node itself with stored weights."""
-        if site.plan.precision is not Precision.DYNAMIC_INT8:
+        if site.plan.precision is not op.Precision.DYNAMIC_INT8:
             return lower_as_itself(site)
         functions = self.functions(call_of(site.node))
         return _Lowering(site, self.scan(site.node, len(functions))).write(functions)
@@ -129,20 +114,20 @@ def dynamic_entry(op_type: str) -> str:
     )
 
 
-def dynamic_rule(node: ir.Node) -> DynamicRule | Float:
+def dynamic_rule(node: ir.Node) -> op.DynamicRule | op.Float:
     """W and R, with a scale per row that both directions share."""
     x = node.inputs[X]
     if x is not None and x.dtype not in (None, FLOAT):
-        return Float(OperatorLimit(f"it computes in {x.dtype}; only float32 is quantized"))
+        return op.Float.because(f"it computes in {x.dtype}; only float32 is quantized")
     for slot, name in ((W, "W"), (R, "R"), (B, "the bias")):
         if has_input(node, slot) and not is_constant(node, slot):
-            return Float(OperatorLimit(f"{name} is computed when the model runs"))
+            return op.Float.because(f"{name} is computed when the model runs")
     if shape(node, W) is None or shape(node, R) is None:
-        return Float(OperatorLimit("the shapes of W and R are not known"))
-    return DynamicRule(
+        return op.Float.because("the shapes of W and R are not known")
+    return op.DynamicRule(
         # R first: how fast integers are depends on the hidden size
-        weights=(DynamicWeight(R, 1, R_STORED), DynamicWeight(W, 1, W_STORED)),
-        precisions=(Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
+        weights=(op.DynamicWeight(R, 1, R_STORED), op.DynamicWeight(W, 1, W_STORED)),
+        precisions=INTEGERS_OR_STORED,
         saturating_pairs=True,
         not_rows=not_rows(node),
         no_float_kernel=is_batch_first(node),
@@ -159,7 +144,7 @@ def is_batch_first(node: ir.Node) -> bool:
     return node.attributes.get_int("layout", 0) != 0
 
 
-def biases(node: ir.Node, directions: int) -> list[tuple[Singles, Singles]] | None:
+def biases(node: ir.Node, directions: int) -> list[tuple[op.Singles, op.Singles]] | None:
     """(Wb, Rb) per direction, (G H,) each; None where the node has no bias."""
     bias = constant(node, B)
     if bias is None:
@@ -168,13 +153,12 @@ def biases(node: ir.Node, directions: int) -> list[tuple[Singles, Singles]] | No
     return [(half[0], half[1]) for half in halves]
 
 
-def lower_as_itself(site: DynamicSite) -> list[ir.Value]:
+def lower_as_itself(site: op.DynamicSite) -> list[ir.Value]:
     """The node on weights that are dequantized at load, in layout 0.
 
     ONNX Runtime has no GRU or RNN in layout 1: X, initial_h and the outputs are turned around it.
     """
     rule = dynamic_rule(site.node)
-    assert isinstance(rule, DynamicRule), "it has been planned by that rule"
     if not is_batch_first(site.node):
         return lower_stored(site, rule)
     slots = list(site.inputs)
@@ -202,7 +186,7 @@ def lower_as_itself(site: DynamicSite) -> list[ir.Value]:
 class _Lowering:
     """One node being written: Y (T, D, N, H) and Y_h (D, N, H), by integer products."""
 
-    def __init__(self, site: DynamicSite, scan: ScanParts) -> None:
+    def __init__(self, site: op.DynamicSite, scan: ScanParts) -> None:
         node = site.node
         self._steps = BodyWriter(site.tape, node)
         self._node = node

@@ -1,21 +1,17 @@
 """Axes that reductions run over."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import Case, Float, NodeCall, OpCategory, OperatorLimit, Precision, Rule
+from onnxq.operator import Case, Float, NodeCall, OpCategory, Precision, Rule
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import call_of, constant, has_input, shape
 from onnxq.qparams import IntArray
 
-NOT_KNOWN = Float(
-    OperatorLimit("its axes, or the rank of its input, are not known before the model runs")
-)
+NOT_KNOWN = Float.because("its axes, or the rank of its input, are not known before the model runs")
 
 
 def axes_of_node(node: ir.Node) -> tuple[int, list[int]] | None:

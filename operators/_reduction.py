@@ -1,7 +1,5 @@
 """Reductions that are a formula of reals; ONNX Runtime has no kernels of theirs for integers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -36,11 +34,9 @@ class Reduction(Operator):
         return float_rule(node)
 
     def responses(self, node: ir.Node) -> tuple[Response, ...]:
-        """The answer."""
         return (self.answer,)
 
     def cases(self) -> Iterable[Case]:
-        """Axes by input, attribute or not at all; dropped; one summand; no rows."""
         x = normal(2, 30, 4)
         yield Case("last", (x, ints(-1)), (1,))
         yield Case("two, dropped", (x, ints(0, 1)), (1,), {"keepdims": 0})
@@ -50,11 +46,9 @@ class Reduction(Operator):
         yield Case("empty batch", (x[:0], ints(1)), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """DequantizeLinear, the operator, QuantizeLinear."""
         return lower_around(site)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where axes, dtypes or qparams do not fit."""
         x = dequantize(call.integers(0), call.qparams_in(0))
         axes = tuple(axes_of(call, x.ndim, call.optional_vector(1)))
         with call.shape_errors():  # nothing to reduce

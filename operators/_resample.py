@@ -4,8 +4,6 @@ All of it in float32, operation by operation as ONNX Runtime has it: an element 
 the neighbour of a tie, would be another tensor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Scales are positive, so that integers are ordered as the numbers are.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,15 +59,12 @@ class Selection(Operator):
         return () if before is None else ({0: before},)
 
     def cases(self) -> Iterable[Case]:
-        """The examples."""
         return self.examples()
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The operator on integers."""
         return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         x = call.integers(0)
         call.shared()
         with call.shape_errors():
@@ -113,7 +108,6 @@ class Extremum(Operator):
         )
 
     def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
         x = normal(2, 3, 4)
         yield Case("two", (x, normal(2, 3, 4, seed=1)))
         yield Case("constant", (x, np.array(0.25, np.float32)), (1,))
@@ -122,11 +116,9 @@ class Extremum(Operator):
         yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
     def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The operator on integers."""
         return site.on_integers()
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         slots = range(len(call.inputs))
         if not slots:
             raise call.shape_error("it has no inputs; wanted at least one.")

@@ -1,7 +1,5 @@
 """Sums in float32 in ONNX Runtime's order, for ReduceMean and ReduceSum."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

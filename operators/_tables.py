@@ -5,8 +5,6 @@ In a model, a table is read by GatherElements:
     x -> Reshape (rows, -1) -> Cast to int32 -> GatherElements (rows, 256) -> Reshape -> y
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

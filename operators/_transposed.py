@@ -10,8 +10,6 @@ and Y is Z[q, r] read in the order q * stride + r, cut to its size. Phases witho
 have the zero point there, which adds nothing. `interleaved` writes the reading in that order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Convolutions and linear layers as matrix products, for PTQ algorithms on weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

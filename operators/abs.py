@@ -1,7 +1,5 @@
 """Absolute value."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

@@ -1,7 +1,5 @@
 """Arc cosine."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Reals

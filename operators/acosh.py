@@ -1,7 +1,5 @@
 """Inverse hyperbolic cosine."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Place of the largest element."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Inverse hyperbolic sine."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Reals

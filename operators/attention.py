@@ -1,7 +1,5 @@
 """Scaled dot product attention."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 
@@ -9,23 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import dequantize, quantize
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    NodeCall,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Rule,
-    Singles,
-    Site,
-    register,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import has_input
 from onnxq.operators._function import lower_around
@@ -38,8 +22,8 @@ HEADS_APART = 4  # rank of (batch, heads, length, size); 3: (batch, length, head
 LOWEST = np.finfo(np.float32).min  # what ONNX Runtime takes for minus infinity
 
 
-@register
-class Attention(Operator):
+@op.register
+class Attention(op.Operator):
     """Y = softmax(Q K^T * scale + mask) V per head; ONNX Attention-23.
 
     Q, K and V are (batch, heads, length, size), or (batch, length, heads * size) with their numbers
@@ -50,53 +34,49 @@ class Attention(Operator):
 
     op_type = OP
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Q, K and V are activations."""
         if any(value.name or value.uses() for value in node.outputs[SCORES:]):
-            return Float(OperatorLimit("its scores are read too"))
+            return op.Float.because("its scores are read too")
         if has_input(node, PAD_LENGTHS):
-            return Float(
-                OperatorLimit("it is given the lengths of its keys, which onnxq has no kernel for")
+            return op.Float.because(
+                "it is given the lengths of its keys, which onnxq has no kernel for"
             )
-        return Rule(
-            OpCategory.ELEMENTWISE, activations=(0, 1, 2), precision=Precision.FLOAT_BETWEEN_QDQ
+        return op.Rule(
+            op.OpCategory.ELEMENTWISE,
+            activations=(0, 1, 2),
+            precision=op.Precision.FLOAT_BETWEEN_QDQ,
         )
 
-    def cases(self) -> Iterable[Case]:
-        """Ranks, shared heads, masks of both kinds, causal, softcap, past."""
+    def cases(self) -> Iterable[op.Case]:
         q, k, v = normal(2, 4, 5, 8), normal(2, 4, 6, 8, seed=1), normal(2, 4, 6, 3, seed=2)
         mask = normal(5, 6, seed=3)
-        yield Case("plain", (q, k, v), opset=23)
-        yield Case("scale", (q, k, v), (), {"scale": 0.5}, opset=23)
-        yield Case("heads share keys", (q, k[:, :2], v[:, :2]), opset=23)
-        yield Case("float mask", (q, k, v, mask), (3,), opset=23)
-        yield Case("bool mask", (q, k, v, mask > -1), (3,), opset=23)
+        yield op.Case("plain", (q, k, v), opset=23)
+        yield op.Case("scale", (q, k, v), (), {"scale": 0.5}, opset=23)
+        yield op.Case("heads share keys", (q, k[:, :2], v[:, :2]), opset=23)
+        yield op.Case("float mask", (q, k, v, mask), (3,), opset=23)
+        yield op.Case("bool mask", (q, k, v, mask > -1), (3,), opset=23)
         some = np.arange(30).reshape(5, 6) % 4 > 0
         some[2] = False
-        yield Case("a row masked throughout", (q, k, v, some), (3,), opset=23)
+        yield op.Case("a row masked throughout", (q, k, v, some), (3,), opset=23)
         lowest = np.where(some, 0, np.finfo(np.float32).min).astype(np.float32)
-        yield Case("lowest float as mask", (q, k, v, lowest), (3,), opset=23)
-        yield Case("causal", (q, k, v), (), {"is_causal": 1}, opset=23)
-        yield Case("softcap", (q, k, v), (), {"softcap": 0.7}, opset=23)
+        yield op.Case("lowest float as mask", (q, k, v, lowest), (3,), opset=23)
+        yield op.Case("causal", (q, k, v), (), {"is_causal": 1}, opset=23)
+        yield op.Case("softcap", (q, k, v), (), {"softcap": 0.7}, opset=23)
         together = (normal(2, 5, 32), normal(2, 6, 16, seed=1), normal(2, 6, 6, seed=2))
         heads = {"q_num_heads": 4, "kv_num_heads": 2}
-        yield Case("heads side by side", together, (), heads, opset=23)
+        yield op.Case("heads side by side", together, (), heads, opset=23)
         past = (normal(2, 4, 3, 8, seed=4), normal(2, 4, 3, 3, seed=5))
-        yield Case("past", (q, k, v, None, *past), (), outputs=3, opset=23)
+        yield op.Case("past", (q, k, v, None, *past), (), outputs=3, opset=23)
         every = {"is_causal": 1, "softcap": 0.7}
         masked = (q, k, v, normal(5, 9, seed=3), *past)
-        yield Case("past, causal, softcap, mask", masked, (), every, outputs=3, opset=23)
+        yield op.Case("past, causal, softcap, mask", masked, (), every, outputs=3, opset=23)
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """The operator between DequantizeLinear and QuantizeLinear."""
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         return lower_around(site)
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y; present keys and values in float32 where the plan has a slot for them.
-
-        Raises:
-            ShapeError: shapes, dtypes or qparams do not fit.
-        """
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
+        """Integers of Y; present keys and values in float32 where the plan has a slot for them."""
         q, k, v = (dequantize(call.integers(i), call.qparams_in(i)) for i in range(3))
         packed = q.ndim != HEADS_APART
         if packed:
@@ -114,7 +94,7 @@ class Attention(Operator):
         return results[: len(call.plan.outputs)]
 
 
-def _split_heads(x: Singles, heads: int) -> Singles:
+def _split_heads(x: op.Singles, heads: int) -> op.Singles:
     """(batch, heads, length, size) of (batch, length, heads * size)."""
     if x.ndim != HEADS_APART - 1 or heads < 1 or x.shape[2] % heads:
         raise ShapeError(
@@ -124,13 +104,13 @@ def _split_heads(x: Singles, heads: int) -> Singles:
     return split_heads(x, heads)
 
 
-def _behind(past: Array | None, x: Singles) -> Singles:
+def _behind(past: op.Array | None, x: op.Singles) -> op.Singles:
     return x if past is None else np.concatenate([past.astype(np.float32), x], axis=2)
 
 
 def _attention(
-    call: NodeCall, q: Singles, k: Singles, v: Singles, mask: Array | None, past: int
-) -> Singles:
+    call: op.NodeCall, q: op.Singles, k: op.Singles, v: op.Singles, mask: op.Array | None, past: int
+) -> op.Singles:
     """softmax(q k^T * scale + mask) v; scores in float32, so that a mask of -3e38 swallows them.
 
     A row that is masked throughout, by False, -inf or the lowest float32, gives 0.

@@ -1,7 +1,5 @@
 """Normalization by fixed statistics: an affine function per channel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -9,24 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import requantize
 from onnxq.dtypes import INT8, INT32
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    InfiniteOperand,
-    NodePlan,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Reals,
-    Rule,
-    Singles,
-    Site,
-    register,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, shape
 from onnxq.operators._normalize import EPSILON
@@ -36,8 +19,8 @@ PARAMETERS = {1: "scale", 2: "B", 3: "mean", 4: "var"}
 RANKS = (3, 4, 5)
 
 
-@register
-class BatchNormalization(Operator):
+@op.register
+class BatchNormalization(op.Operator):
     """Y = (X - mean) / sqrt(var + epsilon) * scale + B per channel; ONNX BatchNormalization-15.
 
     At inference, ranks 3 to 5; what a convolution writes was folded into it before. Integers: a
@@ -52,51 +35,52 @@ class BatchNormalization(Operator):
 
     op_type = "BatchNormalization"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """One affine function per channel, of constants."""
         if node.attributes.get_int("training_mode", 0) or len(node.outputs) > 1:
-            return Float(OperatorLimit("it computes statistics of its input (training mode)"))
+            return op.Float.because("it computes statistics of its input (training mode)")
         values = [constant(node, slot) for slot in PARAMETERS]
         for name, value in zip(PARAMETERS.values(), values, strict=True):
             if value is None:
-                return Float(
-                    OperatorLimit(f"its {name} is computed at run time; a constant is needed")
-                )
+                return op.Float.because(f"its {name} is computed at run time; a constant is needed")
         x = shape(node, 0)
         if x is None or len(x) not in RANKS:
-            return Float(OperatorLimit(f"its input has shape {x}; wanted 1 to 3 spatial axes"))
+            return op.Float.because(f"its input has shape {x}; wanted 1 to 3 spatial axes")
         slope, offset = _affine([v for v in values if v is not None], _epsilon(node))
         if not (np.isfinite(slope).all() and np.isfinite(offset).all()):
-            return Float(InfiniteOperand("its variance or another constant gives NaN or infinity"))
+            return op.Float(
+                op.InfiniteOperand("its variance or another constant gives NaN or infinity")
+            )
         slow = "ONNX Runtime runs it on three spatial axes in integers at 0.5 to 0.8 of float speed"
-        return Rule(
-            OpCategory.ELEMENTWISE, lowered=True, named_only=slow if len(x) == max(RANKS) else ""
+        return op.Rule(
+            op.OpCategory.ELEMENTWISE, lowered=True, named_only=slow if len(x) == max(RANKS) else ""
         )
 
-    def cases(self) -> Iterable[Case]:
-        """Ranks, negative and zero slopes, large offsets, empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         constants = (1, 2, 3, 4)
         parameters = _parameters(4)
-        yield Case("plain", (normal(2, 4, 5, 6), *parameters), constants)
-        yield Case("1d", (normal(2, 4, 9), *parameters), constants, {"epsilon": 0.5})
-        yield Case("3d", (normal(2, 4, 3, 2, 5), *parameters), constants)
+        yield op.Case("plain", (normal(2, 4, 5, 6), *parameters), constants)
+        yield op.Case("1d", (normal(2, 4, 9), *parameters), constants, {"epsilon": 0.5})
+        yield op.Case("3d", (normal(2, 4, 3, 2, 5), *parameters), constants)
         gamma, beta, mean, var = parameters
         zero = gamma * np.array([0, 1, 0, -1], np.float32)
         flat = beta * np.array([0, 1, 1, 1], np.float32)
-        yield Case("slopes of 0", (normal(2, 4, 5, 6), zero, flat, 0 * mean, var), constants)
+        yield op.Case("slopes of 0", (normal(2, 4, 5, 6), zero, flat, 0 * mean, var), constants)
         tiny = gamma * np.float32(1e-12)
-        yield Case("offsets beyond int32", (normal(2, 4, 5, 6), tiny, beta, mean, var), constants)
-        yield Case("one channel", (normal(2, 1, 5, 6), *_parameters(1)), constants)
-        yield Case("empty batch", (normal(0, 4, 5, 6), *parameters), constants)
+        yield op.Case(
+            "offsets beyond int32", (normal(2, 4, 5, 6), tiny, beta, mean, var), constants
+        )
+        yield op.Case("one channel", (normal(2, 1, 5, 6), *_parameters(1)), constants)
+        yield op.Case("empty batch", (normal(0, 4, 5, 6), *parameters), constants)
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """Depthwise QLinearConv with a kernel of one."""
         x, y = site.qparams_in(0), site.qparams_out()
         parameters = [constant(site.node, slot) for slot in PARAMETERS]
         slope, offset = _affine([p for p in parameters if p is not None], _epsilon(site.node))
         w, weight, bias = _integers(slope, offset, x)
         spatial = len(shape(site.node, 0) or ()) - 2
-        replace(site, plan=NodePlan((x, w), site.plan.outputs)).check_pair()
+        replace(site, plan=op.NodePlan((x, w), site.plan.outputs)).check_pair()
         slots = [
             site.inputs[0],
             *site.scale_and_zero_point("x", x),
@@ -107,8 +91,7 @@ class BatchNormalization(Operator):
         ]
         return site.emit(slots, op_type="QLinearConv", attributes={"group": len(weight)})
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         parameters = [call.plain(slot) for slot in PARAMETERS]
@@ -126,7 +109,7 @@ class BatchNormalization(Operator):
         return (requantize(total, np.asarray(multiplier).reshape(along), q),)
 
 
-def _affine(parameters: Sequence[Array], epsilon: float) -> tuple[Reals, Reals]:
+def _affine(parameters: Sequence[op.Array], epsilon: float) -> tuple[op.Reals, op.Reals]:
     """(slope, offset) per channel of scale, B, mean, var: Y = slope * X + offset."""
     gamma, beta, mean, var = (np.asarray(p, np.float64) for p in parameters)
     with np.errstate(all="ignore"):
@@ -135,7 +118,7 @@ def _affine(parameters: Sequence[Array], epsilon: float) -> tuple[Reals, Reals]:
 
 
 def _integers(
-    slope: Reals, offset: Reals, x: QParams
+    slope: op.Reals, offset: op.Reals, x: QParams
 ) -> tuple[QParams, npt.NDArray[np.int8], npt.NDArray[np.int32]]:
     """(weight's qparams, weight, bias): int8 and int32, (channels,).
 
@@ -155,7 +138,7 @@ def _epsilon(node: ir.Node) -> float:
     return node.attributes.get_float("epsilon", EPSILON)
 
 
-def _parameters(channels: int) -> tuple[Singles, Singles, Singles, Singles]:
+def _parameters(channels: int) -> tuple[op.Singles, op.Singles, op.Singles, op.Singles]:
     """scale, B, mean and var of a case."""
     gamma, beta, mean = (normal(channels, seed=seed) for seed in (1, 2, 3))
     return gamma, beta, mean, np.square(normal(channels, seed=4)) + np.float32(0.1)

@@ -1,7 +1,5 @@
 """Rounding up."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Reals

@@ -1,7 +1,5 @@
 """Tensors side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -32,7 +30,6 @@ class Concat(Operator):
         )
 
     def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
         yield Case("two", (normal(2, 3), normal(2, 4, seed=1)), (), {"axis": 1})
         yield Case(
             "three, negative axis", (normal(2, 1), normal(2, 2), normal(2, 3)), (), {"axis": -1}
@@ -55,7 +52,6 @@ class Concat(Operator):
         return site.emit(slots, op_type="QLinearConcat", domain=MICROSOFT, attributes=attributes)
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         out = call.qparams_out()
         parts = [requantized(call, slot, out) for slot in range(len(call.inputs))]
         with call.shape_errors():

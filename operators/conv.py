@@ -1,41 +1,18 @@
 """Convolution."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import requantize
 from onnxq.core.threads import in_parallel, shares
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    DynamicRule,
-    DynamicSite,
-    DynamicWeight,
-    Float,
-    Ints,
-    NodeCall,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Reals,
-    Rule,
-    Singles,
-    Site,
-    Unfolded,
-    WeightSlot,
-    register,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, sizes
 from onnxq.operators._channel_scales import only_along
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import STORED, lower_stored
 from onnxq.operators._gemm import centred, furthest, integer_matmul, max_abs, origin, shifted
 from onnxq.operators._pair_windows import conv_correction
 from onnxq.operators._unfolded import unfolded_conv
@@ -55,22 +32,20 @@ SLOW_IN_SPACE = (
 COLUMN_ELEMENTS = 1 << 24  # 64 MiB of float32: images unfolded at once
 
 
-def filter_shape(node: ir.Node) -> tuple[int, ...] | Float:
+def filter_shape(node: ir.Node) -> tuple[int, ...] | op.Float:
     """Shape of the weight of a convolution with constants, or why it is none."""
     if not is_constant(node, 1):
-        return Float(
-            OperatorLimit("its weight is computed at run time; constant weights are needed")
-        )
+        return op.Float.because("its weight is computed at run time; constant weights are needed")
     if has_input(node, 2) and not is_constant(node, 2):
-        return Float(OperatorLimit("its bias is computed at run time; a constant bias is needed"))
+        return op.Float.because("its bias is computed at run time; a constant bias is needed")
     weight = sizes(node, 1)
     if len(weight) - 2 not in SPATIAL_RANKS:
-        return Float(OperatorLimit(f"its weight has shape {weight}; wanted 1 to 3 spatial axes"))
+        return op.Float.because(f"its weight has shape {weight}; wanted 1 to 3 spatial axes")
     return weight
 
 
-@register
-class Conv(Operator):
+@op.register
+class Conv(op.Operator):
     """Y[n, o, p] = B[o] + sum_{c, k} X[n, c, p * stride + k * dilation - pad] W[o, c, k].
 
     ONNX Conv-11, 1, 2 or 3 spatial axes; `group` splits channels. Integers: QLinearConv-10,
@@ -79,16 +54,16 @@ class Conv(Operator):
 
     op_type = "Conv"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Weight per output channel; a Q behind it, for there is no kernel with float output."""
         weight = filter_shape(node)
-        if isinstance(weight, Float):
+        if isinstance(weight, op.Float):
             return weight
         group = node.attributes.get_int("group", 1)
         depthwise = group > 1 and weight[0] == group and weight[1] == 1
-        return Rule(
-            OpCategory.COMPUTE,
-            weight=WeightSlot(1, 0),
+        return op.Rule(
+            op.OpCategory.COMPUTE,
+            weight=op.WeightSlot(1, 0),
             bias=2,
             saturating_pairs=not depthwise,
             pair_axes=(*range(2, len(weight)), 1),
@@ -96,48 +71,51 @@ class Conv(Operator):
             named_only="" if depthwise else _why_slow(weight),
         )
 
-    def unfolded(self, node: ir.Node) -> Unfolded:
+    def unfolded(self, node: ir.Node) -> op.Unfolded:
         """Unfolds the input to (windows, channels * kernel elements)."""
         return unfolded_conv(call_of(node), sizes(node, 1))
 
-    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:
         """Scaling output channels scales their filters and their bias."""
         if not only_along(scale, 1):
             return ()
         return ({1: scale.reshape(-1, *[1] * (scale.ndim - 1)), 2: scale.reshape(-1)},)
 
-    def cases(self) -> Iterable[Case]:
-        """Ranks, groups, pads, strides, dilations, auto_pad, empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(2, 4, 7, 6)
-        yield Case("plain", (x, normal(3, 4, 3, 3, seed=1), normal(3, seed=2)), (1, 2))
-        yield Case("no bias, 1x1", (x, normal(5, 4, 1, 1, seed=1)), (1,))
-        yield Case(
+        yield op.Case("plain", (x, normal(3, 4, 3, 3, seed=1), normal(3, seed=2)), (1, 2))
+        yield op.Case("no bias, 1x1", (x, normal(5, 4, 1, 1, seed=1)), (1,))
+        yield op.Case(
             "asymmetric pads, stride, dilation",
             (x, normal(3, 4, 3, 2, seed=1), normal(3, seed=2)),
             (1, 2),
             {"pads": [2, 0, 1, 3], "strides": [2, 1], "dilations": [1, 2]},
         )
-        yield Case("groups", (x, normal(6, 2, 3, 3, seed=1)), (1,), {"group": 2, "pads": [1] * 4})
-        yield Case(
+        yield op.Case(
+            "groups", (x, normal(6, 2, 3, 3, seed=1)), (1,), {"group": 2, "pads": [1] * 4}
+        )
+        yield op.Case(
             "depthwise",
             (x, normal(4, 1, 3, 3, seed=1), normal(4)),
             (1, 2),
             {"group": 4, "pads": [1] * 4},
         )
-        yield Case(
+        yield op.Case(
             "depthwise, two outputs each", (x, normal(8, 1, 3, 3, seed=1)), (1,), {"group": 4}
         )
         for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield Case(
+            yield op.Case(
                 mode, (x, normal(3, 4, 4, 2, seed=1)), (1,), {"auto_pad": mode, "strides": [2, 1]}
             )
-        yield Case(
+        yield op.Case(
             "1d", (normal(2, 3, 9), normal(4, 3, 3, seed=1), normal(4)), (1, 2), {"pads": [1, 0]}
         )
-        yield Case("3d", (normal(1, 2, 4, 5, 4), normal(3, 2, 2, 3, 2, seed=1), normal(3)), (1, 2))
-        yield Case("empty batch", (normal(0, 4, 7, 6), normal(3, 4, 3, 3, seed=1)), (1,))
+        yield op.Case(
+            "3d", (normal(1, 2, 4, 5, 4), normal(3, 2, 2, 3, 2, seed=1), normal(3)), (1, 2)
+        )
+        yield op.Case("empty batch", (normal(0, 4, 7, 6), normal(3, 4, 3, 3, seed=1)), (1,))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearConv."""
         site.check_pair()
         x = site.scale_and_zero_point("x", site.qparams_in(0))
@@ -149,27 +127,24 @@ class Conv(Operator):
         slots = [site.inputs[0], *x, site.inputs[1], *w, *y, *bias]
         return site.emit(slots, op_type="QLinearConv", attributes=site.attributes())
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         return (quantized_conv(call, EXACT),)
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+    def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """A constant weight has one scale per output channel; computed in float."""
         if not is_constant(node, 1):
-            return Float(
-                OperatorLimit("its weight is computed at run time; constant weights are needed")
+            return op.Float.because(
+                "its weight is computed at run time; constant weights are needed"
             )
-        return DynamicRule(
-            (DynamicWeight(1, 0),),
-            (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
+        return op.DynamicRule(
+            (op.DynamicWeight(1, 0),),
+            STORED,
             missing=SLOW,
         )
 
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """Conv in float, on weights that are dequantized when a session is made."""
-        rule = self.dynamic_rule(site.node)
-        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        return lower_stored(site, rule)
+        return lower_stored(site, self.dynamic_rule(site.node))
 
 
 def _why_slow(weight: tuple[int, ...]) -> str:
@@ -182,7 +157,7 @@ def _why_slow(weight: tuple[int, ...]) -> str:
     return SLOW_IN_SPACE.format(channels) if channels < FEW_CHANNELS and unfolded else ""
 
 
-def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
+def quantized_conv(call: op.Call, accumulator: Accumulator) -> op.Array:
     """Integers of Y, as `Conv.kernel`, on a machine."""
     x, w = call.integers(0), call.integers(1)
     group = call.integer("group", 1)
@@ -213,7 +188,7 @@ def quantized_conv(call: Call, accumulator: Accumulator) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def check_shapes(call: NodeCall, x: tuple[int, ...], w: tuple[int, ...]) -> None:
+def check_shapes(call: op.NodeCall, x: tuple[int, ...], w: tuple[int, ...]) -> None:
     """Guards x (N, C, *spatial) and w (O, C / group, *kernel)."""
     group = call.integer("group", 1)
     kernel = call.ints("kernel_shape", w[2:])
@@ -229,7 +204,7 @@ def check_shapes(call: NodeCall, x: tuple[int, ...], w: tuple[int, ...]) -> None
 
 def _product(
     x: IntArray, x_qparams: QParams, w: IntArray, w_qparams: QParams, group: int, windows: Windows
-) -> Ints:
+) -> op.Ints:
     """The sums of (x - x_zp) (w - w_zp), exact modulo 2^32.
 
     (x - x_zp) (w - w_zp) = (x - shift) (w - w_zp) - (x_zp - shift) (w - w_zp); see `origin`.
@@ -247,14 +222,14 @@ def _product(
 
 
 def convolve(
-    x: Singles,
-    w: Singles,
+    x: op.Singles,
+    w: op.Singles,
     group: int,
     windows: Windows,
     *,
     fill: int = 0,
     largest: int | None = None,
-) -> Ints:
+) -> op.Ints:
     """The convolution of whole numbers, exact modulo 2^32.
 
     Args:

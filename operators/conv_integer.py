@@ -1,30 +1,21 @@
 """Convolution of integers, to int32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
-from onnxq.operator.examples import integers, zero
+from onnxq import operator as op
+from onnxq.operator.examples import integers, shapes, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operators._gemm import centred
 from onnxq.operators._pair_windows import conv_integer_correction, conv_integer_risks
 from onnxq.operators._windows import geometry
-from onnxq.operators.conv import check_shapes, convolve
+from onnxq.operators.conv import Conv, check_shapes, convolve
 from onnxq.targets.accumulation import EXACT, Accumulator, Overflows, SaturationMode
 
 
-@register_integer
-class ConvInteger(IntegerOperator):
+@op.register_integer
+class ConvInteger(op.IntegerOperator):
     """Y = sum_{c, k} (X - x_zp)[n, c, p * stride + k * dilation - pad] (W - w_zp)[o, c, k], int32.
 
     ONNX ConvInteger-10: inputs x, w, x_zero_point, w_zero_point; each of x and w is uint8 or int8;
@@ -34,12 +25,10 @@ class ConvInteger(IntegerOperator):
     op_type = "ConvInteger"
     weights = (1,)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """int32."""
+    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
         return self.kernel_on(call, EXACT)
 
-    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
+    def kernel_on(self, call: op.IntegerCall, accumulator: Accumulator) -> tuple[op.Array, ...]:
         x, w = call.operand(0, "x"), call.operand(1, "w")
         one = np.ones((), np.float32)
         x_qparams = call.qparams_of("x", one, call.optional(2), call.qdtype(x, "x"))
@@ -63,17 +52,16 @@ class ConvInteger(IntegerOperator):
             total = total if change is None else np.asarray(total + change)
         return (total,)
 
-    def risks(self, call: IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
+    def risks(self, call: op.IntegerCall, saturation_mode: SaturationMode) -> Overflows | None:
         """Pairs of constant weights that leave int16."""
         x, w = call.operand(0, "x"), call.operand(1, "w")
         return conv_integer_risks(saturation_mode, x.dtype, stored(w))
 
-    def cases(self) -> Iterable[Case]:
-        """All four pairs of types, extreme zero points, groups, pads, ranks, empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         extremes = {"uint8": 255, "int8": -128}
         for left, x_zp in extremes.items():
             for right, w_zp in extremes.items():
-                yield Case(
+                yield op.Case(
                     f"{left} by {right}, pads",
                     (
                         integers(2, 4, 6, 5, dtype=left),
@@ -84,16 +72,14 @@ class ConvInteger(IntegerOperator):
                     (2, 3),
                     {"pads": [1, 0, 2, 1]},
                 )
+        for case in Conv().cases():
+            seen, kernel, *_ = shapes(case)
+            operands = (integers(*seen), integers(*kernel, dtype="int8", seed=1))
+            points = (zero(7), zero(3, "int8"))
+            yield op.Case(case.name, (*operands, *points), (2, 3), case.attributes)
         x, w = integers(2, 4, 7, 6), integers(6, 2, 3, 2, dtype="int8", seed=1)
-        yield Case("no zero points, groups", (x, w), (), {"group": 2})
-        strides: dict[str, AttributeValue] = {"strides": [2, 1], "dilations": [1, 2], "group": 2}
-        yield Case("strides, dilations", (x, w, zero(7), zero(3, "int8")), (2, 3), strides)
-        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield Case(mode, (x, w, zero(7)), (2,), {"auto_pad": mode, "group": 2})
+        yield op.Case("no zero points, groups", (x, w), (), {"group": 2})
         depthwise = integers(4, 1, 3, 3, dtype="int8")
-        yield Case("depthwise", (x, depthwise, None, zero(-7, "int8")), (3,), {"group": 4})
-        yield Case("1d", (integers(1, 3, 9), integers(2, 3, 4), zero(7), zero(8)), (2, 3))
-        yield Case(
-            "3d", (integers(1, 2, 4, 5, 4), integers(3, 2, 2, 3, 2, dtype="int8"), zero(7)), (2,)
+        yield op.Case(
+            "no zero point of x", (x, depthwise, None, zero(-7, "int8")), (3,), {"group": 4}
         )
-        yield Case("empty batch", (x[:0], w), (), {"group": 2})

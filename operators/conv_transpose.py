@@ -1,7 +1,5 @@
 """Transposed convolution."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 
@@ -9,29 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import requantize
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    DynamicRule,
-    DynamicSite,
-    DynamicWeight,
-    Float,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Rule,
-    Site,
-    Unfolded,
-    WeightSlot,
-    register,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of, has_input, is_constant, shape, sizes
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import STORED, lower_stored
 from onnxq.operators._gemm import centred
 from onnxq.operators._transposed import (
     interleaved,
@@ -47,8 +28,8 @@ from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams
 OUTPUT_CHANNELS = 1  # axis of the weight (channels, outputs / group, *kernel)
 
 
-@register
-class ConvTranspose(Operator):
+@op.register
+class ConvTranspose(op.Operator):
     """Y[n, o, i * stride + k * dilation - pad] += X[n, c, i] W[c, o, k], + B[o].
 
     ONNX ConvTranspose-11, 1, 2 or 3 spatial axes; `group` splits channels. Integers:
@@ -83,24 +64,22 @@ class ConvTranspose(Operator):
 
     op_type = "ConvTranspose"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Weight per output channel of a group, which groups share; depthwise, per channel."""
         weight = filter_shape(node)
-        if isinstance(weight, Float):
+        if isinstance(weight, op.Float):
             return weight
         sizes = _spatial(node, len(weight) - 2)
         if node.attributes.get_ints("output_shape", []) and None in sizes:
-            return Float(
-                OperatorLimit(
-                    "its output_shape is given but the size of its input is not known; "
-                    "the padding follows from both"
-                )
+            return op.Float.because(
+                "its output_shape is given but the size of its input is not known; "
+                "the padding follows from both"
             )
         group = node.attributes.get_int("group", 1)
         depthwise, odd = weight[:2] == (group, 1) != (1, 1), weight[0] // group % 2 == 1
-        return Rule(
-            OpCategory.COMPUTE,
-            weight=WeightSlot(1, 0 if depthwise else OUTPUT_CHANNELS),
+        return op.Rule(
+            op.OpCategory.COMPUTE,
+            weight=op.WeightSlot(1, 0 if depthwise else OUTPUT_CHANNELS),
             bias=2,
             lowered=True,
             saturating_pairs=not depthwise,
@@ -109,62 +88,65 @@ class ConvTranspose(Operator):
             channelwise=depthwise,
         )
 
-    def unfolded(self, node: ir.Node) -> Unfolded:
+    def unfolded(self, node: ir.Node) -> op.Unfolded:
         """Unfolds the input to (output elements, channels * kernel elements)."""
         return unfolded_transposed(call_of(node), sizes(node, 1))
 
-    def cases(self) -> Iterable[Case]:
-        """Ranks, groups, pads, strides, dilations, sizes given or padded to, empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(2, 4, 5, 4)
         w, b = normal(4, 3, 3, 3, seed=1), normal(3, seed=2)
         up = {"strides": [2, 2]}
-        yield Case("plain", (x, w, b), (1, 2))
-        yield Case("k4 s2 p1", (x, normal(4, 3, 4, 4, seed=1), b), (1, 2), {**up, "pads": [1] * 4})
-        yield Case("k2 s2, no bias", (x, normal(4, 3, 2, 2, seed=1)), (1,), up)
-        yield Case(
+        yield op.Case("plain", (x, w, b), (1, 2))
+        yield op.Case(
+            "k4 s2 p1", (x, normal(4, 3, 4, 4, seed=1), b), (1, 2), {**up, "pads": [1] * 4}
+        )
+        yield op.Case("k2 s2, no bias", (x, normal(4, 3, 2, 2, seed=1)), (1,), up)
+        yield op.Case(
             "k3 s2 p1, output_padding",
             (x, w, b),
             (1, 2),
             {**up, "pads": [1] * 4, "output_padding": [1, 1]},
         )
-        yield Case(
+        yield op.Case(
             "asymmetric pads, strides, dilations",
             (x, normal(4, 3, 3, 2, seed=1), b),
             (1, 2),
             {"pads": [2, 0, 1, 3], "strides": [3, 2], "dilations": [1, 3]},
         )
-        yield Case("stride beyond the kernel", (x, w, b), (1, 2), {"strides": [5, 1]})
-        yield Case(
+        yield op.Case("stride beyond the kernel", (x, w, b), (1, 2), {"strides": [5, 1]})
+        yield op.Case(
             "stride and dilation 2", (x, w), (1,), {**up, "dilations": [2, 2], "pads": [1] * 4}
         )
-        yield Case("pads beyond the kernel", (x, w, b), (1, 2), {"pads": [3, 0, 3, 3], **up})
+        yield op.Case("pads beyond the kernel", (x, w, b), (1, 2), {"pads": [3, 0, 3, 3], **up})
         groups = (x, normal(4, 3, 3, 3, seed=1), normal(6, seed=2))
-        yield Case("groups", groups, (1, 2), {**up, "group": 2, "pads": [1] * 4})
-        yield Case(
+        yield op.Case("groups", groups, (1, 2), {**up, "group": 2, "pads": [1] * 4})
+        yield op.Case(
             "depthwise", (x, normal(4, 1, 4, 4, seed=1), normal(4)), (1, 2), {**up, "group": 4}
         )
-        yield Case("depthwise, unit strides", (x, normal(4, 1, 3, 3, seed=1)), (1,), {"group": 4})
+        yield op.Case(
+            "depthwise, unit strides", (x, normal(4, 1, 3, 3, seed=1)), (1,), {"group": 4}
+        )
         for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield Case(
+            yield op.Case(
                 mode, (x, normal(4, 3, 4, 2, seed=1)), (1,), {"auto_pad": mode, "strides": [3, 2]}
             )
-        yield Case("output_shape", (x, w, b), (1, 2), {**up, "output_shape": [10, 8]})
-        yield Case("larger output_shape", (x, w, b), (1, 2), {**up, "output_shape": [12, 10]})
-        yield Case(
+        yield op.Case("output_shape", (x, w, b), (1, 2), {**up, "output_shape": [10, 8]})
+        yield op.Case("larger output_shape", (x, w, b), (1, 2), {**up, "output_shape": [12, 10]})
+        yield op.Case(
             "1d",
             (normal(2, 3, 9), normal(3, 4, 4, seed=1), normal(4)),
             (1, 2),
             {"strides": [3], "pads": [1, 0]},
         )
-        yield Case(
+        yield op.Case(
             "3d",
             (normal(1, 2, 3, 2, 4), normal(2, 3, 2, 3, 4, seed=1), normal(3)),
             (1, 2),
             {"strides": [2, 1, 3], "pads": [0, 1, 1, 1, 0, 0]},
         )
-        yield Case("empty batch", (normal(0, 4, 5, 4), w), (1,), up)
+        yield op.Case("empty batch", (normal(0, 4, 5, 4), w), (1,), up)
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearConv over the phases, which are then interleaved."""
         site.check_pair()
         w_qparams, y_qparams = site.plan.inputs[1], site.qparams_out()
@@ -210,8 +192,7 @@ class ConvTranspose(Operator):
         )
         return [interleaved(site.tape, site.node, y, axes, outputs, spatial, y_qparams)]
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or channels do not fit together."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         op = "ConvTranspose"
         x, w = call.integers(0), call.integers(1)
         group = call.integer("group", 1)
@@ -235,24 +216,22 @@ class ConvTranspose(Operator):
             multiplier = np.tile(multiplier, group)
         return (requantize(total, multiplier.reshape(along), y_qparams),)
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+    def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """A constant weight has a scale per output channel of a group; depthwise, per channel."""
         weight = shape(node, 1)
         if not is_constant(node, 1) or weight is None:
-            return Float(
-                OperatorLimit("its weight is computed at run time; constant weights are needed")
+            return op.Float.because(
+                "its weight is computed at run time; constant weights are needed"
             )
-        return DynamicRule(
-            (DynamicWeight(1, 0 if weight[OUTPUT_CHANNELS] == 1 else OUTPUT_CHANNELS),),
-            (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
+        return op.DynamicRule(
+            (op.DynamicWeight(1, 0 if weight[OUTPUT_CHANNELS] == 1 else OUTPUT_CHANNELS),),
+            STORED,
             missing="ONNX Runtime has no integer form of it without samples",
         )
 
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """ConvTranspose in float, on weights that are dequantized when a session is made."""
-        rule = self.dynamic_rule(site.node)
-        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        return lower_stored(site, rule)
+        return lower_stored(site, self.dynamic_rule(site.node))
 
 
 def _spatial(node: ir.Node, rank: int) -> list[int | None]:

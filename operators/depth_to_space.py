@@ -1,7 +1,5 @@
 """Channels to pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Call, Case

@@ -1,7 +1,5 @@
 """Reals to integers, with a scale from the tensor itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,8 +12,6 @@ from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_i
 from onnxq.operator.examples import normal
 from onnxq.qparams import QParams, per_tensor
 
-OP = "DynamicQuantizeLinear"
-
 
 @register_integer
 class DynamicQuantizeLinear(IntegerOperator):
@@ -26,7 +22,7 @@ class DynamicQuantizeLinear(IntegerOperator):
     All of 0, or nothing at all: scale 1 (the text of ONNX gives 1 / 255 and 0).
     """
 
-    op_type = OP
+    op_type = "DynamicQuantizeLinear"
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         """Integers of y, its scale and its zero point."""
@@ -36,7 +32,6 @@ class DynamicQuantizeLinear(IntegerOperator):
         return y, np.array(qparams.scale), np.array(qparams.zero_point)
 
     def cases(self) -> Iterable[Case]:
-        """Either sign, ties, constants, no element, a number."""
         yield Case("both signs", (normal(7, 9),), outputs=3)
         yield Case("positive", (np.abs(normal(5)) + 1,), outputs=3)
         yield Case("negative", (-np.abs(normal(5)) - 1,), outputs=3)

@@ -54,7 +54,6 @@ class DynamicQuantizeLSTM(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         x = call.operand(0, "X")
         if x.dtype != np.float32 or x.ndim != 3:
             raise call.shape_error(f"X is {x.dtype} of shape {x.shape}; wanted float32, (T, N, I).")
@@ -81,7 +80,6 @@ class DynamicQuantizeLSTM(IntegerOperator):
         return joined([part for part in found if part is not None])
 
     def cases(self) -> Iterable[Case]:
-        """Directions, scales, zero points, lengths, states, peepholes, activations, clip."""
         yield from _cases()
 
 

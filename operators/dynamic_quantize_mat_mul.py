@@ -1,7 +1,5 @@
 """Matrix product of integers and a float32 matrix, quantized on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -16,8 +14,6 @@ from onnxq.operators._pairs import matmul_pairs
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
-OP = "DynamicQuantizeMatMul"
-
 
 @register_integer
 class DynamicQuantizeMatMul(IntegerOperator):
@@ -27,16 +23,14 @@ class DynamicQuantizeMatMul(IntegerOperator):
     DynamicQuantizeLinear, over the whole tensor. Arithmetic: see MatMulIntegerToFloat.
     """
 
-    op_type = OP
+    op_type = "DynamicQuantizeMatMul"
     domains = (MICROSOFT,)
     weights = (1,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """float32."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         a_qparams = dynamic_qparams(call.op_type, a)
         right = late_columns(call, "b", b, call.operand(2, "b_scale"), call.optional(3))
@@ -46,11 +40,9 @@ class DynamicQuantizeMatMul(IntegerOperator):
         return (to_float(call, total, a_qparams.scale, right, call.optional(4)),)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         return matmul_pairs(np.dtype(np.uint8), stored(call.operand(1, "B")), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """Types, columns, bias, ranks, zeros, no row."""
         a, b = normal(3, 5), integers(5, 4, dtype="int8", seed=1)
         points = np.array([-128, 127, 0, 5], np.int8)
         column, bias = scales(0.01, 0.02, 0.04, 3), normal(4)

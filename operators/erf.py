@@ -1,7 +1,5 @@
 """Error function."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exponential."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Reals

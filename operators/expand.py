@@ -1,7 +1,5 @@
 """Broadcast to a shape."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """All axes as two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,30 +1,12 @@
 """Slices picked by index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    DynamicRule,
-    DynamicSite,
-    DynamicWeight,
-    Float,
-    NodeSite,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Rule,
-    Site,
-    register,
-)
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, infinite_operand
 from onnxq.operator.site import MICROSOFT
@@ -37,38 +19,35 @@ MIN_BLOCK = 16
 SHORT_ROW = 20  # numbers; with a float32 scale, a shorter row exceeds 0.3 of its float size
 
 
-@register
-class Gather(Operator):
+@op.register
+class Gather(op.Operator):
     """Y = X[..., indices, ...] along `axis`; ONNX Gather-13."""
 
     op_type = "Gather"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Copies integers, so the output has the input's qparams."""
-        return infinite_operand(node, (0,)) or Rule(OpCategory.MOVEMENT, shares_qparams=True)
+        return infinite_operand(node, (0,)) or op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True)
 
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(5, 4)
-        yield Case("rows", (x, np.array([[0, 4], [-1, 2]])), (1,))
-        yield Case("columns", (x, ints(1, 1, 3)), (1,), {"axis": 1})
-        yield Case("scalar index", (x, np.array(2)), (1,))
-        yield Case("constant table", (x, ints(0, 3)), (0,))
-        yield Case("empty batch", (x, np.zeros((0, 2), np.int64)))
+        yield op.Case("rows", (x, np.array([[0, 4], [-1, 2]])), (1,))
+        yield op.Case("columns", (x, ints(1, 1, 3)), (1,), {"axis": 1})
+        yield op.Case("scalar index", (x, np.array(2)), (1,))
+        yield op.Case("constant table", (x, ints(0, 3)), (0,))
+        yield op.Case("empty batch", (x, np.zeros((0, 2), np.int64)))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Gather on integers."""
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         return site.on_integers()
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         x = call.integers(0)
         call.shared()
         indices = call.plain(1)
         with call.shape_errors():
             return (np.take(x, indices.astype(np.intp), call.integer("axis", 0)),)
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+    def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """A constant table has one scale per row; short rows share one.
 
         float32(integers[i] - zero_point[i]) * scale[i]: only the rows that are read are
@@ -76,22 +55,22 @@ class Gather(Operator):
         """
         table = constant(node, 0)
         if table is None:
-            return Float(
-                OperatorLimit("it picks from data that are computed at run time: it has no table")
+            return op.Float.because(
+                "it picks from data that are computed at run time: it has no table"
             )
         if table.ndim < 1 or not table.size:
-            return Float(OperatorLimit("its table has no element"))
+            return op.Float.because("its table has no element")
         if refused := infinite_operand(node, (0,)):
             return refused
         axis = node.attributes.get_int("axis", 0) % table.ndim
         short = table.size // table.shape[axis] < SHORT_ROW
-        weight = DynamicWeight(0, None if short else axis)
+        weight = op.DynamicWeight(0, None if short else axis)
         rows = axis == 0 and table.ndim == MATRIX
-        blocks = (Precision.WEIGHT_ONLY_GROUPWISE,) if rows and not short else ()
-        precisions = (Precision.WEIGHT_ONLY, *blocks, Precision.WEIGHT_ONLY_FLOAT16)
-        return DynamicRule((weight,), precisions, min_bits=NIBBLE_BITS)
+        blocks = (op.Precision.WEIGHT_ONLY_GROUPWISE,) if rows and not short else ()
+        precisions = (op.Precision.WEIGHT_ONLY, *blocks, op.Precision.WEIGHT_ONLY_FLOAT16)
+        return op.DynamicRule((weight,), precisions, min_bits=NIBBLE_BITS)
 
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """Gather on integers, on zero points where there are any, and on scales; Cast, Sub, Mul.
 
         Of 8-bit integers with a scale per row, com.microsoft GatherBlockQuantized took 1.5 to 2
@@ -112,7 +91,7 @@ class Gather(Operator):
 
     def _dequantized(
         self,
-        site: NodeSite,
+        site: op.NodeSite,
         rows: ir.Value,
         table: ir.Value,
         qparams: QParams,
@@ -132,14 +111,14 @@ class Gather(Operator):
         return rows
 
 
-def _picked(site: NodeSite, label: str, data: ir.Value, indices: ir.Value | None) -> ir.Value:
+def _picked(site: op.NodeSite, label: str, data: ir.Value, indices: ir.Value | None) -> ir.Value:
     """The node's Gather of other data that have the table's rank."""
     attributes = {"axis": site.node.attributes.get_int("axis", 0)}
     return site.step("Gather", [data, indices], f"{site.node.name}_{label}", data.type, attributes)
 
 
 def _in_blocks(
-    site: NodeSite, table: ir.Value, qparams: QParams, indices: ir.Value | None
+    site: op.NodeSite, table: ir.Value, qparams: QParams, indices: ir.Value | None
 ) -> ir.Value:
     """GatherBlockQuantized on a matrix of rows."""
     assert table.const_value is not None, "integers are constants"
@@ -184,6 +163,6 @@ def _in_blocks(
     return y
 
 
-def _column(values: Array) -> Array:
+def _column(values: op.Array) -> op.Array:
     """One number per row as a column; blocks and single numbers as they are."""
     return values[:, None] if values.ndim == 1 else values

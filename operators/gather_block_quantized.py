@@ -1,7 +1,5 @@
 """Rows of a table in blocks of 2, 4 or 8 bits, dequantized as they are picked."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 
@@ -9,16 +7,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from onnxq import operator as op
 from onnxq.core.packing import unpacked_rows
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS
@@ -30,8 +21,8 @@ BYTE_BITS, NIBBLE_BITS = 8, 4  # bits
 MIN_BLOCK = 16
 
 
-@register_integer
-class GatherBlockQuantized(IntegerOperator):
+@op.register_integer
+class GatherBlockQuantized(op.IntegerOperator):
     """Y = ((data - zero_points) * scales)[indices], a scale per block of the last axis.
 
     com.microsoft: inputs data (int4, uint4, or uint8 of one, two or four integers, low bits first),
@@ -42,12 +33,8 @@ class GatherBlockQuantized(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Reals of scales' type.
-
-        Raises:
-            ShapeError: shapes, types or axes that do not fit together.
-        """
+    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
+        """Reals of scales' type."""
         data, indices, scales = (call.operand(slot, "input") for slot in range(3))
         bits, block = call.integer("bits", NIBBLE_BITS), call.integer("block_size", 128)
         _check(call, data, bits, block)
@@ -72,41 +59,40 @@ class GatherBlockQuantized(IntegerOperator):
         centred = (table[picked] - points[picked][..., places]).astype(np.float32)
         return (np.asarray(centred * factors[picked][..., places]).astype(scales.dtype),)
 
-    def cases(self) -> Iterable[Case]:
-        """Types, zero points, a short last block, negative indices, three axes, no index."""
+    def cases(self) -> Iterable[op.Case]:
         generator = np.random.default_rng(0)
         ids = np.array([[0, 4], [-1, 2]])
         signed = generator.integers(-8, 8, (5, 40)).astype(INT4)
         scales = np.abs(normal(5, 3)) + np.float32(0.01)
-        sizes: dict[str, AttributeValue] = {"block_size": 16, "quantize_axis": 1}
+        sizes: dict[str, op.AttributeValue] = {"block_size": 16, "quantize_axis": 1}
         points = generator.integers(-8, 8, (5, 3)).astype(INT4)
-        yield Case("int4", (signed, ids, scales), (0, 2), sizes)
-        yield Case("int4, zero points", (signed, ids, scales, points), (0, 2, 3), sizes)
-        yield Case("negative scales", (signed, ids, -scales), (0, 2), sizes)
+        yield op.Case("int4", (signed, ids, scales), (0, 2), sizes)
+        yield op.Case("int4, zero points", (signed, ids, scales, points), (0, 2, 3), sizes)
+        yield op.Case("negative scales", (signed, ids, -scales), (0, 2), sizes)
         unsigned = generator.integers(0, 16, (5, 40)).astype(UINT4)
-        yield Case("uint4", (unsigned, ids, scales), (0, 2), sizes)
+        yield op.Case("uint4", (unsigned, ids, scales), (0, 2), sizes)
         points = generator.integers(0, 16, (5, 3)).astype(UINT4)
-        yield Case("uint4, zero points", (unsigned, ids, scales, points), (0, 2, 3), sizes)
+        yield op.Case("uint4, zero points", (unsigned, ids, scales, points), (0, 2, 3), sizes)
         bytes_ = generator.integers(0, 256, (5, 40)).astype(np.uint8)
-        yield Case("uint8", (bytes_, ids, scales), (0, 2), {**sizes, "bits": 8})
+        yield op.Case("uint8", (bytes_, ids, scales), (0, 2), {**sizes, "bits": 8})
         points = generator.integers(0, 256, (5, 3)).astype(np.uint8)
         eight = {**sizes, "bits": 8}
-        yield Case("uint8, zero points", (bytes_, ids, scales, points), (0, 2, 3), eight)
-        yield Case("two integers a byte", (bytes_[:, :20], ids, scales), (0, 2), sizes)
-        two: dict[str, AttributeValue] = {**sizes, "bits": 2}
-        yield Case("four integers a byte", (bytes_[:, :10], ids, scales), (0, 2), two)
+        yield op.Case("uint8, zero points", (bytes_, ids, scales, points), (0, 2, 3), eight)
+        yield op.Case("two integers a byte", (bytes_[:, :20], ids, scales), (0, 2), sizes)
+        two: dict[str, op.AttributeValue] = {**sizes, "bits": 2}
+        yield op.Case("four integers a byte", (bytes_[:, :10], ids, scales), (0, 2), two)
         packed = (bytes_[:, :10], ids, scales, bytes_[:, :1])
-        yield Case("four integers a byte, zero points", packed, (0, 2, 3), two)
-        one: dict[str, AttributeValue] = {"block_size": 64, "quantize_axis": 1}
-        yield Case("a block per row", (signed, ids.astype(np.int32), scales[:, :1]), (0, 2), one)
+        yield op.Case("four integers a byte, zero points", packed, (0, 2, 3), two)
+        one: dict[str, op.AttributeValue] = {"block_size": 64, "quantize_axis": 1}
+        yield op.Case("a block per row", (signed, ids.astype(np.int32), scales[:, :1]), (0, 2), one)
         stack = generator.integers(-8, 8, (4, 3, 32)).astype(INT4)
         attributes = {**sizes, "quantize_axis": 2}
         deep = np.abs(normal(4, 3, 2)) + np.float32(0.01)
-        yield Case("three axes", (stack, np.array([3, 0]), deep), (0, 2), attributes)
-        yield Case("one index", (signed, np.array(3), scales), (0, 2), sizes)
+        yield op.Case("three axes", (stack, np.array([3, 0]), deep), (0, 2), attributes)
+        yield op.Case("one index", (signed, np.array(3), scales), (0, 2), sizes)
 
 
-def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
+def _check(call: op.IntegerCall, data: op.Array, bits: int, block: int) -> None:
     """Raises ShapeError where the attributes do not fit the table."""
     if data.dtype not in TYPES or data.ndim < 2:
         raise call.shape_error(
@@ -126,7 +112,7 @@ def _check(call: IntegerCall, data: Array, bits: int, block: int) -> None:
         )
 
 
-def _integers(data: Array, bits: int) -> npt.NDArray[np.int32]:
+def _integers(data: op.Array, bits: int) -> npt.NDArray[np.int32]:
     """One number per integer; bytes of uint8 hold several where they have fewer bits."""
     if data.dtype != np.uint8:
         return data.astype(np.int32)
@@ -136,7 +122,7 @@ def _integers(data: Array, bits: int) -> npt.NDArray[np.int32]:
 
 
 def _points(
-    given: Array | None, dtype: np.dtype[np.generic], bits: int, shape: tuple[int, ...]
+    given: op.Array | None, dtype: np.dtype[np.generic], bits: int, shape: tuple[int, ...]
 ) -> npt.NDArray[np.int32]:
     """Zero points as numbers, one per block."""
     if given is None:

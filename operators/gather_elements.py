@@ -1,7 +1,5 @@
 """Elements picked by index along one axis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

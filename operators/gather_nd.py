@@ -1,7 +1,5 @@
 """Slices picked by tuples of indices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gaussian error linear unit."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

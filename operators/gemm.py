@@ -1,38 +1,18 @@
 """General matrix product."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import requantize
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    DynamicRule,
-    DynamicSite,
-    Float,
-    NodeSite,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Reals,
-    Rule,
-    Site,
-    Unfolded,
-    WeightSlot,
-    register,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._channel_scales import only_along
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import STORED, lower_stored
 from onnxq.operators._dynamic_product import (
     DynamicLinear,
     constant_operand,
@@ -46,8 +26,8 @@ from onnxq.operators._unfolded import UnfoldedLinear
 from onnxq.targets.accumulation import EXACT, Accumulator
 
 
-@register
-class Gemm(Operator):
+@op.register
+class Gemm(op.Operator):
     """Y = alpha * A' B' + beta * C, A' = A or A^T by transA, B' likewise; ONNX Gemm-13.
 
     A' is (M, K), B' is (K, N), C broadcasts to (M, N). Integers: com.microsoft QGemm,
@@ -57,14 +37,14 @@ class Gemm(Operator):
 
     op_type = "Gemm"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Weight per column of B'; the int32 bias is at a_scale * b_scale, so beta must be 1."""
         trans_b = node.attributes.get_int("transB", 0)
         constant = is_constant(node, 1)
-        rule = Rule(
-            OpCategory.COMPUTE,
+        rule = op.Rule(
+            op.OpCategory.COMPUTE,
             activations=(0,) if constant else (0, 1),
-            weight=WeightSlot(1, 0 if trans_b else 1) if constant else None,
+            weight=op.WeightSlot(1, 0 if trans_b else 1) if constant else None,
             needs_output=False,
             saturating_pairs=True,
             pair_axes=(1 if trans_b else 0,) if constant else (),
@@ -73,49 +53,48 @@ class Gemm(Operator):
             return rule
         return _with_bias(node, rule, 0 if trans_b else 1)
 
-    def unfolded(self, node: ir.Node) -> Unfolded:
+    def unfolded(self, node: ir.Node) -> op.Unfolded:
         """Unfolds A to A', (M, K): it is a matrix already."""
         trans_a, trans_b = (bool(node.attributes.get_int(n, 0)) for n in ("transA", "transB"))
         return UnfoldedLinear(trans_a, trans_b, node.attributes.get_float("alpha", 1.0))
 
-    def fused_rule(self, node: ir.Node) -> Rule | Float:
+    def fused_rule(self, node: ir.Node) -> op.Rule | op.Float:
         """ONNX Runtime fuses a Gemm with a computed B, and with any bias that broadcasts."""
         if not has_input(node, 2):
             return self.rule(node)
         for factor in ("alpha", "beta"):
             if node.attributes.get_float(factor, 1.0) != 1.0:
-                return Float(OperatorLimit(f"{factor} is not 1 and there is a bias"))
+                return op.Float.because(f"{factor} is not 1 and there is a bias")
         trans_b = node.attributes.get_int("transB", 0)
-        weight = WeightSlot(1, 0 if trans_b else 1)
-        return Rule(OpCategory.COMPUTE, weight=weight, bias=2, needs_output=False)
+        weight = op.WeightSlot(1, 0 if trans_b else 1)
+        return op.Rule(op.OpCategory.COMPUTE, weight=weight, bias=2, needs_output=False)
 
-    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:
         """Scaling columns of Y scales the same columns of B' and of C."""
         if not only_along(scale, -1):
             return ()
         trans_b = node.attributes.get_int("transB", 0)
         return ({1: scale.reshape((-1, 1) if trans_b else (1, -1)), 2: scale.reshape(-1)},)
 
-    def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
+    def undone(self, node: ir.Node, scale: op.Reals) -> Mapping[int, op.Reals] | None:
         """Dividing columns of A by scales is undone by scaling the rows of a constant B'."""
         trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         if trans_a or not is_constant(node, 1) or not only_along(scale, -1):
             return None
         return {1: scale.reshape((1, -1) if trans_b else (-1, 1))}
 
-    def cases(self) -> Iterable[Case]:
-        """Both transpositions, alpha, biases of rank 1 and 2, run-time B, empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         a, b, c = normal(3, 5), normal(5, 4, seed=1), normal(4, seed=2)
-        yield Case("plain", (a, b, c), (1, 2))
-        yield Case("transB", (a, normal(4, 5, seed=1), c), (1, 2), {"transB": 1})
-        yield Case("transA", (normal(5, 3), b, c), (1, 2), {"transA": 1})
-        yield Case("alpha, no bias", (a, b), (1,), {"alpha": 0.3})
-        yield Case("bias of one row", (a, b, normal(1, 4, seed=2)), (1, 2))
-        yield Case("computed B", (a, normal(4, 5, seed=1)), (), {"transB": 1})
-        yield Case("long sums", (normal(2, 1500), normal(1500, 3, seed=1)), (1,))
-        yield Case("empty batch", (normal(0, 5), b, c), (1, 2))
+        yield op.Case("plain", (a, b, c), (1, 2))
+        yield op.Case("transB", (a, normal(4, 5, seed=1), c), (1, 2), {"transB": 1})
+        yield op.Case("transA", (normal(5, 3), b, c), (1, 2), {"transA": 1})
+        yield op.Case("alpha, no bias", (a, b), (1,), {"alpha": 0.3})
+        yield op.Case("bias of one row", (a, b, normal(1, 4, seed=2)), (1, 2))
+        yield op.Case("computed B", (a, normal(4, 5, seed=1)), (), {"transB": 1})
+        yield op.Case("long sums", (normal(2, 1500), normal(1500, 3, seed=1)), (1,))
+        yield op.Case("empty batch", (normal(0, 5), b, c), (1, 2))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QGemm, with float32 output where the plan has no qparams for it."""
         site.check_pair()
         a = site.scale_and_zero_point("a", site.qparams_in(0))
@@ -134,17 +113,16 @@ class Gemm(Operator):
         attributes = site.attributes("alpha", "transA", "transB")
         return site.emit(slots, op_type="QGemm", domain=MICROSOFT, attributes=attributes)
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y, or float32. Raises ShapeError where shapes or dtypes do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         return quantized_gemm(call, EXACT)
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+    def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """One scale per column of B', which is stored as (K, N); or per row of a constant A'.
 
         With A' on the left, A' B' = (B'^T A'^T)^T; A is stored as A'^T, (K, M).
         """
         slot = constant_operand(node)
-        if isinstance(slot, Float):
+        if isinstance(slot, op.Float):
             return slot
         trans_a, trans_b = (node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         if slot == 1:
@@ -153,11 +131,11 @@ class Gemm(Operator):
         axis, perm = (1, None) if trans_a else (0, (1, 0))
         return left_rule(node, axis, perm, -1 if trans_b else -2)
 
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """Run-time integers by integers, or float by dequantized integers, then + beta * C."""
         rule = self.dynamic_rule(site.node)
-        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        if site.plan.precision in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
+        assert isinstance(rule, op.DynamicRule), "the plan holds nodes that have a rule"
+        if site.plan.precision in STORED:
             return lower_stored(site, rule)
         trans_a, trans_b = (site.node.attributes.get_int(name, 0) for name in ("transA", "transB"))
         row = has_input(site.node, 2) and len(shape(site.node, 2) or ()) == 1
@@ -174,7 +152,7 @@ class Gemm(Operator):
         return [y]
 
 
-def _times(site: NodeSite, factor: str, x: ir.Value) -> ir.Value:
+def _times(site: op.NodeSite, factor: str, x: ir.Value) -> ir.Value:
     """The value times the node's alpha or beta; itself where that is 1 (canonical graphs)."""
     number = site.node.attributes.get_float(factor, 1.0)
     if number == 1.0:
@@ -184,32 +162,30 @@ def _times(site: NodeSite, factor: str, x: ir.Value) -> ir.Value:
     return site.step("Mul", [x, constant], f"{name}_multiply")
 
 
-def _with_bias(node: ir.Node, rule: Rule, column_axis: int) -> Rule | Float:
+def _with_bias(node: ir.Node, rule: op.Rule, column_axis: int) -> op.Rule | op.Float:
     """The rule with its bias in slot 2, or why an int32 bias cannot hold it."""
     if rule.weight is None:
-        return Float(
-            OperatorLimit("its B is computed at run time; a bias needs constant weights beside it")
+        return op.Float.because(
+            "its B is computed at run time; a bias needs constant weights beside it"
         )
     if not is_constant(node, 2):
-        return Float(OperatorLimit("its bias is computed at run time; a constant bias is needed"))
+        return op.Float.because("its bias is computed at run time; a constant bias is needed")
     if node.attributes.get_float("beta", 1.0) != 1.0:
-        return Float(
-            OperatorLimit("beta is not 1: an int32 bias needs beta = 1; fold beta into the bias")
+        return op.Float.because(
+            "beta is not 1: an int32 bias needs beta = 1; fold beta into the bias"
         )
     if node.attributes.get_float("alpha", 1.0) != 1.0:
-        return Float(
-            OperatorLimit("alpha is not 1 and there is a bias; fold alpha into the weight")
-        )
+        return op.Float.because("alpha is not 1 and there is a bias; fold alpha into the weight")
     b, c = shape(node, 1), shape(node, 2)
     columns = b[column_axis] if b else None
     if not c or c[:-1] not in ((), (1,)) or (columns is not None and c[-1] != columns):
-        return Float(
-            OperatorLimit(f"its bias of shape {c} does not have one number per column ({columns})")
+        return op.Float.because(
+            f"its bias of shape {c} does not have one number per column ({columns})"
         )
     return replace(rule, bias=2)
 
 
-def quantized_gemm(call: Call, accumulator: Accumulator) -> tuple[Array, ...]:
+def quantized_gemm(call: op.Call, accumulator: Accumulator) -> tuple[op.Array, ...]:
     """Integers of Y, or float32, as `Gemm.kernel`, on a machine."""
     a, b = call.integers(0), call.integers(1)
     if a.ndim != 2 or b.ndim != 2:

@@ -1,26 +1,13 @@
 """Mean over all spatial axes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import requantize
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    OpCategory,
-    Operator,
-    Reals,
-    Rule,
-    Site,
-    register,
-)
 from onnxq.operator.examples import normal
 from onnxq.operators._channel_scales import per_channel_alone
 
@@ -28,8 +15,8 @@ LARGEST, SMALLEST = np.float32(256), np.float32(2.0**-32)
 """ONNX Runtime's kernel takes x_scale / (y_scale * count) from SMALLEST to below LARGEST."""
 
 
-@register
-class GlobalAveragePool(Operator):
+@op.register
+class GlobalAveragePool(op.Operator):
     """Y[n, c] = mean of X[n, c] over its spatial axes, which stay; ONNX GlobalAveragePool-1.
 
     Integers: com.microsoft QLinearGlobalAveragePool,
@@ -38,31 +25,30 @@ class GlobalAveragePool(Operator):
 
     op_type = "GlobalAveragePool"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise in cost: one addition per input element."""
-        return Rule(OpCategory.ELEMENTWISE)
+        return op.Rule(op.OpCategory.ELEMENTWISE)
 
-    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:
         """Scaling channels of the input scales the same channels of the result."""
         return ({0: scale},) if per_channel_alone(scale) else ()
 
-    def cases(self) -> Iterable[Case]:
-        """1 to 3 spatial axes, one element, empty batch."""
-        yield Case("2d", (normal(2, 3, 5, 4),))
-        yield Case("1d", (normal(2, 3, 7),))
-        yield Case("3d", (normal(2, 3, 2, 3, 4),))
-        yield Case("one element", (normal(2, 3, 1, 1),))
-        yield Case("empty batch", (normal(0, 3, 5, 4),))
+    def cases(self) -> Iterable[op.Case]:
+        yield op.Case("2d", (normal(2, 3, 5, 4),))
+        yield op.Case("1d", (normal(2, 3, 7),))
+        yield op.Case("3d", (normal(2, 3, 2, 3, 4),))
+        yield op.Case("one element", (normal(2, 3, 1, 1),))
+        yield op.Case("empty batch", (normal(0, 3, 5, 4),))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearGlobalAveragePool, channels first."""
         return site.qlinear("QLinearGlobalAveragePool", {"channels_last": 0})
 
-    def misfit(self, call: Call) -> str:
+    def misfit(self, call: op.Call) -> str:
         """Scales too far apart, as where the mean was 0 in all samples; whatever the count is."""
         return scales_apart(call)
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         """Integers of Y. Raises ShapeError for rank below 3, no elements to average, wrong dtype.
 
         Raises UnsupportedError where ONNX Runtime's kernel refuses the scales.
@@ -83,7 +69,7 @@ class GlobalAveragePool(Operator):
         return (requantize(np.asarray(total), multiplier, q),)
 
 
-def scales_apart(call: Call) -> str:
+def scales_apart(call: op.Call) -> str:
     """Why the kernel refuses these scales whatever the count is; empty: it does not."""
     p, q = call.qparams_in(0), call.qparams_out()
     if p.scale < LARGEST * q.scale:

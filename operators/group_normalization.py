@@ -1,7 +1,5 @@
 """Group normalization."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gated recurrent unit: dynamic quantization alone; ONNX Runtime has no integer kernel of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -42,17 +40,11 @@ class GRU(Recurrence):
         return ScanParts(GATES, (2, 1), columns, added, _linear_cell if linear else _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h.
-
-        Raises:
-            ShapeError: shapes that do not fit together, or lengths beyond T.
-            UnsupportedError: an unknown function.
-        """
+        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h."""
         linear = call.integer("linear_before_reset", 0) != 0
         return run(call, _float_linear if linear else _float, self.functions(call))
 
     def cases(self) -> Iterable[Case]:
-        """Directions, both forms of the reset gate, lengths, initial states, no bias."""
         hidden, size = 4, 3
         x, bias = normal(5, 2, size), normal(2, 6 * hidden, seed=3)
         w, r = normal(2, 3 * hidden, size, seed=1), normal(2, 3 * hidden, hidden, seed=2)

@@ -1,27 +1,12 @@
 """Logistic function of straight pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    NodeCall,
-    NodePlan,
-    OpCategory,
-    Operator,
-    Precision,
-    Rule,
-    Site,
-    register,
-)
+from onnxq import operator as op
 from onnxq.operator.examples import normal
 from onnxq.operators._clamp import bound_integers
 from onnxq.operators._function import lower_around, table_kernel
@@ -33,8 +18,8 @@ from onnxq.qparams import QParams
 ALPHA, BETA = 0.2, 0.5  # of the ONNX schema
 
 
-@register
-class HardSigmoid(Operator):
+@op.register
+class HardSigmoid(op.Operator):
     """Y = max(0, min(1, alpha * X + beta)); ONNX HardSigmoid-6.
 
     Integers, for alpha > 0: com.microsoft QLinearAdd of X at alpha times its scale and of beta, a
@@ -45,26 +30,25 @@ class HardSigmoid(Operator):
 
     op_type = "HardSigmoid"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise, with results in [0, 1] whatever the data."""
         alpha = node.attributes.get_float("alpha", ALPHA)
         rises = alpha > 0
-        precision = Precision.INT8 if rises else Precision.FLOAT_BETWEEN_QDQ
-        return Rule(
-            OpCategory.ELEMENTWISE, output_range=(0.0, 1.0), precision=precision, lowered=rises
+        precision = op.Precision.INT8 if rises else op.Precision.FLOAT_BETWEEN_QDQ
+        return op.Rule(
+            op.OpCategory.ELEMENTWISE, output_range=(0.0, 1.0), precision=precision, lowered=rises
         )
 
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
-        yield Case("plain", (normal(2, 3, 4),))
-        yield Case("as torch does", (5 * normal(2, 3, 4),), (), {"alpha": 1 / 6})
-        yield Case("beta below 0", (5 * normal(2, 3, 4),), (), {"alpha": 0.7, "beta": -0.4})
-        yield Case("beta 0", (normal(2, 3, 4),), (), {"beta": 0.0})
-        yield Case("alpha below 0", (5 * normal(2, 3, 4),), (), {"alpha": -0.2})
-        yield Case("single", (normal(1),))
-        yield Case("empty batch", (normal(0, 3),))
+    def cases(self) -> Iterable[op.Case]:
+        yield op.Case("plain", (normal(2, 3, 4),))
+        yield op.Case("as torch does", (5 * normal(2, 3, 4),), (), {"alpha": 1 / 6})
+        yield op.Case("beta below 0", (5 * normal(2, 3, 4),), (), {"alpha": 0.7, "beta": -0.4})
+        yield op.Case("beta 0", (normal(2, 3, 4),), (), {"beta": 0.0})
+        yield op.Case("alpha below 0", (5 * normal(2, 3, 4),), (), {"alpha": -0.2})
+        yield op.Case("single", (normal(1),))
+        yield op.Case("empty batch", (normal(0, 3),))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearAdd, with a Clip where the levels leave [0, 1]; else around float."""
         alpha = site.node.attributes.get_float("alpha", ALPHA)
         scaled = _scaled(site.qparams_in(0), alpha)
@@ -73,7 +57,7 @@ class HardSigmoid(Operator):
         q = site.qparams_out()
         beta = float(np.float32(site.node.attributes.get_float("beta", BETA)))
         (y,) = lower_with_number(
-            replace(site, plan=NodePlan((scaled,), site.plan.outputs)),
+            replace(site, plan=op.NodePlan((scaled,), site.plan.outputs)),
             site.inputs[0],
             "QLinearAdd",
             beta,
@@ -89,40 +73,39 @@ class HardSigmoid(Operator):
         clipped.type, clipped.shape = y.type, y.shape
         return [clipped]
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         alpha, beta = _line(call)
         scaled = _scaled(call.qparams_in(0), float(alpha))
         if scaled is None:
             return (table_kernel(call, lambda x: np.clip(alpha * x + beta, 0, 1)),)
         y = number_kernel(
-            replace(call, plan=NodePlan((scaled,), call.plan.outputs)), "QLinearAdd", float(beta)
+            replace(call, plan=op.NodePlan((scaled,), call.plan.outputs)), "QLinearAdd", float(beta)
         )
         low, high = bound_integers((0.0, 1.0), call.qparams_out())
         return (np.clip(y, low, high),)
 
-    def agrees(self, call: Call) -> bool:
+    def agrees(self, call: op.Call) -> bool:
         """Whether every machine gives the same integers for alpha X + beta."""
         added = _as_sum(call)
         return added is None or Add().agrees(added)
 
-    def agrees_with_itself(self, call: Call) -> bool:
+    def agrees_with_itself(self, call: op.Call) -> bool:
         """Whether alpha X and beta may change places."""
         added = _as_sum(call)
         return added is None or Add().agrees_with_itself(added)
 
 
-def _as_sum(call: Call) -> Call | None:
+def _as_sum(call: op.Call) -> op.Call | None:
     """The call of Add for alpha X and beta; None: it runs around float, where there is no sum."""
     alpha, beta = _line(call)
     scaled = _scaled(call.qparams_in(0), float(alpha))
     if scaled is None:
         return None
     _, number = as_integer(float(beta), scaled.dtype)
-    return replace(call, plan=NodePlan((scaled, number), call.plan.outputs), attributes={})
+    return replace(call, plan=op.NodePlan((scaled, number), call.plan.outputs), attributes={})
 
 
-def _line(call: NodeCall) -> tuple[np.float32, np.float32]:
+def _line(call: op.NodeCall) -> tuple[np.float32, np.float32]:
     """(alpha, beta)."""
     alpha, beta = call.real("alpha", ALPHA), call.real("beta", BETA)
     return np.float32(alpha), np.float32(beta)

@@ -1,7 +1,5 @@
 """Swish of straight pieces."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -9,22 +7,8 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.dtypes import INT8, UINT8, QDType
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    Linear,
-    NodePlan,
-    OpCategory,
-    Operator,
-    Reals,
-    Response,
-    Rule,
-    Site,
-    register,
-)
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._divided import divided_sum
 from onnxq.operators._function import anywhere, lower_around, table_kernel
@@ -40,8 +24,8 @@ STEEPEST = 1.5  # at X = 3
 FINEST, MAX_TRIES = 2.0**-16, 64  # relative increase of a gate's scale, and how often at most
 
 
-@register
-class HardSwish(Operator):
+@op.register
+class HardSwish(op.Operator):
     """Y = X * max(0, min(1, X / 6 + 1 / 2)); ONNX HardSwish-14.
 
     Integers: com.microsoft QLinearAdd of X, at a sixth of its scale, and 1 / 2 gives the gate,
@@ -54,20 +38,20 @@ class HardSwish(Operator):
 
     op_type = "HardSwish"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise; the result is observed."""
-        return Rule(OpCategory.ELEMENTWISE, lowered=True)
+        return op.Rule(op.OpCategory.ELEMENTWISE, lowered=True)
 
-    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+    def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
         """An error comes out as if it were as steep everywhere as where it is steepest."""
-        return (Linear((0,), STEEPEST**2),)
+        return (op.Linear((0,), STEEPEST**2),)
 
-    def cases(self) -> Iterable[Case]:
+    def cases(self) -> Iterable[op.Case]:
         """Defined everywhere; numbers whose gate stays below 1."""
         yield from anywhere(10.0)
-        yield Case("below 1", (np.linspace(-4, 1, 24, dtype=np.float32).reshape(2, 3, 4),))
+        yield op.Case("below 1", (np.linspace(-4, 1, 24, dtype=np.float32).reshape(2, 3, 4),))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearAdd and QLinearMul; wide integers, and scales that have no sixth: around float."""
         gate = _gate(site.plan)
         if gate is None:
@@ -88,11 +72,10 @@ class HardSwish(Operator):
             ir.TensorType(ir.DataType[p.dtype.onnx]),
             site.node.outputs[0].shape,
         )
-        pair = NodePlan((p, gate), site.plan.outputs)
+        pair = op.NodePlan((p, gate), site.plan.outputs)
         return replace(site, plan=pair, inputs=[site.inputs[0], gates]).qlinear("QLinearMul", {})
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         gate = _gate(call.plan)
         if gate is None:
             return (table_kernel(call, _hard_swish),)
@@ -101,7 +84,7 @@ class HardSwish(Operator):
         gates = _gates(p, gate).astype(np.int32)
         return (look_up(multiply_integers(every, gates, p, gate, call.qparams_out()), x, p.dtype),)
 
-    def agrees(self, call: Call) -> bool:
+    def agrees(self, call: op.Call) -> bool:
         """Whether every machine multiplies X and its gate alike, for every integer of X."""
         gate, out = _gate(call.plan), call.plan.outputs[0]
         if gate is None or out is None:
@@ -110,7 +93,7 @@ class HardSwish(Operator):
         return products_agree(all_integers(p.dtype), _gates(p, gate).astype(np.int32), p, gate, out)
 
 
-def _hard_swish(x: Reals) -> Reals:
+def _hard_swish(x: op.Reals) -> op.Reals:
     return np.asarray(x * np.clip(x * SLOPE + MIDDLE, 0, 1))
 
 
@@ -119,7 +102,7 @@ def _sixth(p: QParams) -> QParams:
     return QParams(p.scale * np.float32(SLOPE), p.zero_point, p.dtype)
 
 
-def _gate(plan: NodePlan) -> QParams | None:
+def _gate(plan: op.NodePlan) -> QParams | None:
     """Qparams of the gate; None: there are none, or integers are not of 8 bits."""
     p = plan.inputs[0]
     if p is None or not is_tabulable(plan) or not is_scale(float(p.scale) * SLOPE):

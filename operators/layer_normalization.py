@@ -1,7 +1,5 @@
 """Layer normalization."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import Case, Reals

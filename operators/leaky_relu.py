@@ -1,30 +1,17 @@
 """Rectifier with a slope below 0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    OpCategory,
-    Operator,
-    Reals,
-    Rule,
-    Site,
-    register,
-)
+from onnxq import operator as op
 from onnxq.operator.examples import normal
 from onnxq.operators._tables import look_up, table_of
 
 
-@register
-class LeakyRelu(Operator):
+@op.register
+class LeakyRelu(op.Operator):
     """Y = X where X >= 0, else alpha * X; ONNX LeakyRelu-16.
 
     Integers: com.microsoft QLinearLeakyRelu, a table of quantize(f(dequantize(x))).
@@ -32,26 +19,23 @@ class LeakyRelu(Operator):
 
     op_type = "LeakyRelu"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise; the result is observed."""
-        return Rule(OpCategory.ELEMENTWISE)
+        return op.Rule(op.OpCategory.ELEMENTWISE)
 
-    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:
         """Scaling the input by s > 0 scales the result by s."""
         return ({0: scale},)
 
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
-        yield Case("plain", (normal(2, 3, 4),))
-        yield Case("alpha", (normal(2, 3, 4),), (), {"alpha": 0.3})
-        yield Case("empty batch", (normal(0, 3),))
+    def cases(self) -> Iterable[op.Case]:
+        yield op.Case("plain", (normal(2, 3, 4),))
+        yield op.Case("alpha", (normal(2, 3, 4),), (), {"alpha": 0.3})
+        yield op.Case("empty batch", (normal(0, 3),))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """QLinearLeakyRelu."""
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         return site.qlinear("QLinearLeakyRelu", site.attributes("alpha"))
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         alpha = np.float32(call.real("alpha", 0.01))

@@ -1,32 +1,17 @@
 """Long short-term memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    AttributeValue,
-    Case,
-    DynamicRule,
-    DynamicSite,
-    DynamicWeight,
-    Float,
-    NodeSite,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Rule,
-    register,
-)
 from onnxq.operator.examples import ints32, normal
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.site import MICROSOFT, REAL
 from onnxq.operators._activations import FUNCTIONS
-from onnxq.operators._dynamic import stored_reals
+from onnxq.operators._dynamic import INTEGERS_OR_STORED, STORED, stored_reals
 from onnxq.operators._recurrent import dynamic_entry, is_batch_first, not_rows
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
@@ -37,8 +22,8 @@ SWAPPED = (1, 0, 2)  # between (N, T, I) and (T, N, I), (N, D, H) and (D, N, H)
 Y_BATCH_FIRST = (2, 0, 1, 3)  # (T, D, N, H) -> (N, T, D, H)
 
 
-@register
-class LSTM(Operator):
+@op.register
+class LSTM(op.Operator):
     """Y, Y_h, Y_c = LSTM(X, W, R, B, sequence_lens, initial_h, initial_c, P); ONNX LSTM-14.
 
     Dynamic: com.microsoft DynamicQuantizeLSTM, both matrix products in integers, the whole X
@@ -47,61 +32,53 @@ class LSTM(Operator):
 
     op_type = "LSTM"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """No kernel has scales that are known before the model runs."""
-        return Float(
-            OperatorLimit(
-                "ONNX Runtime has no LSTM with scales that are known ahead: its integer kernel "
-                "quantizes activations when it runs. Dynamic quantization has it: "
-                f"{dynamic_entry('LSTM')}"
-            )
+        return op.Float.because(
+            "ONNX Runtime has no LSTM with scales that are known ahead: its integer kernel "
+            "quantizes activations when it runs. Dynamic quantization has it: "
+            f"{dynamic_entry('LSTM')}"
         )
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+    def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """Integers, but for activations that call the C library: no kernel can check those.
 
         One scale per gate and neuron; the two directions share it. A small R may have one for all
         where speed is asked for: it runs at each step.
         """
         if not (is_constant(node, 1) and is_constant(node, 2)):
-            return Float(
-                OperatorLimit("its weights are computed at run time; constant ones are needed")
+            return op.Float.because(
+                "its weights are computed at run time; constant ones are needed"
             )
         sizes = shape(node, 2)
         hidden = None if sizes is None or len(sizes) != 3 else sizes[2]
         weights = (
-            DynamicWeight(1, 1, TRANSPOSED),
-            DynamicWeight(2, 1, TRANSPOSED, few_rows=hidden is not None and hidden < MANY),
+            op.DynamicWeight(1, 1, TRANSPOSED),
+            op.DynamicWeight(2, 1, TRANSPOSED, few_rows=hidden is not None and hidden < MANY),
         )
         names = node.attributes.get_strings("activations", ())
         odd = [name for name in names if name.lower() not in FUNCTIONS]
         if odd:
-            return DynamicRule(
+            return op.DynamicRule(
                 weights,
-                (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16),
+                STORED,
                 missing=f"its activation {odd[0]} differs in the last bit between machines, which "
                 "moves integers from step to step",
                 no_float_kernel=is_batch_first(node),
             )
-        precisions = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
-        return DynamicRule(
+        return op.DynamicRule(
             weights,
-            precisions,
+            INTEGERS_OR_STORED,
             saturating_pairs=True,
             not_rows=not_rows(node),
             no_float_kernel=is_batch_first(node),
         )
 
-    def cases(self) -> Iterable[Case]:
-        """Directions, optional inputs, layouts, activations."""
+    def cases(self) -> Iterable[op.Case]:
         yield from _cases()
 
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
-        """DynamicQuantizeLSTM, or LSTM on weights that are dequantized at load.
-
-        Raises:
-            UnsupportedError: weights that DynamicQuantizeLSTM does not take.
-        """
+    def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
+        """DynamicQuantizeLSTM, or LSTM on weights that are dequantized at load."""
         slots = [*site.inputs, *[None] * (8 - len(site.inputs))]
         batch_first = is_batch_first(site.node)
         if batch_first:
@@ -109,7 +86,7 @@ class LSTM(Operator):
                 value = slots[slot]
                 if value is not None:
                     slots[slot] = _transposed(site, f"{site.node.name}_in{slot}", value, SWAPPED)
-        if site.plan.precision is Precision.DYNAMIC_INT8:
+        if site.plan.precision is op.Precision.DYNAMIC_INT8:
             outputs = _integer(site, slots)
         else:
             outputs = _stored(site, slots)
@@ -128,7 +105,7 @@ class LSTM(Operator):
         ]
 
 
-def _integer(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
+def _integer(site: op.DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
     """DynamicQuantizeLSTM with all outputs, read or not.
 
     Without Y, ONNX Runtime 1.31 quantizes H together with what it left in rows that have ended, so
@@ -163,7 +140,7 @@ def _integer(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
 
 
 def _scale_and_zero_point(
-    site: NodeSite, label: str, each: tuple[int, ...], qparams: QParams
+    site: op.NodeSite, label: str, each: tuple[int, ...], qparams: QParams
 ) -> list[ir.Value]:
     """Scale and zero point as DynamicQuantizeLSTM has them: (D,), or (D, 4 H).
 
@@ -201,7 +178,7 @@ def _scale_and_zero_point(
     ]
 
 
-def _stored(site: DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
+def _stored(site: op.DynamicSite, slots: list[ir.Value | None]) -> list[ir.Value]:
     """LSTM itself, W and R dequantized and transposed back when a session is made."""
     for slot, qparams in zip((1, 2), site.plan.qparams, strict=True):
         integers = slots[slot]
@@ -226,19 +203,19 @@ def _attributes(node: ir.Node) -> dict[str, ir.Attr]:
     return {name: value for name, value in node.attributes.items() if name != "layout"}
 
 
-def _transposed(site: NodeSite, stem: str, x: ir.Value, perm: Sequence[int]) -> ir.Value:
+def _transposed(site: op.NodeSite, stem: str, x: ir.Value, perm: Sequence[int]) -> ir.Value:
     y = site.step("Transpose", [x], f"{stem}_transpose", attributes={"perm": [*perm]})
     if x.shape is not None:
         y.shape = ir.Shape([x.shape[axis] for axis in perm])
     return y
 
 
-def _cases() -> Iterable[Case]:
+def _cases() -> Iterable[op.Case]:
     hidden = 6
 
     def case(
-        name: str, directions: int = 1, extra: Sequence[int] = (), **attributes: AttributeValue
-    ) -> Case:
+        name: str, directions: int = 1, extra: Sequence[int] = (), **attributes: op.AttributeValue
+    ) -> op.Case:
         x = normal(4, 3, 5)
         states = [normal(directions, 3, hidden, seed=s) / np.float32(4) for s in (5, 6)]
         if attributes.get("layout"):
@@ -253,9 +230,9 @@ def _cases() -> Iterable[Case]:
             normal(directions, 3 * hidden, seed=7) / np.float32(4),
         ]
         given = tuple(x if i < 3 or i in extra else None for i, x in enumerate(inputs))
-        attrs: dict[str, AttributeValue] = {"hidden_size": hidden, **attributes}
+        attrs: dict[str, op.AttributeValue] = {"hidden_size": hidden, **attributes}
         constants = tuple(i for i in (1, 2, 3, 7) if given[i] is not None)
-        return Case(name, given, constants, attrs, 3)
+        return op.Case(name, given, constants, attrs, 3)
 
     everything = (3, 4, 5, 6, 7)
     yield case("plain")

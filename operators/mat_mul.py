@@ -1,37 +1,17 @@
 """Matrix product with NumPy's broadcasting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import requantize
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    DynamicRule,
-    DynamicSite,
-    Float,
-    OpCategory,
-    Operator,
-    Precision,
-    Reals,
-    Response,
-    Rule,
-    Site,
-    Unfolded,
-    Weighted,
-    WeightSlot,
-    register,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._channel_scales import fitted, only_along
-from onnxq.operators._dynamic import lower_stored
+from onnxq.operators._dynamic import STORED, lower_stored
 from onnxq.operators._dynamic_product import (
     DynamicLinear,
     constant_operand,
@@ -45,8 +25,8 @@ from onnxq.operators._unfolded import UnfoldedLinear
 BIAS = 2  # slot, where there is an Add of it behind the node and the result stays in float32
 
 
-@register
-class MatMul(Operator):
+@op.register
+class MatMul(op.Operator):
     """Y = A B, (..., M, K) by (..., K, N), as np.matmul for rank 1 and batches; ONNX MatMul-13.
 
     Integers: QLinearMatMul-10,
@@ -57,36 +37,36 @@ class MatMul(Operator):
 
     op_type = "MatMul"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """A constant matrix is a weight per column; other ranks are quantized per tensor.
 
         ONNX Runtime fuses a B of rank 3 with scales per column, and then fails when it runs.
         """
         b = shape(node, 1)
         matrix = is_constant(node, 1) and b is not None and len(b) == 2
-        return Rule(
-            OpCategory.COMPUTE,
+        return op.Rule(
+            op.OpCategory.COMPUTE,
             activations=(0,) if matrix else (0, 1),
-            weight=WeightSlot(1, 1) if matrix else None,
+            weight=op.WeightSlot(1, 1) if matrix else None,
             needs_output=False,
             saturating_pairs=True,
             pair_axes=(0,) if matrix else (),
         )
 
-    def responses(self, node: ir.Node) -> tuple[Response, ...]:
+    def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
         """A constant A, such as a filter bank, or a constant B that is no matrix."""
         a, b = constant(node, 0), constant(node, 1)
         if a is not None:
-            return (Weighted(1, np.atleast_2d(a)),)
+            return (op.Weighted(1, np.atleast_2d(a)),)
         if b is not None and b.ndim != 2:
-            return (Weighted(0, b[None] if b.ndim == 1 else np.swapaxes(b, -1, -2)),)
+            return (op.Weighted(0, b[None] if b.ndim == 1 else np.swapaxes(b, -1, -2)),)
         return ()
 
-    def unfolded(self, node: ir.Node) -> Unfolded:
+    def unfolded(self, node: ir.Node) -> op.Unfolded:
         """Unfolds A to (rows, K): it is a matrix already."""
         return UnfoldedLinear()
 
-    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:
         """Scaling columns of the result scales the same columns of B."""
         b = shape(node, 1)
         if scale.ndim < 2 or scale.shape[-2] > 1 or b is None or len(b) < 2:
@@ -94,29 +74,28 @@ class MatMul(Operator):
         columns = fitted(scale, len(b))
         return () if columns is None else ({1: columns},)
 
-    def undone(self, node: ir.Node, scale: Reals) -> Mapping[int, Reals] | None:
+    def undone(self, node: ir.Node, scale: op.Reals) -> Mapping[int, op.Reals] | None:
         """Dividing columns of A by scales is undone by scaling the rows of a constant B."""
         b = shape(node, 1)
         if not is_constant(node, 1) or b is None or len(b) != 2 or not only_along(scale, -1):
             return None
         return {1: scale.reshape(-1, 1)}
 
-    def cases(self) -> Iterable[Case]:
-        """Ranks 1 to 4, broadcast batches, weights and activations, empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         b = normal(5, 4, seed=1)
-        yield Case("weight", (normal(3, 5), b), (1,))
-        yield Case("weight, batches", (normal(2, 3, 5), b), (1,))
-        yield Case("weight of rank 1", (normal(3, 5), normal(5, seed=1)), (1,))
-        yield Case("weight of rank 3", (normal(2, 3, 5), normal(2, 5, 4, seed=1)), (1,))
-        yield Case("constant on the left", (normal(3, 5), b), (0,))
-        yield Case("two activations", (normal(2, 3, 5), normal(2, 5, 4, seed=1)))
-        yield Case("broadcast batches", (normal(2, 1, 3, 5), normal(4, 5, 2, seed=1)))
-        yield Case("row by matrix", (normal(5), b), (1,))
-        yield Case("row by column", (normal(5), normal(5, seed=1)))
-        yield Case("long sums", (normal(2, 1500), normal(1500, 3, seed=1)), (1,))
-        yield Case("empty batch", (normal(0, 3, 5), b), (1,))
+        yield op.Case("weight", (normal(3, 5), b), (1,))
+        yield op.Case("weight, batches", (normal(2, 3, 5), b), (1,))
+        yield op.Case("weight of rank 1", (normal(3, 5), normal(5, seed=1)), (1,))
+        yield op.Case("weight of rank 3", (normal(2, 3, 5), normal(2, 5, 4, seed=1)), (1,))
+        yield op.Case("constant on the left", (normal(3, 5), b), (0,))
+        yield op.Case("two activations", (normal(2, 3, 5), normal(2, 5, 4, seed=1)))
+        yield op.Case("broadcast batches", (normal(2, 1, 3, 5), normal(4, 5, 2, seed=1)))
+        yield op.Case("row by matrix", (normal(5), b), (1,))
+        yield op.Case("row by column", (normal(5), normal(5, seed=1)))
+        yield op.Case("long sums", (normal(2, 1500), normal(1500, 3, seed=1)), (1,))
+        yield op.Case("empty batch", (normal(0, 3, 5), b), (1,))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearMatMul, or MatMulIntegerToFloat where the plan has no qparams for the output."""
         site.check_pair()
         a = site.scale_and_zero_point("a", site.qparams_in(0))
@@ -131,8 +110,7 @@ class MatMul(Operator):
         slots = [site.inputs[0], *a, site.inputs[1], *b, *y]
         return site.emit(slots, op_type="QLinearMatMul", attributes={})
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y, or float32. Raises ShapeError where shapes or dtypes do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         a, b = call.integers(0), call.integers(1)
         if not a.ndim or not b.ndim:
             raise call.shape_error(
@@ -149,25 +127,25 @@ class MatMul(Operator):
         y_qparams = call.qparams_out()
         return (requantize(total, np.asarray(multiplier / y_qparams.scale), y_qparams),)
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+    def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """A constant matrix on either side has a scale per column or row; other ranks have one.
 
         With W (M, K) on the left, W X = (X^T W^T)^T: activations by weights, which is the product
         that has fast kernels; integers are stored as W^T.
         """
         slot = constant_operand(node)
-        if isinstance(slot, Float):
+        if isinstance(slot, op.Float):
             return slot
         return right_rule(node, 1, None) if slot == 1 else left_rule(node, 0, (1, 0))
 
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """Run-time integers by integers, or float by dequantized integers.
 
         A bias is the Add behind it.
         """
         rule = self.dynamic_rule(site.node)
-        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
-        if site.plan.precision in (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16):
+        assert isinstance(rule, op.DynamicRule), "the plan holds nodes that have a rule"
+        if site.plan.precision in STORED:
             return lower_stored(site, rule)
         linear = DynamicLinear(1, 0, turn_x=True, turn_y=True)
         if rule.weights[0].slot == 1:

@@ -1,7 +1,5 @@
 """Matrix product of integers, to int32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,8 +11,6 @@ from onnxq.operators._columns import check_sum, columns, matmul_columns
 from onnxq.operators._pairs import matmul_pairs
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
-OP = "MatMulInteger"
-
 
 @register_integer
 class MatMulInteger(IntegerOperator):
@@ -24,15 +20,13 @@ class MatMulInteger(IntegerOperator):
     B has one zero point or one per column; A has one: ONNX Runtime refuses one per row.
     """
 
-    op_type = OP
+    op_type = "MatMulInteger"
     weights = (1,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """int32."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         one = np.ones((), np.float32)
         a_qparams = call.qparams_of("a", one, call.optional(2), call.qdtype(a, "A"))
@@ -41,12 +35,10 @@ class MatMulInteger(IntegerOperator):
         return (matmul_columns(call, a, a_qparams, right, b, accumulator),)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """All four pairs of types, extreme zero points, ranks, no row."""
         extremes = {"uint8": 255, "int8": -128}
         for left, a_zp in extremes.items():
             for right, b_zp in extremes.items():

@@ -1,7 +1,5 @@
 """Matrix product of integers, to float32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,8 +12,6 @@ from onnxq.operators._columns import check_signs, check_sum, late_columns, matmu
 from onnxq.operators._pairs import matmul_pairs
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
-OP = "MatMulIntegerToFloat"
-
 
 @register_integer
 class MatMulIntegerToFloat(IntegerOperator):
@@ -25,16 +21,14 @@ class MatMulIntegerToFloat(IntegerOperator):
     after each step (no fused multiply-add). Shapes as np.matmul; B has one scale or one per column.
     """
 
-    op_type = OP
+    op_type = "MatMulIntegerToFloat"
     domains = (MICROSOFT,)
     weights = (1,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """float32."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         a_scale = call.operand(2, "a_scale")
         a_qparams = call.qparams_of("a", a_scale, call.optional(4), call.qdtype(a, "A"))
@@ -45,12 +39,10 @@ class MatMulIntegerToFloat(IntegerOperator):
         return (to_float(call, total, a_qparams.scale, right, call.optional(6)),)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "A"), call.operand(1, "B")
         return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """Types, columns, bias, extreme zero points, ranks, no row."""
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         points = np.array([-128, 127, 0, 5], np.int8)
         column, bias = scales(0.01, 0.02, 0.04, 3), normal(4)

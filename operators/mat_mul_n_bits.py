@@ -1,26 +1,16 @@
 """Matrix product of a float matrix and a group-wise weight of 2, 4 or 8 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq import operator as op
 from onnxq.affine import quantize
 from onnxq.core.packing import unpacked_rows
 from onnxq.dtypes import INT8
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    Reals,
-    register_integer,
-)
 from onnxq.operator.examples import integers, normal
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS
@@ -54,8 +44,8 @@ class _Sizes:
         return -(-self.inner // self.block)
 
 
-@register_integer
-class MatMulNBits(IntegerOperator):
+@op.register_integer
+class MatMulNBits(op.IntegerOperator):
     """Y[..., n] = sum_k A[..., k] W[n, k] + bias[n], W = (B - zero_points) * scales per block of k.
 
     com.microsoft: inputs A (float32 or float16), B (uint8: (N, blocks, block_size * bits / 8), low
@@ -72,14 +62,14 @@ class MatMulNBits(IntegerOperator):
     op_type = OP
     domains = (MICROSOFT,)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
+    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
         """A B, summed in float64 and rounded to A's type once."""
         a, w, _ = _operands(call)
         y = a @ w.T + _bias(call)
         with np.errstate(over="ignore"):
             return (np.asarray(y.astype(np.float32)).astype(call.operand(0, "A").dtype),)
 
-    def bound(self, call: IntegerCall) -> Array | None:
+    def bound(self, call: op.IntegerCall) -> op.Array | None:
         """(6 + min(n, 2 sqrt(n))) * 2^-24 * (sum_k |a| |w| + |bias|) + 2^-150 * underflow.
 
         |w| = (q + |zero_point|) * scale: ONNX Runtime subtracts zero points after it has summed, so
@@ -108,8 +98,7 @@ class MatMulNBits(IntegerOperator):
             found = found + 2 * (FLOAT16_HALF_ULP * y + FLOAT16_TINY)  # each rounds for itself
         return np.asarray(found)
 
-    def cases(self) -> Iterable[Case]:
-        """Widths, block sizes, zero points, accuracy levels, a last block that is short, bias."""
+    def cases(self) -> Iterable[op.Case]:
         rows, inner, columns = 3, 70, 5
         a = normal(rows, inner)
         for bits in BITS:
@@ -119,7 +108,7 @@ class MatMulNBits(IntegerOperator):
                 scale = np.abs(normal(columns * blocks)) + np.float32(0.1)
                 packed = integers(columns * -(-blocks * bits // 8), seed=1)
                 for level in (0, INT8_ACCURACY):
-                    attributes: dict[str, AttributeValue] = {
+                    attributes: dict[str, op.AttributeValue] = {
                         "K": inner,
                         "N": columns,
                         "bits": bits,
@@ -127,21 +116,21 @@ class MatMulNBits(IntegerOperator):
                         "accuracy_level": level,
                     }
                     name = f"{bits} bits, blocks of {block}, level {level}"
-                    yield Case(name, (a, b, scale), (1, 2), attributes)
+                    yield op.Case(name, (a, b, scale), (1, 2), attributes)
                     points = (a, b, scale, packed)
-                    yield Case(f"{name}, zero points", points, (1, 2, 3), attributes)
+                    yield op.Case(f"{name}, zero points", points, (1, 2, 3), attributes)
                     if bits < 8:  # ONNX Runtime has float zero points for 2 and 4 bits only
                         reals = (a, b, scale, np.abs(normal(columns * blocks, seed=1)))
-                        yield Case(f"{name}, float zero points", reals, (1, 2, 3), attributes)
-        sizes: dict[str, AttributeValue] = {"K": 32, "N": 4, "bits": 4, "block_size": 16}
+                        yield op.Case(f"{name}, float zero points", reals, (1, 2, 3), attributes)
+        sizes: dict[str, op.AttributeValue] = {"K": 32, "N": 4, "bits": 4, "block_size": 16}
         b, scale = integers(4, 2, 8), np.abs(normal(4, 2)) + np.float32(0.1)
-        yield Case("negative scales", (normal(3, 32), b, -scale), (1, 2), sizes)
+        yield op.Case("negative scales", (normal(3, 32), b, -scale), (1, 2), sizes)
         bias = (None, None, normal(4))
-        yield Case("bias, batches", (normal(2, 3, 32), b, scale, *bias), (1, 2, 5), sizes)
-        yield Case("no row", (normal(0, 32), b, scale), (1, 2), sizes)
+        yield op.Case("bias, batches", (normal(2, 3, 32), b, scale, *bias), (1, 2, 5), sizes)
+        yield op.Case("no row", (normal(0, 32), b, scale), (1, 2), sizes)
 
 
-def _sizes(call: IntegerCall) -> _Sizes:
+def _sizes(call: op.IntegerCall) -> _Sizes:
     """Raises ShapeError where K, N, bits or block_size is none that ONNX Runtime takes."""
     sizes = _Sizes(
         call.integer("K", 0),
@@ -159,7 +148,7 @@ def _sizes(call: IntegerCall) -> _Sizes:
     return sizes
 
 
-def _is_int8(call: IntegerCall, sizes: _Sizes) -> bool:
+def _is_int8(call: op.IntegerCall, sizes: _Sizes) -> bool:
     """Whether ONNX Runtime quantizes A to int8 per block."""
     points = call.optional(3)
     return (
@@ -169,13 +158,13 @@ def _is_int8(call: IntegerCall, sizes: _Sizes) -> bool:
     )
 
 
-def _bias(call: IntegerCall) -> Reals:
+def _bias(call: op.IntegerCall) -> op.Reals:
     """float64 (N,), or 0 where it is absent."""
     bias = call.optional(5)
     return np.zeros((), np.float64) if bias is None else bias.astype(np.float64)
 
 
-def _operands(call: IntegerCall) -> tuple[Reals, Reals, Reals]:
+def _operands(call: op.IntegerCall) -> tuple[op.Reals, op.Reals, op.Reals]:
     """A (..., K) and W (N, K) as they are multiplied, and |w| of `bound`, in float64."""
     sizes = _sizes(call)
     a, b = call.operand(0, "A"), call.operand(1, "B")
@@ -214,7 +203,7 @@ def _operands(call: IntegerCall) -> tuple[Reals, Reals, Reals]:
     return reals.astype(np.float64), (centred * steps).astype(np.float64), magnitude
 
 
-def _scales(call: IntegerCall, sizes: _Sizes) -> npt.NDArray[np.float32]:
+def _scales(call: op.IntegerCall, sizes: _Sizes) -> npt.NDArray[np.float32]:
     """float32 (N, blocks)."""
     scale = call.operand(2, "scales")
     wanted = (sizes.columns, sizes.blocks)
@@ -227,7 +216,7 @@ def _scales(call: IntegerCall, sizes: _Sizes) -> npt.NDArray[np.float32]:
 
 
 def _zero_points(
-    points: Array | None, dtype: np.dtype[np.generic], sizes: _Sizes
+    points: op.Array | None, dtype: np.dtype[np.generic], sizes: _Sizes
 ) -> npt.NDArray[np.float32]:
     """float32 (N, blocks), or (1, blocks) where they are absent."""
     if points is None:
@@ -249,7 +238,7 @@ def _zero_points(
     return points.astype(np.float32).reshape(sizes.columns, sizes.blocks)
 
 
-def _as_int8(a: npt.NDArray[np.float32], sizes: _Sizes) -> Reals:
+def _as_int8(a: npt.NDArray[np.float32], sizes: _Sizes) -> op.Reals:
     """A's rows, rounded as when each block is int8 at its own scale."""
     width = sizes.blocks * sizes.block
     padding = [(0, 0)] * (a.ndim - 1) + [(0, width - sizes.inner)]

@@ -1,7 +1,5 @@
 """Maximum over windows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,28 +7,15 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Call,
-    Case,
-    Float,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Reals,
-    Rule,
-    Site,
-    register,
-)
+from onnxq import operator as op
 from onnxq.operator.examples import normal
 from onnxq.operators._channel_scales import per_channel_alone
 from onnxq.operators._windows import Windows, blocks, pool_geometry, sliding, tap
 from onnxq.qparams import IntArray
 
 
-@register
-class MaxPool(Operator):
+@op.register
+class MaxPool(op.Operator):
     """Y[n, c, p] = max_k X[n, c, p * stride + k * dilation - pad]; ONNX MaxPool-12.
 
     1, 2 or 3 spatial axes. Scales are positive, so the maximum of integers is the integer of the
@@ -39,63 +24,57 @@ class MaxPool(Operator):
 
     op_type = "MaxPool"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Copies integers, so the output has the input's qparams."""
         if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
-            return Float(
-                OperatorLimit("its Indices output is used, which ONNX Runtime has for float only")
+            return op.Float.because(
+                "its Indices output is used, which ONNX Runtime has for float only"
             )
         # ONNX Runtime fuses no MaxPool that has an Indices output, used or not
         lowered = len(node.outputs) > 1
-        return Rule(
-            OpCategory.MOVEMENT, shares_qparams=True, lowered=lowered, selects=True, shrinks=True
+        return op.Rule(
+            op.OpCategory.MOVEMENT, shares_qparams=True, lowered=lowered, selects=True, shrinks=True
         )
 
-    def scaled(self, node: ir.Node, scale: Reals) -> tuple[Mapping[int, Reals], ...]:
+    def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:
         """Scaling channels of the input scales the same channels of the result."""
         return ({0: scale},) if per_channel_alone(scale) else ()
 
-    def cases(self) -> Iterable[Case]:
-        """Ranks, pads, strides, dilations, ceil_mode, auto_pad, empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(2, 3, 7, 6)
-        yield Case("plain", (x,), (), {"kernel_shape": [2, 3]})
-        yield Case(
+        yield op.Case("plain", (x,), (), {"kernel_shape": [2, 3]})
+        yield op.Case(
             "asymmetric pads, stride",
             (x,),
             (),
             {"kernel_shape": [3, 3], "pads": [1, 0, 2, 1], "strides": [2, 3]},
         )
-        yield Case("dilation", (x,), (), {"kernel_shape": [3, 2], "dilations": [2, 3]})
-        yield Case(
+        yield op.Case("dilation", (x,), (), {"kernel_shape": [3, 2], "dilations": [2, 3]})
+        yield op.Case(
             "ceil_mode",
             (x,),
             (),
             {"kernel_shape": [2, 2], "strides": [2, 4], "ceil_mode": 1, "pads": [0, 1, 1, 1]},
         )
         for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield Case(
+            yield op.Case(
                 mode, (x,), (), {"kernel_shape": [4, 2], "auto_pad": mode, "strides": [2, 1]}
             )
-        dilated: dict[str, AttributeValue] = {
+        dilated: dict[str, op.AttributeValue] = {
             "kernel_shape": [3, 3],
             "dilations": [2, 1],
             "auto_pad": "SAME_LOWER",
         }
-        yield Case("SAME_LOWER, dilation", (x,), (), dilated)
-        yield Case("1d", (normal(2, 3, 9),), (), {"kernel_shape": [3], "pads": [1, 1]})
-        yield Case("3d", (normal(1, 2, 4, 5, 4),), (), {"kernel_shape": [2, 3, 2]})
-        yield Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
+        yield op.Case("SAME_LOWER, dilation", (x,), (), dilated)
+        yield op.Case("1d", (normal(2, 3, 9),), (), {"kernel_shape": [3], "pads": [1, 1]})
+        yield op.Case("3d", (normal(1, 2, 4, 5, 4),), (), {"kernel_shape": [2, 3, 2]})
+        yield op.Case("empty batch", (normal(0, 3, 7, 6),), (), {"kernel_shape": [2, 2]})
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """MaxPool on integers."""
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         return site.on_integers()
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y, and Indices where the attribute `num_outputs` tells that both are wanted.
-
-        Raises:
-            ShapeError: kernel and x do not fit, or qparams differ.
-        """
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
+        """Integers of Y, and Indices where the attribute `num_outputs` asks for both."""
         x = call.integers(0)
         kernel = call.ints("kernel_shape", [])
         if x.ndim < 3 or not kernel:

@@ -3,35 +3,19 @@
 Over 300 lines, because what a node lacks decides which of its precisions there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Case,
-    DynamicRule,
-    DynamicSite,
-    DynamicWeight,
-    Float,
-    NodeCall,
-    NodeSite,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Rule,
-    register,
-)
 from onnxq.operator.examples import ints32, normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT, REAL
 from onnxq.operators._dynamic import (
+    STORED,
     check_integer,
     integer_product,
     lower_stored,
@@ -45,8 +29,8 @@ KEPT = ("num_heads", "unidirectional", "scale", "mask_filter_value")  # QAttenti
 NOT_ROWS = (-1, -3)  # summed over; each element of a batch is a product of its own
 
 
-@register
-class MicrosoftAttention(Operator):
+@op.register
+class MicrosoftAttention(op.Operator):
     """Y = softmax(scale Q K^T + mask) V per head, [Q K V] = X W + bias; com.microsoft Attention-1.
 
     X (B, S, C), W (C, 3 H), bias (3 H,), mask_index (see `added_mask`), past (2, B, heads, P,
@@ -59,39 +43,32 @@ class MicrosoftAttention(Operator):
     op_type = "Attention"
     domain = MICROSOFT
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Float: its result would be, and dynamic quantization has the products already.
 
         QAttention on integers whose scale is known ahead takes 0.93 to 1.07 of the time of the
         dynamic form (1 to 128 rows, widths 256 and 768; benchmarks/results/fusions.md), at the same
         SQNR: a static form gains nothing.
         """
-        return Float(
-            OperatorLimit(
-                "static quantization has no form of com.microsoft.Attention; dynamic quantization "
-                "has: give it a dynamic entry, such as --set op:Attention=dynamic_int8"
-            )
+        return op.Float.because(
+            "static quantization has no form of com.microsoft.Attention; dynamic quantization "
+            "has: give it a dynamic entry, such as --set op:Attention=dynamic_int8"
         )
 
-    def dynamic_rule(self, node: ir.Node) -> DynamicRule | Float:
+    def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """One scale per column of Q, K and V; integers where QAttention has all that it needs."""
         sizes = shape(node, WEIGHT)
         if not is_constant(node, WEIGHT):
-            return Float(
-                OperatorLimit("its weight is computed at run time; a constant one is needed")
-            )
+            return op.Float.because("its weight is computed at run time; a constant one is needed")
         if not has_input(node, BIAS):  # the canonical model has one
-            return Float(
-                OperatorLimit("it has no bias, without which ONNX Runtime runs no form of it")
-            )
+            return op.Float.because("it has no bias, without which ONNX Runtime runs no form of it")
         if sizes is None or len(sizes) != 2:
-            return Float(OperatorLimit(f"its weight has shape {sizes}; wanted (size, 3 * hidden)"))
-        weights = (DynamicWeight(WEIGHT, 1),)
-        stored = (Precision.WEIGHT_ONLY, Precision.WEIGHT_ONLY_FLOAT16)
+            return op.Float.because(f"its weight has shape {sizes}; wanted (size, 3 * hidden)")
+        weights = (op.DynamicWeight(WEIGHT, 1),)
         if missing := _why_not_in_integers(node, sizes[1] or 0):
-            return DynamicRule(weights, stored, missing=missing)
-        precisions = (Precision.DYNAMIC_INT8, *stored)
-        return DynamicRule(
+            return op.DynamicRule(weights, STORED, missing=missing)
+        precisions = (op.Precision.DYNAMIC_INT8, *STORED)
+        return op.DynamicRule(
             weights,
             precisions,
             saturating_pairs=True,
@@ -99,22 +76,22 @@ class MicrosoftAttention(Operator):
             measured_as="MultiHeadAttention" if _is_split(node) else "",
         )
 
-    def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
+    def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """QAttention, or Attention on weights that are dequantized at load."""
-        if site.plan.precision is Precision.DYNAMIC_INT8:
+        if site.plan.precision is op.Precision.DYNAMIC_INT8:
             slots = [*site.inputs, *[None] * (PAST_LENGTH + 1 - len(site.inputs))]
             return _quantized(site, slots)
         rule = self.dynamic_rule(site.node)
-        assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
+        assert isinstance(rule, op.DynamicRule), "the plan holds nodes that have a rule"
         return lower_stored(site, rule)
 
-    def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
+    def float_kernel(self, call: op.NodeCall) -> tuple[op.Array, ...]:
         """Arrays that ONNX Runtime computes in float32, within rounding: Y and present."""
         heads = _heads(call)
         same = heads.k.shape == heads.v.shape
         return (merge_heads(attend(heads)), *([np.stack([heads.k, heads.v])] if same else []))
 
-    def cases(self) -> Iterable[Case]:
+    def cases(self) -> Iterable[op.Case]:
         """Masks, past, one-sided; what MultiHeadAttention is needed for."""
         yield from _cases()
 
@@ -164,7 +141,7 @@ def _masks_keys(node: ir.Node) -> bool:
     return named and keys == rows
 
 
-def _quantized(site: DynamicSite, slots: Sequence[ir.Value | None]) -> list[ir.Value]:
+def _quantized(site: op.DynamicSite, slots: Sequence[ir.Value | None]) -> list[ir.Value]:
     """DynamicQuantizeLinear and QAttention."""
     x, weight, bias = slots[X], slots[WEIGHT], slots[BIAS]
     (qparams,) = site.plan.qparams
@@ -195,7 +172,9 @@ def _quantized(site: DynamicSite, slots: Sequence[ir.Value | None]) -> list[ir.V
     return [outputs[i] if given else ir.Value(name="") for i, given in enumerate(named)]
 
 
-def _split(site: NodeSite, projected: ir.Value, slots: Sequence[ir.Value | None]) -> list[ir.Value]:
+def _split(
+    site: op.NodeSite, projected: ir.Value, slots: Sequence[ir.Value | None]
+) -> list[ir.Value]:
     """MultiHeadAttention of (batch, rows, columns of Q, K and V)."""
     weight = site.node.inputs[WEIGHT]
     assert weight is not None
@@ -221,7 +200,7 @@ def _split(site: NodeSite, projected: ir.Value, slots: Sequence[ir.Value | None]
     return [y, *(ir.Value(name="") for _ in site.node.outputs[1:])]
 
 
-def _heads(call: NodeCall) -> Heads:
+def _heads(call: op.NodeCall) -> Heads:
     """Q, K and V of every head, the past in front, and what is added to the scores."""
     for name in ("do_rotary", "past_present_share_buffer"):
         if call.integer(name, 0):
@@ -254,19 +233,19 @@ def _heads(call: NodeCall) -> Heads:
     return replace(heads, added=added if heads.added is None else heads.added + added)
 
 
-def _cases() -> Iterable[Case]:
+def _cases() -> Iterable[op.Case]:
     x, w, bias = normal(2, 4, 8), normal(8, 18, seed=1), normal(18, seed=2)
     past = normal(2, 2, 2, 3, 3, seed=3)
-    heads: dict[str, AttributeValue] = {"num_heads": 2}
+    heads: dict[str, op.AttributeValue] = {"num_heads": 2}
 
     def case(
-        name: str, *more: Array | None, outputs: int = 1, **attributes: AttributeValue
-    ) -> Case:
-        return Case(name, (x, w, bias, *more), (1, 2), heads | attributes, outputs)
+        name: str, *more: op.Array | None, outputs: int = 1, **attributes: op.AttributeValue
+    ) -> op.Case:
+        return op.Case(name, (x, w, bias, *more), (1, 2), heads | attributes, outputs)
 
     keys = np.array([[1, 1, 0, 1], [0, 1, 1, 0]], np.int32)
     yield case("plain")
-    yield Case("a bias computed at run time", (x, w, bias), (1,), heads)
+    yield op.Case("a bias computed at run time", (x, w, bias), (1,), heads)
     yield case("ends", ints32(2, 4))
     yield case("ends and starts", ints32(3, 4, 1, 0))
     yield case("mask of keys", keys)

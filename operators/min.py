@@ -1,7 +1,5 @@
 """Element-wise minimum."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operators._select import extremum

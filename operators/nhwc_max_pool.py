@@ -1,60 +1,35 @@
 """Maximum of integers over windows, channels last."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    NodePlan,
-    register_integer,
-)
-from onnxq.operator.examples import integers
+from onnxq import operator as op
+from onnxq.operator.examples import integers, shapes
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators.max_pool import MaxPool
 from onnxq.qparams import per_tensor
 
 
-@register_integer
-class NhwcMaxPool(IntegerOperator):
+@op.register_integer
+class NhwcMaxPool(op.IntegerOperator):
     """MaxPool of integers (N, *spatial, C); com.microsoft. It has no scale: see MaxPool."""
 
     op_type = "NhwcMaxPool"
     domains = (MICROSOFT,)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of Y."""
+    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
         x = call.operand(0, "x")
         if x.ndim < 3:
             raise call.shape_error(f"x {x.shape}; wanted (N, *spatial, C).")
         plain = per_tensor(1.0, 0, call.qdtype(x, "x"))
         first = np.ascontiguousarray(np.moveaxis(x, -1, 1))
-        (y,) = MaxPool().kernel(call.planned([first], NodePlan((plain,), (plain,))))
+        (y,) = MaxPool().kernel(call.planned([first], op.NodePlan((plain,), (plain,))))
         return (np.ascontiguousarray(np.moveaxis(y, 1, -1)),)
 
-    def cases(self) -> Iterable[Case]:
-        """1 to 3 spatial axes, pads, strides, dilations, ceil_mode, auto_pad, types, no images."""
-        x = integers(2, 7, 6, 3)
-        pads: dict[str, AttributeValue] = {
-            "kernel_shape": [3, 3],
-            "pads": [1, 0, 2, 1],
-            "strides": [2, 3],
-        }
-        yield Case("plain", (x,), (), {"kernel_shape": [2, 3]})
-        yield Case("asymmetric pads, stride", (x,), (), pads)
-        yield Case("ceil_mode", (x,), (), {**pads, "ceil_mode": 1})
-        yield Case("dilation", (x,), (), {"kernel_shape": [3, 2], "dilations": [2, 3]})
-        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            yield Case(
-                mode, (x,), (), {"kernel_shape": [4, 2], "auto_pad": mode, "strides": [2, 1]}
-            )
+    def cases(self) -> Iterable[op.Case]:
+        for case in MaxPool().cases():
+            ((batch, channels, *spatial),) = shapes(case)
+            yield op.Case(case.name, (integers(batch, *spatial, channels),), (), case.attributes)
         signed = integers(2, 9, 5, dtype="int8")
-        yield Case("1d, int8", (signed,), (), {"kernel_shape": [3], "pads": [1, 1]})
-        yield Case("3d", (integers(1, 4, 5, 4, 2),), (), {"kernel_shape": [2, 3, 2]})
-        yield Case("empty batch", (integers(0, 7, 6, 3),), (), {"kernel_shape": [2, 2]})
+        yield op.Case("int8", (signed,), (), {"kernel_shape": [3], "pads": [1, 1]})

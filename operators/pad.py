@@ -1,34 +1,20 @@
 """Borders around a tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import quantize
 from onnxq.errors import ShapeError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    InfiniteOperand,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Rule,
-    Site,
-    register,
-)
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, has_input, infinite
 from onnxq.qparams import IntArray, QParams
 
 
-@register
-class Pad(Operator):
+@op.register
+class Pad(op.Operator):
     """Y = X between pads[i] elements before and pads[i + rank] behind along axis i; ONNX Pad-21.
 
     They are a constant, or X itself by mode reflect, edge or wrap. Negative pads cut away: of X, or
@@ -39,44 +25,40 @@ class Pad(Operator):
 
     op_type = "Pad"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Copies integers, so the output has the input's qparams, whose range always holds 0."""
         if has_input(node, 2) and node.attributes.get_string("mode", "constant") == "constant":
             value = constant(node, 2)
             if value is None:
-                return Float(
-                    OperatorLimit("its pad value is computed at run time; a constant is needed")
+                return op.Float.because(
+                    "its pad value is computed at run time; a constant is needed"
                 )
             if infinite(value):
-                return Float(
-                    InfiniteOperand(
+                return op.Float(
+                    op.InfiniteOperand(
                         f"it pads with {value.item():g}: no scale can hold that beside the data"
                     )
                 )
             if value.any():
-                return Float(
-                    OperatorLimit(
-                        f"it pads with {value.item():g}, which may lie outside the range of its "
-                        "input"
-                    )
+                return op.Float.because(
+                    f"it pads with {value.item():g}, which may lie outside the range of its input"
                 )
-        return Rule(OpCategory.MOVEMENT, shares_qparams=True, lowered=True)
+        return op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True, lowered=True)
 
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(2, 3, 4)
-        yield Case("zeros", (x, ints(0, 1, 2, 0, 0, 1)), (1,))
-        yield Case("given zero", (x, ints(0, 1, 2, 0, 0, 1), np.array(0, np.float32)), (1, 2))
-        yield Case("cut away", (x, ints(0, -1, 1, 0, 0, -1)), (1,))
-        yield Case("axes", (x, ints(1, 2, 0, 1), None, ints(2, 0)), (1, 3))
+        yield op.Case("zeros", (x, ints(0, 1, 2, 0, 0, 1)), (1,))
+        yield op.Case("given zero", (x, ints(0, 1, 2, 0, 0, 1), np.array(0, np.float32)), (1, 2))
+        yield op.Case("cut away", (x, ints(0, -1, 1, 0, 0, -1)), (1,))
+        yield op.Case("axes", (x, ints(1, 2, 0, 1), None, ints(2, 0)), (1, 3))
         for mode in ("reflect", "edge", "wrap"):
-            yield Case(mode, (x, ints(0, 1, 2, 0, 1, 1)), (1,), {"mode": mode})
+            yield op.Case(mode, (x, ints(0, 1, 2, 0, 1, 1)), (1,), {"mode": mode})
             pads = ints(0, 1, -2, 0, -1, 1)
-            yield Case(f"{mode} beside a cut", (x, pads), (1,), {"mode": mode})
-        yield Case("pads computed at run time", (x, ints(0, 0, 1, 0, 0, 1)))
-        yield Case("empty batch", (normal(0, 3), ints(0, 1, 0, 1)), (1,))
+            yield op.Case(f"{mode} beside a cut", (x, pads), (1,), {"mode": mode})
+        yield op.Case("pads computed at run time", (x, ints(0, 0, 1, 0, 0, 1)))
+        yield op.Case("empty batch", (normal(0, 3), ints(0, 1, 0, 1)), (1,))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """Pad on integers, its value replaced by the integer of it."""
         slots = list(site.inputs)
         if site.node.attributes.get_string("mode", "constant") == "constant":
@@ -86,8 +68,7 @@ class Pad(Operator):
             slots[2] = site.initializer("value", _integer(value, qparams), qparams.dtype)
         return site.emit(slots)
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         x = call.integers(0)
         qparams = call.shared()
         before, behind = _widths(x.ndim, call.vector(1), call.optional_vector(3))
@@ -114,7 +95,7 @@ def _cropped(x: IntArray, before: Sequence[int], behind: Sequence[int]) -> IntAr
     return np.asarray(x[tuple(cut)])
 
 
-def _integer(value: Array | None, qparams: QParams) -> IntArray:
+def _integer(value: op.Array | None, qparams: QParams) -> IntArray:
     """The integer of the pad value, rank 0; 0 where it is absent."""
     real = 0.0 if value is None else float(value.item())
     return quantize(np.asarray(real, np.float32), qparams)

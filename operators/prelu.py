@@ -1,7 +1,5 @@
 """Rectifier with a slope of its own for each channel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -9,19 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    NodePlan,
-    OpCategory,
-    Operator,
-    Precision,
-    Rule,
-    Site,
-    register,
-)
+from onnxq import operator as op
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand
 from onnxq.operators._function import around_kernel, lower_around
@@ -32,8 +18,8 @@ from onnxq.qparams import IntArray, QParams
 MAX_TABLES = 4096  # of 256 bytes; slopes beyond are not those of channels
 
 
-@register
-class PRelu(Operator):
+@op.register
+class PRelu(op.Operator):
     """Y = X where X >= 0, else slope * X; the slope broadcasts to X; ONNX PRelu-16.
 
     Integers, for constant slopes: one is com.microsoft QLinearLeakyRelu; more are tables side by
@@ -44,43 +30,43 @@ class PRelu(Operator):
 
     op_type = "PRelu"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Constant slopes are not quantized."""
         if reason := infinite_operand(node, (0, 1)):
             return reason
         slope = constant(node, 1)
         if slope is None:
-            return Rule(
-                OpCategory.ELEMENTWISE, activations=(0, 1), precision=Precision.FLOAT_BETWEEN_QDQ
+            return op.Rule(
+                op.OpCategory.ELEMENTWISE,
+                activations=(0, 1),
+                precision=op.Precision.FLOAT_BETWEEN_QDQ,
             )
         has_tables = slope.size <= MAX_TABLES
-        precision = Precision.INT8 if has_tables else Precision.FLOAT_BETWEEN_QDQ
-        return Rule(OpCategory.ELEMENTWISE, precision=precision, lowered=has_tables)
+        precision = op.Precision.INT8 if has_tables else op.Precision.FLOAT_BETWEEN_QDQ
+        return op.Rule(op.OpCategory.ELEMENTWISE, precision=precision, lowered=has_tables)
 
-    def cases(self) -> Iterable[Case]:
-        """One slope, one for each channel, many, computed at run time; an empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(2, 3, 4)
-        yield Case("one slope", (x, np.array([0.3], np.float32)), (1,))
-        yield Case("channels", (x, normal(3, 1, seed=1)), (1,))
-        yield Case("slope by element", (x, normal(2, 3, 4, seed=1)), (1,))
-        yield Case("at run time", (x, normal(3, 1, seed=1)))
-        yield Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
+        yield op.Case("one slope", (x, np.array([0.3], np.float32)), (1,))
+        yield op.Case("channels", (x, normal(3, 1, seed=1)), (1,))
+        yield op.Case("slope by element", (x, normal(2, 3, 4, seed=1)), (1,))
+        yield op.Case("at run time", (x, normal(3, 1, seed=1)))
+        yield op.Case("empty batch", (normal(0, 3), normal(3, seed=1)), (1,))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearLeakyRelu, tables that GatherElements reads, or around float."""
         slope = constant(site.node, 1)
         if slope is None or site.plan.inputs[1] is not None or not is_tabulable(site.plan):
             return lower_around(site)
         if slope.size == 1:
             alpha = ir.AttrFloat32("alpha", float(slope.item()))
-            bare = NodePlan(site.plan.inputs[:1], site.plan.outputs)
+            bare = op.NodePlan(site.plan.inputs[:1], site.plan.outputs)
             return replace(site, plan=bare, inputs=site.inputs[:1]).qlinear(
                 "QLinearLeakyRelu", {"alpha": alpha}
             )
         return lower_table(site, _tables(slope, site.qparams_in(0), site.qparams_out()))
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         slope = call.inputs[1] if len(call.inputs) > 1 and call.plan.inputs[1] is None else None
         if slope is None or call.plan.inputs[0] is None:
             return (around_kernel(call, prelu),)
@@ -100,7 +86,7 @@ def prelu(x: npt.NDArray[np.float64], slope: npt.NDArray[np.float64]) -> npt.NDA
     return np.where(x >= 0, x, slope * x)
 
 
-def _tables(slope: Array, p: QParams, q: QParams) -> IntArray:
+def _tables(slope: op.Array, p: QParams, q: QParams) -> IntArray:
     """Integers of the result for every integer of X: (*slope.shape, 256)."""
     slopes = slope.astype(np.float64)[..., None]
     return tabulate(lambda x: prelu(x, slopes), p, q)

@@ -1,21 +1,11 @@
 """Attention of several heads whose projections are products of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
 
+from onnxq import operator as op
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    Singles,
-    register_integer,
-)
 from onnxq.operator.examples import integers, ints32, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
@@ -25,8 +15,8 @@ from onnxq.operators._pairs import matmul_pairs
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 
-@register_integer
-class QAttention(IntegerOperator):
+@op.register_integer
+class QAttention(op.IntegerOperator):
     """Y = softmax(scale Q K^T + mask) V per head; [Q K V] is one product of integers.
 
     [Q K V] = float32(sum (X - x_zp) (W - w_zp[n])) * (x_scale * w_scale[n]) + bias[n], rounded
@@ -42,34 +32,31 @@ class QAttention(IntegerOperator):
     domains = (MICROSOFT,)
     weights = (1,)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
+    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
         """Y and present, float32."""
         return self.kernel_on(call, EXACT)
 
-    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
+    def kernel_on(self, call: op.IntegerCall, accumulator: Accumulator) -> tuple[op.Array, ...]:
         heads = _heads(call, accumulator)
         return merge_heads(attend(heads)), np.stack([heads.k, heads.v])
 
-    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
+    def pairs(self, call: op.IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
         weight = call.operand(1, "weight")
         return matmul_pairs(np.dtype(np.uint8), stored(weight), saturation_mode)
 
-    def bound(self, call: IntegerCall) -> Array | None:
+    def bound(self, call: op.IntegerCall) -> op.Array | None:
         """`attention_bound` of Y; the projections in front of it are exact."""
         return self.bound_on(call, EXACT)
 
-    def bound_on(self, call: IntegerCall, accumulator: Accumulator) -> Array | None:
+    def bound_on(self, call: op.IntegerCall, accumulator: Accumulator) -> op.Array | None:
         """Largest difference on a machine: what becomes of Q, K and V there is in it."""
         return merge_heads(attention_bound(_heads(call, accumulator)))
 
-    def cases(self) -> Iterable[Case]:
-        """Types, columns, masks of every shape, past, one-sided, scale; a row masked throughout."""
+    def cases(self) -> Iterable[op.Case]:
         yield from _cases()
 
 
-def _heads(call: IntegerCall, accumulator: Accumulator) -> Heads:
+def _heads(call: op.IntegerCall, accumulator: Accumulator) -> Heads:
     """Q, K and V of every head, the past in front, and what masks add."""
     count = call.integer("num_heads", 0)
     _check_attributes(call, count)
@@ -77,7 +64,7 @@ def _heads(call: IntegerCall, accumulator: Accumulator) -> Heads:
     return heads_of(call, parts, call.optional(5), call.optional(8))
 
 
-def _check_attributes(call: IntegerCall, count: int) -> None:
+def _check_attributes(call: op.IntegerCall, count: int) -> None:
     if count < 1:
         raise call.shape_error(f"num_heads is {count}; wanted 1 or more.")
     for name in ("do_rotary", "past_present_share_buffer"):
@@ -88,7 +75,7 @@ def _check_attributes(call: IntegerCall, count: int) -> None:
             )
 
 
-def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Singles:
+def _projected(call: op.IntegerCall, count: int, accumulator: Accumulator) -> op.Singles:
     """float32 (B, S, 3 H)."""
     x, w = call.operand(0, "input"), call.operand(1, "weight")
     bias = call.operand(2, "bias")
@@ -122,7 +109,7 @@ def _projected(call: IntegerCall, count: int, accumulator: Accumulator) -> Singl
     return to_float(call, total, x_qparams.scale, right, bias)
 
 
-def _cases() -> Iterable[Case]:
+def _cases() -> Iterable[op.Case]:
     batch, length, size, width = 2, 4, 5, 18
     x, w = integers(batch, length, size), integers(size, width, dtype="int8", seed=1)
     column = (0.01 + 0.01 * np.random.default_rng(1).random(width)).astype(np.float32)
@@ -133,19 +120,22 @@ def _cases() -> Iterable[Case]:
     past = normal(2, batch, 2, 3, 3, seed=5)
 
     def case(
-        name: str, inputs: tuple[Array | None, ...], outputs: int = 1, **attributes: AttributeValue
-    ) -> Case:
-        return Case(name, inputs, given, {"num_heads": 2, **attributes}, outputs)
+        name: str,
+        inputs: tuple[op.Array | None, ...],
+        outputs: int = 1,
+        **attributes: op.AttributeValue,
+    ) -> op.Case:
+        return op.Case(name, inputs, given, {"num_heads": 2, **attributes}, outputs)
 
-    def masked(*shape: int, keep: int = 3) -> Array:
+    def masked(*shape: int, keep: int = 3) -> op.Array:
         ones = np.arange(np.prod(shape, dtype=int)).reshape(shape) % keep > 0
         return np.asarray(ones, np.int32)
 
-    def by(mask: Array, *more: Array) -> tuple[Array | None, ...]:
+    def by(mask: op.Array, *more: op.Array) -> tuple[op.Array | None, ...]:
         return (*finer[:5], mask, *finer[6:], *more)
 
     yield case("plain", plain)
-    yield Case("no zero points", (*plain[:5],), (1, 2, 3, 4), {"num_heads": 2})
+    yield op.Case("no zero points", (*plain[:5],), (1, 2, 3, 4), {"num_heads": 2})
     yield case("per column", finer)
     yield case("scale per column, one zero point", (*finer[:7], zero(-128, "int8")))
     yield case("one scale, zero point per column", (*plain[:7], points))

@@ -1,7 +1,5 @@
 """Rows of three quantized embeddings, added and normalized: the entrance of BERT."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -38,11 +36,7 @@ class QEmbedLayerNormalization(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Y and the counts.
-
-        Raises:
-            ShapeError: shapes or types that do not fit, an id beyond its table.
-        """
+        """Y and the counts."""
         parts = _parts(call)
         with call.shape_errors():
             y = parts.centred / parts.deviation * parts.gamma + parts.beta
@@ -67,7 +61,6 @@ class QEmbedLayerNormalization(IntegerOperator):
         return np.asarray(2 * UNIT * ((width + 4) * sizes.astype(np.float64) + last))
 
     def cases(self) -> Iterable[Case]:
-        """Types, segments or none, masks or none, one row of one token, no row."""
         for dtype in ("uint8", "int8"):
             for name, with_segments, with_mask in (
                 ("all", True, True),

@@ -1,7 +1,5 @@
 """General matrix product of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -30,11 +28,9 @@ class QGemm(IntegerOperator):
     weights = (3,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of y, or float32."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "A"), call.operand(3, "B")
         a_qparams = call.qparams("a", 1, call.qdtype(a, "A"))
         trans_a, trans_b = call.integer("transA", 0), call.integer("transB", 0)
@@ -55,13 +51,11 @@ class QGemm(IntegerOperator):
             return quantized_gemm(call.planned((a, b, bias), plan), accumulator)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "A"), call.operand(3, "B")
         turned = b.T if call.integer("transB", 0) else b
         return matmul_pairs(a.dtype, stored(turned), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """Types, transpositions, alpha, shapes of C, float32 results, no row."""
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         left, weight = (scales(0.25), zero(7)), (scales(0.02), zero(3, "int8"))
         column = (scales(0.01, 0.02, 0.04, 3), np.array([-128, 127, 0, 5], np.int8))

@@ -1,7 +1,5 @@
 """Element-wise sum of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
@@ -14,8 +12,6 @@ from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.add import Add, add_integers, scalar_inside, sums
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
-OP = "QLinearAdd"
-
 
 @register_integer
 class QLinearAdd(IntegerOperator):
@@ -24,11 +20,10 @@ class QLinearAdd(IntegerOperator):
     com.microsoft; broadcasts. Arithmetic: see Add; on other machines, _machine_sums and _divided.
     """
 
-    op_type = OP
+    op_type = "QLinearAdd"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of C."""
         operands, plan = binary(call)
         return Add().kernel(call.planned(operands, plan))
 

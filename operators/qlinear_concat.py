@@ -1,7 +1,5 @@
 """Tensors of integers side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
@@ -26,7 +24,6 @@ class QLinearConcat(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of Y."""
         call.operand(1, "Y_zero_point")
         out = call.output_qparams("Y", 0)
         if len(call.inputs) <= HEAD or (len(call.inputs) - HEAD) % 3:
@@ -43,7 +40,6 @@ class QLinearConcat(IntegerOperator):
         return Concat().kernel(call.planned(parts, plan))
 
     def cases(self) -> Iterable[Case]:
-        """Equal and other qparams, types, one part, no elements."""
         y = (scales(0.25), zero(100))
         a, b = integers(2, 3, 4), integers(2, 5, 4, seed=1)
         other = (scales(0.125), zero(7))

@@ -1,18 +1,16 @@
 """Convolution of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
-from onnxq.operator.examples import integers, ints32, scales, zero
+from onnxq.operator.examples import integers, ints32, scales, shapes, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._pair_windows import conv_pairs
 from onnxq.operators._qlinear import channels_first, channels_last
-from onnxq.operators.conv import quantized_conv
+from onnxq.operators.conv import Conv, quantized_conv
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 
@@ -29,11 +27,9 @@ class QLinearConv(IntegerOperator):
     weights = (3,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of y."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         x, w = call.operand(0, "x"), call.operand(3, "w")
         x_qparams = call.qparams("x", 1, call.qdtype(x, "x"))
         w_qparams = call.qparams("w", 4, call.qdtype(w, "w"), axis=0)
@@ -50,66 +46,28 @@ class QLinearConv(IntegerOperator):
         return (channels_last(call, y),)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         x, w, points = call.operand(0, "x"), call.operand(3, "w"), call.optional(5)
         symmetric, group = points is None or not points.any(), call.integer("group", 1)
         return conv_pairs(saturation_mode, x.dtype, stored(w), group, symmetric)
 
     def cases(self) -> Iterable[Case]:
-        """Types, per-channel scales and zero points, groups, pads, ranks."""
-        x, w = integers(2, 4, 7, 6), integers(3, 4, 3, 3, dtype="int8", seed=1)
-        y_qparams = (scales(0.05), zero(0))
-        weight = (scales(0.02), zero(0, "int8"))
-        yield Case("plain", (x, *_tensor(), w, *weight, *y_qparams), tuple(range(1, 8)))
-        yield Case(
-            "per-channel, bias, asymmetric pads",
-            (
-                x,
-                *_tensor(),
-                w,
-                scales(0.01, 0.02, 0.04),
-                np.zeros(3, np.int8),
-                *y_qparams,
-                ints32(100, -70, 3),
-            ),
-            tuple(range(1, 9)),
-            {"pads": [2, 0, 1, 3], "strides": [2, 1], "dilations": [1, 2]},
-        )
-        yield Case(
-            "uint8 weight, zero point 255",
-            (x, *_tensor(), integers(3, 4, 3, 3), scales(0.02), zero(255), scales(0.5), zero(255)),
-            tuple(range(1, 8)),
-        )
+        x, y = (scales(0.25), zero(7)), (scales(0.05), zero(0))
+        weight, images = (scales(0.02), zero(0, "int8")), integers(2, 4, 7, 6)
+        for case in Conv().cases():
+            seen, kernel, *bias = shapes(case)
+            operands = (integers(*seen), *x, integers(*kernel, dtype="int8", seed=1), *weight, *y)
+            sums = [ints32(*range(-70, 70, 140 // size)[:size]) for (size,) in bias]
+            fixed = tuple(range(1, 8 + len(sums)))
+            yield Case(case.name, (*operands, *sums), fixed, case.attributes)
+        channels = (scales(0.01, 0.02, 0.04), np.zeros(3, np.int8))
         signed = (scales(0.5), zero(-128, "int8"))
+        kernel3 = integers(3, 4, 3, 3, dtype="int8", seed=1)
+        sums3 = ints32(100, -70, 3)
         yield Case(
-            "int8, depthwise",
-            (
-                integers(1, 4, 5, 5, dtype="int8"),
-                *signed,
-                integers(4, 1, 3, 3, dtype="int8"),
-                *weight,
-                *signed,
-            ),
-            tuple(range(1, 8)),
-            {"group": 4},
+            "per-channel, bias", (images, *x, kernel3, *channels, *y, sums3), tuple(range(1, 9))
         )
-        yield Case(
-            "1d",
-            (integers(1, 3, 9), *_tensor(), integers(2, 3, 4, dtype="int8"), *weight, *y_qparams),
-            tuple(range(1, 8)),
-        )
-        yield Case(
-            "3d",
-            (
-                integers(1, 2, 4, 5, 4),
-                *_tensor(),
-                integers(3, 2, 2, 3, 2, dtype="int8"),
-                *weight,
-                *y_qparams,
-            ),
-            tuple(range(1, 8)),
-        )
-
-
-def _tensor() -> tuple[Array, Array]:
-    return scales(0.25), zero(7)
+        top = (integers(3, 4, 3, 3), scales(0.02), zero(255), scales(0.5), zero(255))
+        yield Case("uint8 weight, zero point 255", (images, *x, *top), tuple(range(1, 8)))
+        small = integers(1, 4, 5, 5, dtype="int8")
+        apart = (small, *signed, integers(4, 1, 3, 3, dtype="int8"), *weight, *signed)
+        yield Case("int8, depthwise", apart, tuple(range(1, 8)), {"group": 4})

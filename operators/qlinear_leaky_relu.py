@@ -1,7 +1,5 @@
 """Rectifier of integers, with a slope below 0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
@@ -9,8 +7,6 @@ from onnxq.operator.examples import integers, scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary, unary_cases
 from onnxq.operators.leaky_relu import LeakyRelu
-
-OP = "QLinearLeakyRelu"
 
 
 @register_integer
@@ -20,16 +16,14 @@ class QLinearLeakyRelu(IntegerOperator):
     com.microsoft. Arithmetic: see LeakyRelu.
     """
 
-    op_type = OP
+    op_type = "QLinearLeakyRelu"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of Y."""
         x, plan = unary(call)
         return LeakyRelu().kernel(call.planned([x], plan))
 
     def cases(self) -> Iterable[Case]:
-        """Types, slopes, zero points absent, scales of shape (1,), no elements."""
         yield from unary_cases((scales(0.04), zero(50)), {"alpha": 0.3})
         falling = (integers(300), scales(0.03), zero(128), scales(1 / 256), None)
         yield Case("negative slope", falling, (), {"alpha": -0.25})

@@ -1,7 +1,5 @@
 """Matrix product of integers, to integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -28,11 +26,9 @@ class QLinearMatMul(IntegerOperator):
     weights = (3,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of y."""
         return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Results of `kernel` on a machine."""
         a, b = call.operand(0, "a"), call.operand(3, "b")
         a_qparams = call.qparams_of(
             "a", _scale(call, 1, "a_scale"), call.optional(2), call.qdtype(a, "a")
@@ -53,12 +49,10 @@ class QLinearMatMul(IntegerOperator):
         return (requantize(total, multiplier, y_qparams),)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Pairs of constant weights that a machine adds in int16."""
         a, b = call.operand(0, "a"), call.operand(3, "b")
         return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
-        """Types, ranks, columns, extreme zero points, ties, empty shapes."""
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
         last = (scales(20), zero(7))
         weight = (scales(0.02), zero(0, "int8"))

@@ -1,7 +1,5 @@
 """Element-wise product of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
@@ -14,8 +12,6 @@ from onnxq.operators._qlinear import binary, binary_cases
 from onnxq.operators.mul import Mul, multiply_integers, products
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationMode
 
-OP = "QLinearMul"
-
 
 @register_integer
 class QLinearMul(IntegerOperator):
@@ -24,11 +20,10 @@ class QLinearMul(IntegerOperator):
     com.microsoft; broadcasts. Arithmetic: see Mul; on ARM, _machine_sums; in WebAssembly, _divided.
     """
 
-    op_type = OP
+    op_type = "QLinearMul"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of C."""
         operands, plan = binary(call)
         return Mul().kernel(call.planned(operands, plan))
 

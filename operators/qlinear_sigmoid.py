@@ -1,7 +1,5 @@
 """Logistic function of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
@@ -9,8 +7,6 @@ from onnxq.operator.examples import scales, zero
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._qlinear import unary, unary_cases
 from onnxq.operators.sigmoid import Sigmoid
-
-OP = "QLinearSigmoid"
 
 
 @register_integer
@@ -20,14 +16,12 @@ class QLinearSigmoid(IntegerOperator):
     Arithmetic: see Sigmoid.
     """
 
-    op_type = OP
+    op_type = "QLinearSigmoid"
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of Y."""
         x, plan = unary(call)
         return Sigmoid().kernel(call.planned([x], plan))
 
     def cases(self) -> Iterable[Case]:
-        """Types, zero points absent, scales of shape (1,), no elements."""
         return unary_cases((scales(1 / 256), zero(0)))

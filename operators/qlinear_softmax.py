@@ -1,7 +1,5 @@
 """Exponentials of integers that sum to 1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 
@@ -46,7 +44,6 @@ class QLinearSoftmax(IntegerOperator):
         return (y.reshape(x.shape),)
 
     def cases(self) -> Iterable[Case]:
-        """Axes, opsets, types, zero points absent and extreme."""
         x = integers(2, 30, 4)
         p, q = (scales(0.05), zero(128)), (scales(1 / 256), zero(0))
         fixed = (1, 2, 3, 4)

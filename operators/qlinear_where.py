@@ -1,7 +1,5 @@
 """One of two tensors of integers, by a condition."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
@@ -26,7 +24,6 @@ class QLinearWhere(IntegerOperator):
     domains = (MICROSOFT,)
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of Z."""
         condition = call.operand(0, "condition")
         if condition.dtype != np.bool_:
             raise call.shape_error(f"the condition has dtype {condition.dtype}; wanted bool.")
@@ -41,7 +38,6 @@ class QLinearWhere(IntegerOperator):
         return Where().kernel(call.planned(operands, plan))
 
     def cases(self) -> Iterable[Case]:
-        """Equal and other qparams, broadcasts, types, no elements."""
         x, y = integers(3, 40), integers(3, 40, seed=1)
         mask = x > y
         p, q, z = (scales(0.25), zero(7)), (scales(0.125), zero(200)), (scales(0.25), zero(100))

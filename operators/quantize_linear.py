@@ -1,7 +1,5 @@
 """Reals to integers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import ml_dtypes
@@ -9,16 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import quantize
 from onnxq.dtypes import INT32
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Case,
-    IntegerCall,
-    IntegerOperator,
-    register_integer,
-)
 from onnxq.operator.examples import normal, scales, zero
 from onnxq.operator.integer_call import QDTYPES, as_tensor
 from onnxq.operator.site import MICROSOFT
@@ -32,8 +23,8 @@ OVERFLOWS = {
 |x / y_scale|, and the result, found by a sweep over all float32 around the largest number."""
 
 
-@register_integer
-class QuantizeLinear(IntegerOperator):
+@op.register_integer
+class QuantizeLinear(op.IntegerOperator):
     """y = saturate(rint(x / y_scale) + y_zero_point): inputs x, y_scale, y_zero_point.
 
     ONNX QuantizeLinear-10 to 25 and com.microsoft. Per tensor, per `axis`, or per `block_size`
@@ -49,8 +40,7 @@ class QuantizeLinear(IntegerOperator):
     op_type = "QuantizeLinear"
     domains = ("", MICROSOFT)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        """Integers of y."""
+    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
         x, scale = call.operand(0, "x"), call.operand(1, "y_scale")
         if x.dtype not in REALS:
             raise call.shape_error(f"x has dtype {x.dtype}; wanted float32 or float16.")
@@ -68,40 +58,39 @@ class QuantizeLinear(IntegerOperator):
         y_qparams = linear_qparams(call, "y", scale, zero_point, qdtype, x.shape)
         return (as_tensor(quantize(reals, y_qparams), dtype),)
 
-    def cases(self) -> Iterable[Case]:
-        """Types, ties, granularities, float16, an empty tensor, a number."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(3, 5) * np.float32(20)
         ties = np.arange(-9, 9, dtype=np.float32) / 2
         for dtype in ("uint8", "int8", "uint16", "int16"):
             point = zero(np.iinfo(dtype).max, dtype)
-            yield Case(f"{dtype}, largest zero point", (x, scales(0.25), point), (1, 2))
-        yield Case("ties, odd zero point", (ties, scales(1), zero(3)), (1, 2))
+            yield op.Case(f"{dtype}, largest zero point", (x, scales(0.25), point), (1, 2))
+        yield op.Case("ties, odd zero point", (ties, scales(1), zero(3)), (1, 2))
         odd = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45], np.float32)
-        yield Case("NaN, Inf, overflow", (odd, scales(0.1), zero(-5, "int8")), (1, 2))
-        yield Case("no zero point", (x, scales(0.5)), (1,))
+        yield op.Case("NaN, Inf, overflow", (odd, scales(0.1), zero(-5, "int8")), (1, 2))
+        yield op.Case("no zero point", (x, scales(0.5)), (1,))
         points = np.array([0, 7, 255], np.uint8)
-        yield Case("per axis", (x, scales(0.1, 0.2, 3), points), (1, 2), {"axis": -2})
-        yield Case("one scale of rank 1", (x, np.ones(1, np.float32), zero(9)), (1, 2))
-        yield Case("empty", (normal(0, 3), scales(0.5), zero(3)), (1, 2))
-        yield Case("rank 0", (np.array(2.5, np.float32), scales(1), zero(1)), (1, 2))
+        yield op.Case("per axis", (x, scales(0.1, 0.2, 3), points), (1, 2), {"axis": -2})
+        yield op.Case("one scale of rank 1", (x, np.ones(1, np.float32), zero(9)), (1, 2))
+        yield op.Case("empty", (normal(0, 3), scales(0.5), zero(3)), (1, 2))
+        yield op.Case("rank 0", (np.array(2.5, np.float32), scales(1), zero(1)), (1, 2))
 
 
-def onnx_only_cases() -> Iterable[Case]:
+def onnx_only_cases() -> Iterable[op.Case]:
     """Examples that com.microsoft lacks: blocks, output_dtype, 2 bits, float8; types of 4 bits."""
     x = normal(3, 5) * np.float32(20)
     block = np.array([[0.5, 2, 1]] * 3, np.float32)
     points = np.array([[0, 1, 255]] * 3, np.uint8)
-    attributes: dict[str, AttributeValue] = {"axis": 1, "block_size": 2}
-    yield Case("blocks, the last one shorter", (x, block, points), (1, 2), attributes)
+    attributes: dict[str, op.AttributeValue] = {"axis": 1, "block_size": 2}
+    yield op.Case("blocks, the last one shorter", (x, block, points), (1, 2), attributes)
     half = np.array(0.1, np.float16)
-    yield Case("float16", (x.astype(np.float16), half, zero(3)), (1, 2))
-    yield Case("output_dtype", (x, scales(0.5)), (1,), {"output_dtype": ir.DataType.INT16.value})
+    yield op.Case("float16", (x.astype(np.float16), half, zero(3)), (1, 2))
+    yield op.Case("output_dtype", (x, scales(0.5)), (1,), {"output_dtype": ir.DataType.INT16.value})
     for narrow in (ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2):
         point = np.ones((), narrow)
-        yield Case(point.dtype.name, (x, scales(2.5), point), (1, 2), opset=25)
+        yield op.Case(point.dtype.name, (x, scales(2.5), point), (1, 2), opset=25)
     for small in SMALL_FLOATS[:4]:
         for saturate in (0, 1):
-            yield Case(
+            yield op.Case(
                 f"{small.name}, saturate {saturate}",
                 (x * np.float32(5000), scales(2.5), np.zeros((), small)),
                 (1, 2),
@@ -109,7 +98,7 @@ def onnx_only_cases() -> Iterable[Case]:
             )
 
 
-def _target(call: IntegerCall, zero_point: Array | None) -> np.dtype[np.generic]:
+def _target(call: op.IntegerCall, zero_point: op.Array | None) -> np.dtype[np.generic]:
     """The dtype of y. Raises ShapeError where ONNX quantizes nothing to it, or the two differ."""
     code = call.integer("output_dtype", 0)
     named = ir.DataType(code).numpy() if code else np.dtype(np.uint8)
@@ -125,8 +114,8 @@ def _target(call: IntegerCall, zero_point: Array | None) -> np.dtype[np.generic]
 
 
 def _cast(
-    x: Array, each: npt.NDArray[np.float32], dtype: np.dtype[np.generic], saturate: int
-) -> Array:
+    x: op.Array, each: npt.NDArray[np.float32], dtype: np.dtype[np.generic], saturate: int
+) -> op.Array:
     """Quotients cast to a small float; not saturated, overflow is Inf, or NaN for want of it."""
     with np.errstate(all="ignore"):
         v = x.astype(np.float32) / each

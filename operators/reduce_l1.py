@@ -1,7 +1,5 @@
 """Sum of magnitudes along axes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Linear, Reals

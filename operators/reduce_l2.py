@@ -1,7 +1,5 @@
 """Euclidean norm along axes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Linear, Reals

@@ -1,7 +1,5 @@
 """Logarithm of a sum of exponentials along axes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Linear, Reals

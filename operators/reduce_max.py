@@ -1,7 +1,5 @@
 """Largest element along axes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Array, Call

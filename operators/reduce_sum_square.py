@@ -1,7 +1,5 @@
 """Sum of squares along axes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.operator import Curve, Reals

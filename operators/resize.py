@@ -1,7 +1,5 @@
 """Another resolution."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,24 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.affine import dequantize, quantize
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    Array,
-    AttributeValue,
-    Call,
-    Case,
-    Float,
-    NodeCall,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Precision,
-    Rule,
-    Singles,
-    Site,
-    register,
-)
 from onnxq.operator.examples import ints, normal
 from onnxq.operators._function import lower_around
 from onnxq.operators._interpolate import (
@@ -50,8 +33,8 @@ FILTER_BITS = 22
 IntTap = tuple["Places", npt.NDArray[np.int32]]
 
 
-@register
-class Resize(Operator):
+@op.register
+class Resize(op.Operator):
     """Y[p] = X at the place of p: its nearest element, or an interpolation; ONNX Resize-19.
 
     Nearest elements are integers copied, in any of ONNX's coordinate and rounding modes.
@@ -64,65 +47,63 @@ class Resize(Operator):
 
     op_type = "Resize"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Nearest copies integers; interpolation computes."""
         if node.attributes.get_string("coordinate_transformation_mode", "") == CROP:
-            return Float(OperatorLimit(f"{CROP} puts in a value of its own outside the image"))
+            return op.Float.because(f"{CROP} puts in a value of its own outside the image")
         mode = node.attributes.get_string("mode", "nearest")
         if mode == "nearest" or _holds_integers(node):
-            return Rule(OpCategory.MOVEMENT, shares_qparams=True)
-        return Rule(OpCategory.ELEMENTWISE, precision=Precision.FLOAT_BETWEEN_QDQ)
+            return op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True)
+        return op.Rule(op.OpCategory.ELEMENTWISE, precision=op.Precision.FLOAT_BETWEEN_QDQ)
 
-    def cases(self) -> Iterable[Case]:
-        """Modes, scales, sizes, axes, layouts, no images."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(2, 3, 4, 5)
         scales = np.array([1, 1, 2, 1.5], np.float32)
-        yield Case("scales", (x, None, scales), (2,))
-        yield Case("sizes", (x, None, None, ints(2, 3, 6, 4)), (3,))
+        yield op.Case("scales", (x, None, scales), (2,))
+        yield op.Case("sizes", (x, None, None, ints(2, 3, 6, 4)), (3,))
         asymmetric = {"coordinate_transformation_mode": "asymmetric"}
-        yield Case(
+        yield op.Case(
             "asymmetric, floor", (x, None, scales), (2,), {**asymmetric, "nearest_mode": "floor"}
         )
-        yield Case(
+        yield op.Case(
             "axes, the larger scale",
             (x, None, None, ints(6, 9)),
             (3,),
             {"axes": [2, 3], "keep_aspect_ratio_policy": "not_smaller"},
         )
-        yield Case("empty batch", (x[:0], None, scales), (2,))
+        yield op.Case("empty batch", (x[:0], None, scales), (2,))
         for mode in ("linear", "cubic"):
-            yield Case(mode, (x, None, scales), (2,), {"mode": mode})
+            yield op.Case(mode, (x, None, scales), (2,), {"mode": mode})
             corners = {"mode": mode, "coordinate_transformation_mode": "align_corners"}
-            yield Case(f"{mode}, sizes", (x, None, None, ints(2, 3, 7, 2)), (3,), corners)
-            yield Case(
+            yield op.Case(f"{mode}, sizes", (x, None, None, ints(2, 3, 7, 2)), (3,), corners)
+            yield op.Case(
                 f"{mode}, antialias",
                 (x, None, np.array([1, 1, 0.6, 0.4], np.float32)),
                 (2,),
                 {"mode": mode, "antialias": 1},
             )
             last = np.array([1, 1.5, 2, 1], np.float32)
-            yield Case(
+            yield op.Case(
                 f"{mode}, channels last", (x, None, last), (2,), {"mode": mode, **asymmetric}
             )
-        yield Case(
+        yield op.Case(
             "linear, 3d", (normal(1, 2, 3, 4, 3), None, scales[[0, 0, 2, 3, 2]]), (2,), LINEAR
         )
-        yield Case(
+        yield op.Case(
             "cubic, exclude_outside",
             (x, None, scales),
             (2,),
             {"mode": "cubic", "exclude_outside": 1, "cubic_coeff_a": -0.5},
         )
-        yield Case("linear, empty batch", (x[:0], None, scales), (2,), LINEAR)
+        yield op.Case("linear, empty batch", (x[:0], None, scales), (2,), LINEAR)
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """Resize on integers, or around the float operator."""
         if site.node.attributes.get_string("mode", "nearest") == "nearest":
             return site.on_integers()
         return lower_around(site)
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of Y. Raises ShapeError where shapes, scales, dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         x = call.integers(0)
         axes = _axes(call, x)
         if _mode(call) == "nearest":
@@ -140,7 +121,7 @@ class Resize(Operator):
             y[part if x.ndim >= IMAGE_RANK else ...] = quantize(reals, q)
         return (y,)
 
-    def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
+    def plain_kernel(self, call: op.NodeCall) -> tuple[op.Array, ...]:
         """Integers of Y where X is integers in the user's own model."""
         given = call.inputs[0]
         if given is None or given.dtype not in (np.uint8, np.int8):
@@ -170,7 +151,7 @@ class Resize(Operator):
         return (linear_integers(call, x, between),)
 
 
-LINEAR: dict[str, AttributeValue] = {"mode": "linear"}
+LINEAR: dict[str, op.AttributeValue] = {"mode": "linear"}
 
 
 def _holds_integers(node: ir.Node) -> bool:
@@ -179,7 +160,7 @@ def _holds_integers(node: ir.Node) -> bool:
     return value is not None and value.dtype is not None and value.dtype.is_integer()
 
 
-def _mode(call: NodeCall) -> str:
+def _mode(call: op.NodeCall) -> str:
     """Raises ShapeError where ONNX does not know the mode."""
     mode = call.text("mode", "nearest")
     if mode not in MODES:
@@ -187,7 +168,7 @@ def _mode(call: NodeCall) -> str:
     return mode
 
 
-def _axes(call: NodeCall, x: IntArray) -> list[Axis]:
+def _axes(call: op.NodeCall, x: IntArray) -> list[Axis]:
     scales, sizes = ([*call.inputs, None, None, None][slot] for slot in (2, 3))
     return resized_axes(call, x.shape, scales, sizes)
 
@@ -197,7 +178,7 @@ def _is_copy(x: IntArray, axes: Sequence[Axis]) -> bool:
     return tuple(axis.out for axis in axes) == x.shape
 
 
-def _nearest(call: NodeCall, x: IntArray, axes: Sequence[Axis]) -> IntArray:
+def _nearest(call: op.NodeCall, x: IntArray, axes: Sequence[Axis]) -> IntArray:
     if _is_copy(x, axes):
         return x.copy()
     if 0 in (axis.out for axis in axes):
@@ -222,12 +203,12 @@ def _interpolated_axes(axes: Sequence[Axis]) -> dict[int, Axis]:
     return {i: axes[i] for i in spatial}
 
 
-def _is_channels_last(x: IntArray | Singles, between: Mapping[int, Axis]) -> bool:
+def _is_channels_last(x: IntArray | op.Singles, between: Mapping[int, Axis]) -> bool:
     """Whether an image is interpolated along axes before its last."""
     return x.ndim == IMAGE_RANK and x.ndim - 1 not in between
 
 
-def _interpolated(call: NodeCall, x: Singles, axes: Sequence[Axis]) -> Singles:
+def _interpolated(call: op.NodeCall, x: op.Singles, axes: Sequence[Axis]) -> op.Singles:
     """ONNX Runtime's interpolation in float32, bit for bit."""
     between, mode = _interpolated_axes(axes), _mode(call)
     if call.integer("antialias", 0) or (mode == "cubic" and _is_channels_last(x, between)):
@@ -243,7 +224,7 @@ def _interpolated(call: NodeCall, x: Singles, axes: Sequence[Axis]) -> Singles:
 # filter counts in steps of 2^-22.
 
 
-def linear_integers(call: NodeCall, x: IntArray, axes: dict[int, Axis]) -> IntArray:
+def linear_integers(call: op.NodeCall, x: IntArray, axes: dict[int, Axis]) -> IntArray:
     """Integers between integers; axes: those that are interpolated."""
     if _is_channels_last(x, axes):
         return _blend_integers(x, {i: _integer_taps(call, a) for i, a in axes.items()})
@@ -251,7 +232,7 @@ def linear_integers(call: NodeCall, x: IntArray, axes: dict[int, Axis]) -> IntAr
     return np.asarray(blend(x.astype(np.float32), taps)).astype(x.dtype)  # truncates
 
 
-def _integer_taps(call: NodeCall, axis: Axis) -> tuple[IntTap, IntTap]:
+def _integer_taps(call: op.NodeCall, axis: Axis) -> tuple[IntTap, IntTap]:
     """`linear_taps` with weights that are multiples of 1 / 1024, as integers."""
     one = 1 << PLACE_BITS
     place, before, behind = neighbours(call, axis)
@@ -277,7 +258,9 @@ def _blend_integers(x: IntArray, taps: dict[int, tuple[IntTap, IntTap]]) -> IntA
     return np.asarray(np.copysign(magnitude, total)).astype(x.dtype)
 
 
-def antialiased_integers(call: NodeCall, x: IntArray, axes: dict[int, Axis], mode: str) -> IntArray:
+def antialiased_integers(
+    call: op.NodeCall, x: IntArray, axes: dict[int, Axis], mode: str
+) -> IntArray:
     """Weighted sums of integers along each axis whose size changes, the last axis first."""
     if x.dtype != np.uint8:
         raise UnsupportedError(

@@ -1,7 +1,5 @@
 """Root mean square normalization."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Elman's recurrent network: dynamic quantization alone; ONNX Runtime has no integer kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
@@ -32,16 +30,10 @@ class RNN(Recurrence):
         return ScanParts(1, (1,), (1,), added, _cell)
 
     def float_kernel(self, call: NodeCall) -> tuple[Array, ...]:
-        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h.
-
-        Raises:
-            ShapeError: shapes that do not fit together, or lengths beyond T.
-            UnsupportedError: an unknown function.
-        """
+        """Arrays that ONNX Runtime computes in float32, within rounding: Y and Y_h."""
         return run(call, _float, self.functions(call))
 
     def cases(self) -> Iterable[Case]:
-        """Directions, lengths, initial states, no bias."""
         hidden, size = 4, 3
         x, bias = normal(5, 2, size), normal(2, 2 * hidden, seed=3)
         w, r = normal(2, hidden, size, seed=1), normal(2, hidden, hidden, seed=2)

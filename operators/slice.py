@@ -1,7 +1,5 @@
 """A range of every axis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.operator import Array, Call, Case

@@ -1,7 +1,5 @@
 """Exponentials that sum to 1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 
@@ -9,19 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Rule,
-    Site,
-    register,
-)
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import shape
 from onnxq.operators._tables import all_integers
@@ -34,8 +21,8 @@ TABLE_SIZE = 256
 HEADROOM = 5  # what ONNX Runtime keeps below the largest exponent of float32
 
 
-@register
-class Softmax(Operator):
+@op.register
+class Softmax(op.Operator):
     """Y = exp(X - max) / sum exp(X - max) along `axis`; ONNX Softmax-13.
 
     Integers: com.microsoft QLinearSoftmax. Its table holds float32(exp((i - 255) x_scale + shift))
@@ -45,45 +32,40 @@ class Softmax(Operator):
 
     op_type = "Softmax"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise in cost, with results in [0, 1] whatever the data."""
         sizes = shape(node, 0)
         axis = node.attributes.get_int("axis", -1)
         size = sizes[axis] if sizes and -len(sizes) <= axis < len(sizes) else None
         if size is None:
-            return Float(
-                OperatorLimit(
-                    f"the size along its axis {axis} is not known: over a single element, ONNX "
-                    "Runtime's integer kernel overflows"
-                )
+            return op.Float.because(
+                f"the size along its axis {axis} is not known: over a single element, ONNX "
+                "Runtime's integer kernel overflows"
             )
         if size == 1:
-            return Float(
-                OperatorLimit(
-                    "it runs over a single element, where ONNX Runtime's integer kernel overflows"
-                )
+            return op.Float.because(
+                "it runs over a single element, where ONNX Runtime's integer kernel overflows"
             )
-        return Rule(OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
+        return op.Rule(op.OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
 
-    def fused_rule(self, node: ir.Node) -> Rule | Float:
+    def fused_rule(self, node: ir.Node) -> op.Rule | op.Float:
         """ONNX Runtime fuses over one element too, though its kernel refuses that at run time."""
-        return Rule(OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
+        return op.Rule(op.OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
 
-    def cases(self) -> Iterable[Case]:
+    def cases(self) -> Iterable[op.Case]:
         """No empty batch: QLinearSoftmax then returns no output at all."""
-        yield Case("plain", (normal(2, 3, 40),))
-        yield Case("axis", (normal(2, 30, 4),), (), {"axis": 1})
-        yield Case("wide", (20 * normal(3, 17),))
+        yield op.Case("plain", (normal(2, 3, 40),))
+        yield op.Case("axis", (normal(2, 30, 4),), (), {"axis": 1})
+        yield op.Case("wide", (20 * normal(3, 17),))
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearSoftmax."""
         opset = OPSET if site.node.version is None else min(site.node.version, OPSET)
         axis = site.node.attributes.get_int("axis", -1 if opset == OPSET else 1)
         attributes = {"axis": axis, "opset": opset}
         return site.qlinear("QLinearSoftmax", attributes)
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         x = call.integers(0)
         p, q = call.qparams_in(0), call.qparams_out()
         axis = call.integer("axis", -1)

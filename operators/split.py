@@ -1,55 +1,39 @@
 """Consecutive parts along an axis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq import operator as op
 from onnxq.errors import UnsupportedError
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    NodeCall,
-    OpCategory,
-    Operator,
-    Rule,
-    Site,
-    register,
-)
 from onnxq.operator.examples import ints, normal
 
 
-@register
-class Split(Operator):
+@op.register
+class Split(op.Operator):
     """Y_0, Y_1, ... = X cut along `axis`; ONNX Split-18 and 13."""
 
     op_type = "Split"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Copies integers, so all outputs have the input's qparams."""
-        return Rule(
-            OpCategory.MOVEMENT, outputs=tuple(range(len(node.outputs))), shares_qparams=True
+        return op.Rule(
+            op.OpCategory.MOVEMENT, outputs=tuple(range(len(node.outputs))), shares_qparams=True
         )
 
-    def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
+    def cases(self) -> Iterable[op.Case]:
         x = normal(4, 6)
-        yield Case("sizes", (x, ints(1, 3, 2)), (1,), {"axis": 1}, outputs=3)
-        yield Case("equal parts", (x,), (), {"axis": -1, "num_outputs": 2}, outputs=2)
-        yield Case("last part smaller", (normal(5, 2),), (), {"num_outputs": 3}, outputs=3)
-        yield Case("opset 13", (x,), (), {"axis": 0}, outputs=2, opset=13)
-        yield Case("empty batch", (normal(0, 6), ints(2, 4)), (1,), {"axis": 1}, outputs=2)
+        yield op.Case("sizes", (x, ints(1, 3, 2)), (1,), {"axis": 1}, outputs=3)
+        yield op.Case("equal parts", (x,), (), {"axis": -1, "num_outputs": 2}, outputs=2)
+        yield op.Case("last part smaller", (normal(5, 2),), (), {"num_outputs": 3}, outputs=3)
+        yield op.Case("opset 13", (x,), (), {"axis": 0}, outputs=2, opset=13)
+        yield op.Case("empty batch", (normal(0, 6), ints(2, 4)), (1,), {"axis": 1}, outputs=2)
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """Split on integers."""
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         return site.on_integers()
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         x = call.integers(0)
         call.shared()
         axis = call.axis("axis", 0, x.ndim)
@@ -65,7 +49,7 @@ class Split(Operator):
             )
         return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
-    def plain_kernel(self, call: NodeCall) -> tuple[Array, ...]:
+    def plain_kernel(self, call: op.NodeCall) -> tuple[op.Array, ...]:
         """The parts of x, as many as sizes or num_outputs say."""
         x, sizes = np.asarray(call.inputs[0]), call.inputs[1] if len(call.inputs) > 1 else None
         parts = call.integer("num_outputs", 0) if sizes is None else len(sizes)

@@ -1,7 +1,5 @@
 """Copies side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

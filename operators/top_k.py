@@ -1,29 +1,16 @@
 """The largest or smallest elements, and their places."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.operator import (
-    Array,
-    Call,
-    Case,
-    Float,
-    OpCategory,
-    Operator,
-    OperatorLimit,
-    Rule,
-    Site,
-    register,
-)
+from onnxq import operator as op
 from onnxq.operator.examples import ints, normal
 
 
-@register
-class TopK(Operator):
+@op.register
+class TopK(op.Operator):
     """Y, I = the k largest (or smallest) elements of X along `axis`, sorted; ONNX TopK-11.
 
     Scales are positive, so integers are ordered as the numbers are. Of equals the first come first;
@@ -32,31 +19,29 @@ class TopK(Operator):
 
     op_type = "TopK"
 
-    def rule(self, node: ir.Node) -> Rule | Float:
+    def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Copies integers, so Y has the input's qparams."""
         if not node.attributes.get_int("sorted", 1):
-            return Float(
-                OperatorLimit("sorted is 0, which leaves the order of its results to the runtime")
+            return op.Float.because(
+                "sorted is 0, which leaves the order of its results to the runtime"
             )
-        return Rule(OpCategory.MOVEMENT, shares_qparams=True, lowered=True, shrinks=True)
+        return op.Rule(op.OpCategory.MOVEMENT, shares_qparams=True, lowered=True, shrinks=True)
 
-    def cases(self) -> Iterable[Case]:
-        """First and last, axes, ties, all elements, none, no rows."""
+    def cases(self) -> Iterable[op.Case]:
         x, ties = normal(3, 7, 4), np.round(normal(4, 9))
-        yield Case("largest", (x, ints(3)), (1,), outputs=2)
-        yield Case("smallest, axis", (x, ints(2)), (1,), {"axis": 1, "largest": 0}, outputs=2)
-        yield Case("ties", (ties, ints(6)), (1,), outputs=2)
-        yield Case("ties, smallest", (ties, ints(6)), (1,), {"largest": 0}, outputs=2)
-        yield Case("all, k computed at run time", (ties, ints(9)), (), outputs=2)
-        yield Case("none", (ties, ints(0)), (1,), outputs=2)
-        yield Case("opset 13", (x, ints(1)), (1,), {"axis": -2}, outputs=2, opset=13)
-        yield Case("empty batch", (x[:0], ints(2)), (1,), outputs=2)
+        yield op.Case("largest", (x, ints(3)), (1,), outputs=2)
+        yield op.Case("smallest, axis", (x, ints(2)), (1,), {"axis": 1, "largest": 0}, outputs=2)
+        yield op.Case("ties", (ties, ints(6)), (1,), outputs=2)
+        yield op.Case("ties, smallest", (ties, ints(6)), (1,), {"largest": 0}, outputs=2)
+        yield op.Case("all, k computed at run time", (ties, ints(9)), (), outputs=2)
+        yield op.Case("none", (ties, ints(0)), (1,), outputs=2)
+        yield op.Case("opset 13", (x, ints(1)), (1,), {"axis": -2}, outputs=2, opset=13)
+        yield op.Case("empty batch", (x[:0], ints(2)), (1,), outputs=2)
 
-    def lower(self, site: Site) -> Sequence[ir.Value]:
-        """TopK on integers."""
+    def lower(self, site: op.Site) -> Sequence[ir.Value]:
         return site.on_integers()
 
-    def kernel(self, call: Call) -> tuple[Array, ...]:
+    def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         """Integers of Y, and I. Raises ShapeError where shapes, k, dtypes or qparams do not fit."""
         x, k = call.integers(0), call.plain(1)
         call.shared()

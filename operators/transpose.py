@@ -1,7 +1,5 @@
 """Axes in another order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

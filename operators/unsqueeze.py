@@ -1,7 +1,5 @@
 """Axes of size 1 put in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

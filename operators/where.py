@@ -1,7 +1,5 @@
 """One of two, by a condition."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -31,7 +29,6 @@ class Where(Operator):
         )
 
     def cases(self) -> Iterable[Case]:
-        """The plain one, the nasty ones, an empty batch."""
         x = normal(3, 4)
         mask = x > 0
         yield Case("plain", (mask, x, normal(3, 4, seed=1)))
@@ -52,7 +49,6 @@ class Where(Operator):
         return site.emit(slots, op_type="QLinearWhere", domain=MICROSOFT, attributes={})
 
     def kernel(self, call: Call) -> tuple[Array, ...]:
-        """Integers of the output. Raises ShapeError where shapes, dtypes or qparams do not fit."""
         condition = call.plain(0)
         out = call.qparams_out()
         x, y = (requantized(call, slot, out) for slot in (1, 2))

@@ -8,7 +8,8 @@ FOLDER holds test files under the paths of their repositories: those of pytorch/
 and of NVIDIA/TensorRT (of tools/pytorch-quantization: tests/... and pytorch_quantization/...).
 Nothing is fetched, and no such file is kept here. `torch.ao.quantization` in them becomes
 onnxq.pytorch.quantization, `torch.ao.nn` onnxq.pytorch.nn; pytorch_quantization's descriptor,
-functions, quantizer and calibrators become onnxq.pytorch.tensor_quant.
+functions, quantizer and calibrators become onnxq.pytorch.tensor_quant. NVIDIA's files want
+absl-py installed, PyTorch's expecttest and hypothesis; a file that cannot be imported says why.
 
 A test passes, fails (with its cause), or is not applicable: it uses a name that onnxq does not
 have, or what the table below it names. What it printed is in scripts/torch_tests.md.

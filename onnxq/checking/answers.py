@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Mapping
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import QConfigError
-from onnxq.metrics import Boxes, Frames, Masks
+from onnxq.metrics import BesideFloat, Boxes, Frames, Masks
 from onnxq.quantized.verdict import Answers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.metrics import BesideFloat
 
 FIGURES = {Boxes: ("boxes", "F1"), Masks: ("masks", "mean IoU"), Frames: ("rows", "same class")}
 """Metric -> what it counts, and its figure."""

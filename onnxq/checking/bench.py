@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.checking.execution import execution
+from onnxq.checking.findings import Execution
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.io import load
 from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
@@ -23,15 +25,8 @@ from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_sample
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.made_up import random_batch, with_shapes
 from onnxq.samples.samples import without_state
+from onnxq.static.prepared import ModelSource
 from onnxq.times.timed_runs import WholeTime, paired_sessions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnxq.checking.findings import Execution
-    from onnxq.core.arrays import Array
-    from onnxq.static.prepared import ModelSource
-
 
 MILLI = 1e-3
 DEFAULT_RUNS = 50

@@ -12,36 +12,31 @@ with `given` as the file says it, in float32 and without ONNX Runtime's optimiza
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.checking.execution import execution_in
 from onnxq.checking.side_by_side import Pair
 from onnxq.checking.validation import REFUSALS, RefusalError
 from onnxq.checking.validation_run import ComparedOutput
+from onnxq.core.arrays import Array
 from onnxq.errors import VerificationError
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
 from onnxq.qdq.given import Ends, unrounded
 from onnxq.qdq.tidy import output_scales
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, Verdict
 from onnxq.reference import evaluator
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.samples.excerpt import rows_of
+from onnxq.samples.inputs import Batch
 from onnxq.times.timed_runs import time_beside_float
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples.inputs import Batch
 
 BESIDE = "the given file"
 FLOAT_SUMS = 1e-4

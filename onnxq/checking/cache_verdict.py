@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.checking.comparison import Comparison
+from onnxq.core.arrays import Array
 from onnxq.dtypes import INT8
 from onnxq.graph.weights import constant_array
 from onnxq.language.decoder import LOGITS, Decoder
@@ -17,15 +20,8 @@ from onnxq.quantized.verdict import OutputVerdict
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+Batch = Mapping[str, Array]
 
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-
-    Batch = Mapping[str, Array]
 
 TRIED = 16
 """Batches that are run; keys and values of all samples are in the scales."""
@@ -76,7 +72,7 @@ def cache_verdict(
 def _quantized(batch: Batch, made: ir.Model) -> dict[str, Array]:
     """The batch with keys and values as the integers that the int8 cache has."""
     quantized = dict(batch)
-    for name, present in Decoder.of(made).past.items():
+    for name, present in Decoder.of(made).keys.items():
         scale = constant_array(made.graph.initializers[f"{present}_scale"])
         past = np.asarray(batch[name], np.float32)
         integers = np.clip(np.rint(past / scale), -INT8.qmax, INT8.qmax)
@@ -87,4 +83,5 @@ def _quantized(batch: Batch, made: ir.Model) -> dict[str, Array]:
 def _token_bytes(model: ir.Model) -> int:
     decoder = Decoder.of(model)
     heads, size = decoder.cache
-    return sum(heads * size * empty.itemsize for empty in decoder.empty(1).values())
+    dtypes = {spec.name: spec.dtype for spec in decoder.inputs}
+    return sum(heads * size * np.dtype(dtypes[name]).itemsize for name in decoder.keys)

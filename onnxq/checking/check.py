@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.quantized.verdict import LOW_SQNR_DB
-from onnxq.samples import Samples, open_samples
+from onnxq.samples import InputSpec, Samples, open_samples
 from onnxq.samples.excerpt import HANDFUL, check_every, every_by_itself, held_apart
 from onnxq.samples.ignored import check_ignored
 from onnxq.static.arguments import check_bound, check_decibels
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.samples import InputSpec
 
 
 @dataclass(frozen=True, slots=True)

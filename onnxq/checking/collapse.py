@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.checking.comparison import Comparison
-from onnxq.checking.sides import sides_of
+from onnxq.checking.side_by_side import Pair
+from onnxq.checking.sides import Sides, sides_of
+from onnxq.checking.validation import Batch
 from onnxq.checking.verify import findings_of, open_for
 from onnxq.checking.visible import cut_at, cuttable
+from onnxq.core.arrays import Array
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose, observable
 from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse
 from onnxq.samples import Samples, as_taken, input_specs
 from onnxq.samples.state import State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.checking.side_by_side import Pair
-    from onnxq.checking.sides import Sides
-    from onnxq.checking.validation import Batch
-    from onnxq.core.arrays import Array
-
 
 BATCHES = 8  # looked at: enough to find a place
 MOST_STEPS = 4  # back from a low tensor: a square, a sum, a MatMul ahead of a logarithm, and one

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.affine import dequantize
-
-if TYPE_CHECKING:
-    from onnxq.qparams import QParams
+from onnxq.qparams import QParams
 
 # float64 copies are made in pieces that stay in the cache; from 10,000 elements on, OpenBLAS splits
 # a dot product over threads: 80 ns per element instead of 3 on a busy machine

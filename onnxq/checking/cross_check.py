@@ -9,15 +9,17 @@ Both add products as this machine does: without VNNI, x86 adds pairs in int16, w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.checking.cross_findings import CrossFindings
-from onnxq.checking.end_to_end import EndToEnd
-from onnxq.checking.node_by_node import NodeByNode
+from onnxq.checking.end_to_end import EndCounts, EndToEnd
+from onnxq.checking.node_by_node import GraphCounts, NodeByNode
 from onnxq.checking.visible import Visible, handed_out
 from onnxq.core.threads import workers
 from onnxq.graph.checks import weights_alone
@@ -25,24 +27,16 @@ from onnxq.graph.io import load, model_hash
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.weights import hold_as_arrays
 from onnxq.ort import runtime
+from onnxq.ort.runtime import Session
 from onnxq.ort.target_here import target_here
 from onnxq.qdq.narrow import unpacked
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
+from onnxq.samples.inputs import Batch
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import State, check_feedback
 from onnxq.static.arguments import check_progress
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    import onnx_ir as ir
-
-    from onnxq.checking.end_to_end import EndCounts
-    from onnxq.checking.node_by_node import GraphCounts
-    from onnxq.ort.runtime import Session
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.prepared import ModelSource
+from onnxq.static.prepared import ModelSource
 
 Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""

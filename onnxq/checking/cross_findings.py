@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from onnxq.core.brief import brief
 from onnxq.core.reason import Reason
@@ -12,9 +13,6 @@ from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import card_of
 from onnxq.static.arguments import check_bound
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class NotReached(Reason):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Array
+from onnxq.core.arrays import Array
 
 INTEGERS = "LSB"
 """Integers (and booleans): a step is 1."""

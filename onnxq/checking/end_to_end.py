@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog, reference
 from onnxq.checking.cross_findings import OutputAgreement
@@ -18,13 +19,7 @@ from onnxq.ort.facts import Rounding
 from onnxq.ort.node_kinds import original_name
 from onnxq.qdq.read import is_dequantize, one_scale
 from onnxq.reference.float_nodes import FloatNodes
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.targets.accumulation import SaturationMode
+from onnxq.targets.accumulation import SaturationMode
 
 Values = dict[str, Array]
 

@@ -14,8 +14,11 @@ meant to compute in float.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import onnx_ir as ir
 
 from onnxq.checking.findings import Execution, Fallback
 from onnxq.graph.io import load
@@ -32,12 +35,6 @@ from onnxq.qdq.read import (
     is_quantize,
 )
 from onnxq.targets.speedups import LINEAR_OPS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import onnx_ir as ir
 
 
 def execution(model: ir.Model | Path, provider: str = runtime.CPU) -> Execution:

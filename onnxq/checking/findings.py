@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
+from collections.abc import (
+    Iterator,
+    Mapping,  # the codec reads annotations at run time
+)
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import Table, card_of
 from onnxq.page.wording import decibels, share
-from onnxq.quantized.verdict import OutputPart  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.quantized.verdict import OutputPart  # the codec reads annotations at run time
 from onnxq.static.arguments import check_bound, check_decibels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Reported(Protocol):

@@ -9,8 +9,8 @@ T' = DQ(integers of T) -> Q       tensor T: integers of another type
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -21,9 +21,6 @@ from onnxq.qdq.fuse import QPARAMS_KEY
 from onnxq.qdq.read import Unread, dequantizer, is_dequantize, is_quantize, qparams_from, qparams_of
 from onnxq.qparams import PerTensor, QParams
 from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY, read_channel_scales
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 SUFFIX = "_quantized"
 

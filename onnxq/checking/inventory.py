@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
+from onnxq.operator.nodes import find_input
 from onnxq.ort import facts
 from onnxq.qdq.narrow import packed_source, unpacked
 from onnxq.qdq.read import (
@@ -34,13 +35,11 @@ from onnxq.qdq.read import (
 )
 from onnxq.qparams import PerBlock, PerChannel, QParams
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 _BEHIND_WEIGHTS = ("Transpose", "Reshape", "Cast", "Clip", "Identity", "Squeeze", "Unsqueeze")
 MOST_BITS = 16  # wider integers are biases and indices
 LEAST_RANK = 2  # of a weight: tables of a function and zero points have less
-ZERO_POINTS = 3  # input of MatMulNBits and its like; absent: symmetric
+EXPERT_BITS = "expert_weight_bits"
+"""Attribute of QMoE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +140,11 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
     for slot, value in enumerate(node.inputs):
         if value is None or not value.is_initializer() or not _is_weight(value):
             continue
-        if block and slot == ZERO_POINTS:  # a row of them per row of integers is a matrix, too
+        if block and slot in _zero_points(
+            node
+        ):  # a row of them per row of integers is a matrix, too
             continue
-        bits = node.attributes.get_int("bits", 0)
+        bits = node.attributes.get_int("bits", node.attributes.get_int(EXPERT_BITS, 0))
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()
         graph_qparams = _blocks_of(node, block) if block else _qparams_behind(node, slot, value)
         yield _weight(value, node, dtype, graph_qparams)
@@ -176,7 +177,7 @@ def _reader(node: ir.Node) -> ir.Node:
 
 def _blocks_of(node: ir.Node, block: int) -> str:
     """Blocks of an operator's weight: their size, the scheme of their zero points, the level."""
-    zeros = node.inputs[ZERO_POINTS] if len(node.inputs) > ZERO_POINTS else None
+    zeros = find_input(node, _zero_points(node)[0])
     scheme = "symmetric"
     if zeros is not None:
         is_real = zeros.dtype is not None and zeros.dtype.is_floating_point()
@@ -184,6 +185,11 @@ def _blocks_of(node: ir.Node, block: int) -> str:
     level = node.attributes.get_int("accuracy_level", 0)
     beside = f", accuracy level {level}" if level else ""
     return f"groups of {block}, {scheme}{beside}"
+
+
+def _zero_points(node: ir.Node) -> tuple[int, ...]:
+    """Slots of zero points, of QMoE or of MatMulNBits and its like; absent: symmetric."""
+    return (11, 12, 13) if EXPERT_BITS in node.attributes else (3,)
 
 
 def _is_weight(value: ir.Value) -> bool:

@@ -8,29 +8,24 @@ are computed once. Without samples, the weights alone say which layers can diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING
 
 from onnxq import targets
-from onnxq.checking.machines import Machines
+from onnxq.checking.machines import Counts, Kinds, Machines
 from onnxq.checking.prediction import Prediction
 from onnxq.errors import QConfigError, kind_of
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.portable import PortableModel
 from onnxq.samples import Samples, open_samples
 from onnxq.samples.ignored import check_ignored
+from onnxq.samples.inputs import Batch
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_progress
+from onnxq.static.prepared import ModelSource
+from onnxq.targets import Target
 from onnxq.targets.accumulation import SaturationMode
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from onnxq.checking.machines import Counts, Kinds
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.prepared import ModelSource
-    from onnxq.targets import Target
 
 Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""

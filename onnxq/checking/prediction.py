@@ -5,30 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.checking.differences import Differences
+from onnxq.core.arrays import Array
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
 from onnxq.errors import DifferenceError, QConfigError, listed, nearest
 from onnxq.graph.walk import attribute_values
 from onnxq.graph.weights import constant
-from onnxq.operator import IntegerCall
+from onnxq.operator import IntegerCall, IntegerOperator
 from onnxq.operator.nodes import input_at
 from onnxq.ort.node_kinds import value_types
 from onnxq.page.card import card_of
-from onnxq.targets import resolve
+from onnxq.targets import Target, resolve
 from onnxq.targets.accumulation import Overflows, SaturationMode, joined
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Array
-    from onnxq.operator import IntegerOperator
-    from onnxq.targets import Target
-
 
 WEIGHTS, INTEGERS = "weights", "integers"
 MAX_PAIRS = 8  # of a layer that are named; the rest are counted

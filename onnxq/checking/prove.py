@@ -10,10 +10,12 @@ where the sum itself fits int32.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import catalog
@@ -27,22 +29,14 @@ from onnxq.graph.hashing import model_hash
 from onnxq.graph.io import load
 from onnxq.graph.walk import attribute_values
 from onnxq.graph.weights import constant
-from onnxq.operator import IntegerCall
+from onnxq.operator import IntegerCall, IntegerOperator
 from onnxq.ort import facts
 from onnxq.ort.node_kinds import value_types
-from onnxq.targets.accumulation import INT16_MAX, INT16_MIN, LOWEST, SaturationMode
+from onnxq.static.prepared import ModelSource
+from onnxq.targets import Target
+from onnxq.targets.accumulation import INT16_MAX, INT16_MIN, LOWEST, Pairs, SaturationMode
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.operator import IntegerOperator
-    from onnxq.static.prepared import ModelSource
-    from onnxq.targets import Target
-    from onnxq.targets.accumulation import Pairs
-
-    Whole = npt.NDArray[np.int64]
+Whole = npt.NDArray[np.int64]
 
 
 PROVED, SATURATES, UNKNOWN = "proved", "can saturate", "not bounded"

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from onnxq.checking.validation import RefusalError, refusal
+from onnxq.checking.findings import Execution
+from onnxq.checking.summary import Summary
+from onnxq.checking.validation import Batch, RefusalError, Validation, refusal
 from onnxq.checking.validation_run import try_out
 from onnxq.errors import LimitError, ModelError
 from onnxq.operator import Float
 from onnxq.operator.reasons import NotRun, NotTried
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource
-
-if TYPE_CHECKING:
-    from onnxq.checking.findings import Execution
-    from onnxq.checking.summary import Summary
-    from onnxq.checking.validation import Batch, Validation
-    from onnxq.quantized.quantized_model import QuantizedModel
 
 P = TypeVar("P")
 Make = Callable[[Mapping[str, Float]], tuple[P, "QuantizedModel"]]

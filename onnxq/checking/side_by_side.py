@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.affine import dequantize, quantize
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.checking.divergence import RANK, Divergence
+from onnxq.core.arrays import Array, Singles
+from onnxq.graph.quantized import QuantizedIO
 from onnxq.language.decoder import LOGITS
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
+from onnxq.ort.runtime import Session
+from onnxq.qparams import QParams
 from onnxq.quantized.verdict import OutputPart
 from onnxq.samples import as_taken, input_specs
+from onnxq.samples.inputs import Batch
 from onnxq.samples.state import State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Singles
-    from onnxq.graph.quantized import QuantizedIO
-    from onnxq.ort.runtime import Session
-    from onnxq.qparams import QParams
-    from onnxq.samples.inputs import Batch
-
 
 Doubles = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -19,19 +18,14 @@ from onnxq.graph.io import load, model_hash
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.passes.pad_channels import padded_channels
 from onnxq.graph.pixels import pixels_of, take_pixels
-from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
+from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, QuantizedIO, read_quantized_io
 from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.ort import facts
 from onnxq.ort.expose import observable
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qdq.narrow import unpacked
 from onnxq.samples import input_specs
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from onnxq.graph.quantized import QuantizedIO
-    from onnxq.static.prepared import ModelSource
+from onnxq.static.prepared import ModelSource
 
 FLOAT_HASH_KEY = "onnxq.float_model_hash"  # rewrite names the float model in the quantized one
 

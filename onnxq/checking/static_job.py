@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Check
+from onnxq.checking.runnable import Made
 from onnxq.checking.validation import Validation
 from onnxq.checking.with_verdict import make_static, static_validation
 from onnxq.core.stopwatch import Stopwatch
@@ -14,21 +14,17 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import CalibrationError
 from onnxq.qdq.qoperator import check_format
 from onnxq.quantized.verdict import InputSource
-from onnxq.samples import open_samples
+from onnxq.samples import Samples, open_samples
+from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
 from onnxq.static.observed_range import plan_as_targeted
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
+from onnxq.static.statistics import Statistics
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples, improve_model, improve_weights
 from onnxq.weights.improvement import Improved
 from onnxq.weights.size_bits import with_size
-
-if TYPE_CHECKING:
-    from onnxq.checking.runnable import Made
-    from onnxq.samples import Samples
-    from onnxq.samples.excerpt import Excerpt
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
 
 Observe = Callable[["Prepared", "Excerpt"], tuple["Statistics", "Excerpt"]]
 """Gives the statistics of what was prepared, and an excerpt of their samples: the one that it gets,

@@ -7,32 +7,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.checking.findings import Execution
 from onnxq.core.brief import brief
-from onnxq.dtypes import UINT8
-from onnxq.dynamic.dynamic_decision import QuantizeDynamic
+from onnxq.core.reason import Reason
+from onnxq.dtypes import UINT8, QDType
+from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.page.card import card_of, counts
+from onnxq.static.choosing.choices import Choices
 from onnxq.static.insertion.check_types import IN_INTEGERS
-from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.decision import Decision, Quantize
 from onnxq.static.reasons import FloatBetweenWideIntegers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.checking.findings import Execution
-    from onnxq.core.reason import Reason
-    from onnxq.dtypes import QDType
-    from onnxq.dynamic.dynamic_decision import DynamicDecision
-    from onnxq.static.choosing.choices import Choices
-    from onnxq.static.insertion.decision import Decision
-
 
 MOVING = (OpCategory.MOVEMENT, OpCategory.CLAMP)
 """Categories whose nodes run on integers of 16 bits, too."""

@@ -5,25 +5,21 @@ What it is tried on: a few of the calibration samples, samples to check on, or m
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.core.arrays import Array
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, LimitError, ModelError, UnsupportedError, first_line
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import as_taken, input_specs
+from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.made_up import random_batch
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.samples.excerpt import Excerpt
-
-    Batch = Mapping[str, Array]
+Batch = Mapping[str, Array]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ Both sessions have one thread, so that the CPU time of the runs that are compare
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -16,8 +16,10 @@ import onnx_ir as ir
 from onnxq.checking.answers import RecognizedAnswers
 from onnxq.checking.collapse import find_collapse
 from onnxq.checking.execution import execution_in
+from onnxq.checking.findings import Execution
 from onnxq.checking.side_by_side import Pair
-from onnxq.checking.validation import REFUSALS, RefusalError
+from onnxq.checking.validation import REFUSALS, Batch, RefusalError, Validation
+from onnxq.core.arrays import Array
 from onnxq.core.brief import size_text
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
@@ -28,20 +30,13 @@ from onnxq.language.decoder import LOGITS
 from onnxq.ort import runtime
 from onnxq.ort.turns import Schedule, taken, taking_turns
 from onnxq.qdq.narrow import packed_bytes
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, OutputVerdict, Verdict
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import has_dynamic_batch
 from onnxq.samples.state import State
 from onnxq.times.timed_runs import runs_on
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.checking.findings import Execution
-    from onnxq.checking.validation import Batch, Validation
-    from onnxq.core.arrays import Array
-    from onnxq.quantized.quantized_model import QuantizedModel
 
 SESSION_SIZES = 2.0
 """Memory of a session, in sizes of its weights: the copy that ONNX Runtime makes, and as much again

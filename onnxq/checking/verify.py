@@ -8,29 +8,22 @@ model. One batch is in memory at a time; see comparison.py for the formulas.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from onnxq.checking.execution import execution
 from onnxq.checking.findings import Findings, OutputFinding, TensorFinding, Unmatched
-from onnxq.checking.side_by_side import SideBySide
-from onnxq.checking.sides import sides_of
+from onnxq.checking.side_by_side import Pair, SideBySide, Sums
+from onnxq.checking.sides import Sides, sides_of
 from onnxq.graph.io import load
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
 from onnxq.ort.runtime import CPU
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import Batches, Samples, input_specs, open_samples
+from onnxq.samples.inputs import Batch
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import check_feedback
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from onnxq.checking.side_by_side import Pair, Sums
-    from onnxq.checking.sides import Sides
-    from onnxq.samples import Batches, Samples
-    from onnxq.samples.inputs import Batch
 
 Progress = Callable[[int, int | None], None]
 """Called with (batches done, batches in all or None where that is not known)."""

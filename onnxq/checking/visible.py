@@ -6,8 +6,8 @@ a tensor goes out through a Cast to a type that holds each of its numbers, and i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -16,15 +16,8 @@ import onnx_ir as ir
 from onnxq.core.arrays import Array
 from onnxq.graph.edit import FreeNames, NamePool
 from onnxq.ort import runtime
-from onnxq.ort.expose import expose
-from onnxq.ort.runtime import Optimization
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.ort.expose import Exposed
-    from onnxq.ort.runtime import Session
-
+from onnxq.ort.expose import Exposed, expose
+from onnxq.ort.runtime import Optimization, Session
 
 Inner = Array | list[Array]
 """A tensor; of the body of a Loop, one per step. Stacks of those of a Scan are arrays."""

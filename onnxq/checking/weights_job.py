@@ -9,40 +9,32 @@ place for them is named.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import onnx_ir as ir
 
 from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made, runnable
-from onnxq.checking.summary import summarize
+from onnxq.checking.summary import Summary, summarize
 from onnxq.checking.validation import Validation, on_excerpt
 from onnxq.checking.with_verdict import check_bound_is_seen
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
+from onnxq.operator import Float
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import Batches, Samples, input_specs, open_samples
 from onnxq.samples.excerpt import EVERY, Excerpt
 from onnxq.samples.ignored import check_ignored
+from onnxq.samples.inputs import Batch
 from onnxq.weights.find_integers import find_integers
-from onnxq.weights.mixed_bits import Mixed, mixed_bits
-from onnxq.weights.plan_weights import WeightPlan, plan_weights
+from onnxq.weights.mixed_bits import Mixed, SizeAim, mixed_bits
+from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, quantized_weights_head
 from onnxq.weights.write_weights import INT8_ACCURACY, WeightFormat, misread, write_weights
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from concurrent.futures import Executor
-    from pathlib import Path
-
-    import onnx_ir as ir
-
-    from onnxq.checking.summary import Summary
-    from onnxq.operator import Float
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples import Batches, Samples
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.mixed_bits import SizeAim
-    from onnxq.weights.plan_weights import WeightRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +141,13 @@ def carry_out_weights(
     def summary_of(made: WeightPlan) -> Summary:
         return summarize(job.model, made.dynamic_decisions)
 
-    return runnable(make, lambda made: list(made.quantized), summary_of, validation, bound)
+    return runnable(
+        make,
+        lambda made: list(made.nodes),
+        summary_of,
+        validation,
+        bound,
+    )
 
 
 def _integers(

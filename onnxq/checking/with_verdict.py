@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made, runnable
-from onnxq.checking.summary import summarize, summarize_choices
+from onnxq.checking.summary import Summary, summarize, summarize_choices
 from onnxq.checking.validation import Validation, on_excerpt, on_made_up_inputs
 from onnxq.core.collector import without_collector
+from onnxq.core.stopwatch import Stopwatch
+from onnxq.dynamic.dynamic_decision import DynamicPlan
 from onnxq.dynamic.expected_sizes import expected_sizes
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import QConfigError
+from onnxq.operator import Float
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import input_specs, open_samples
+from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
+from onnxq.samples.inputs import Batch
 from onnxq.samples.state import check_feedback
 from onnxq.static.insertion.decision import Quantize
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.improvement import Improved
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.checking.check import Check
-    from onnxq.checking.summary import Summary
-    from onnxq.core.stopwatch import Stopwatch
-    from onnxq.dynamic.dynamic_decision import DynamicPlan
-    from onnxq.operator import Float
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.samples.excerpt import Excerpt
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
 
 
 def static_validation(

@@ -70,6 +70,12 @@ def quantize_cache(
     "--begin-token", type=click.IntRange(min=0), help="The token before a text; found likewise."
 )
 @click.option("--pad-token", type=click.IntRange(min=0), help="Fills shorter rows; found likewise.")
+@click.option(
+    "--like",
+    type=PATH,
+    help="Folder that genai's builder wrote of the float model; MODEL takes the place of the part "
+    "with its inputs and outputs. For encoder-decoders, images, sound, and states.",
+)
 def genai_folder(
     model: Path,
     output: Path,
@@ -78,6 +84,7 @@ def genai_folder(
     end_token: tuple[int, ...],
     begin_token: int | None,
     pad_token: int | None,
+    like: Path | None,
 ) -> None:
     """Make a folder that onnxruntime-genai loads, of a decoder with its cache.
 
@@ -87,5 +94,7 @@ def genai_folder(
     from onnxq.language import genai_folder as folders
 
     tokens = folders.Tokens(end_token or None, pad_token, begin_token)
-    made = folders.genai_folder(model, output, tokenizer=tokenizer, context=context, tokens=tokens)
+    made = folders.genai_folder(
+        model, output, tokenizer=tokenizer, context=context, tokens=tokens, like=like
+    )
     say_written(f"wrote {output}: {', '.join(sorted(path.name for path in made.iterdir()))}")

@@ -166,8 +166,10 @@ def quantize_weights(
     from onnxq.graph.saving import save
     from onnxq.ort.types_by_run import types_by_run
     from onnxq.survey.survey import BesideFiles
+    from onnxq.weights.stacked_products import split_stacked_products
 
     canonical = canonicalize(source, types_by_run)
+    split_stacked_products(canonical.model, request.exclude)
     job = WeightsJob(
         canonical.model,
         request,

@@ -12,19 +12,15 @@ import contextlib
 import importlib
 import json
 import os
-from typing import TYPE_CHECKING, ClassVar, Self
+from collections.abc import Callable
+from io import BufferedRandom
+from pathlib import Path
+from typing import IO, ClassVar, Self
 
 from onnxq.core.atomic import as_output_error, check_writable, is_temporary
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE, Saved
 from onnxq.errors import CalibrationError, OutputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from io import BufferedRandom
-    from pathlib import Path
-    from typing import IO
-
 
 # --- Journals that one process at a time may write, and their locks, which end with the process
 

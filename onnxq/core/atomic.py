@@ -17,17 +17,14 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from onnxq.core.brief import size_text
 from onnxq.errors import OutputError, kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 MAX_NAME_START_BYTES = 120
 """Bytes of the target's name in that of the temporary file: names end at 255 bytes."""

@@ -5,10 +5,7 @@ There the link onnxq/operators is a text file that names the folder operators/ b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 def more_paths(package: Path) -> list[str]:

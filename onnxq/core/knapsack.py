@@ -10,19 +10,15 @@ along its length, so that the work is linear in the items; up to there the answe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from onnxq.core.arrays import Reals
 
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Reals
-
-    Indices = npt.NDArray[np.intp]
+Indices = npt.NDArray[np.intp]
 
 MOST_POINTS = 512
 """Points of a front that are kept: noise and cost are then met to a hundredth of their ranges."""

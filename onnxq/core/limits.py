@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onnxq.core.memory import available_bytes
 from onnxq.errors import QConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEFAULT_SECONDS = 60.0
 GB = 1e9

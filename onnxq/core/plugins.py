@@ -14,13 +14,10 @@ import functools
 import importlib
 import os
 import threading
+from collections.abc import Callable
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 from onnxq.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ENTRY_POINTS = "onnxq.operators"
 VARIABLE = "ONNXQ_PLUGINS"

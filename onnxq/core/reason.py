@@ -11,13 +11,11 @@ tests/core/test_reason.py looks for that in all of the package.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, Self, dataclass_transform
+from typing import ClassVar, Self, dataclass_transform
 
 from onnxq.core.saved import plain_fields, record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # fmt: off
 SHARED = frozenset([

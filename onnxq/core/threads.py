@@ -14,18 +14,16 @@ import functools
 import importlib
 import itertools
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from onnxq.errors import QConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")

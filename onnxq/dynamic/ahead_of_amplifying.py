@@ -14,23 +14,17 @@ it divides (a norm), and a sum with a number that is more than a guard against 0
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Curve, Linear
+from onnxq.operator import Curve, Linear, Operator
 from onnxq.operator.nodes import find_input
-from onnxq.operator.propagated_errors import propagated_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
-
-    from onnxq.operator import Operator
-    from onnxq.operator.propagated_errors import PropagatedError
+from onnxq.operator.propagated_errors import PropagatedError, propagated_errors
 
 LOGARITHM = "Log"
 REDUCTION = "Reduce"  # ONNX's names of all of them begin so

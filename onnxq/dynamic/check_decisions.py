@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+
+import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.dynamic.dynamic_decision import DynamicWeightPlan, QuantizeDynamic
 from onnxq.errors import CalibrationError, nearest
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float
 from onnxq.operator.nodes import find_input
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.dynamic.dynamic_decision import DynamicWeightPlan, QuantizeDynamic
 
 
 def check_decisions(model: ir.Model, decisions: Mapping[str, QuantizeDynamic]) -> None:

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from onnxq.dtypes import BYTE_BITS
+import onnx_ir as ir
+
+from onnxq.dtypes import BYTE_BITS, QDType
+from onnxq.dynamic import reasons
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.dynamic.dynamic_weights import can_be_in_blocks
-from onnxq.dynamic.reasons import (
-    DifferentTypes,
-    LacksPrecision,
-    NoMatrix,
-    NoPrecisionTakes,
-    SlowerThanFloat,
-    TooNarrow,
-)
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name, value_name
+from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import sizes
-from onnxq.targets import AS_FAST
+from onnxq.targets import AS_FAST, Target
 from onnxq.targets.speedups import GATES, LINEAR_OPS, R_SLOT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.dtypes import QDType
-    from onnxq.observers import ObserverSpec
-    from onnxq.targets import Target
 
 MATRIX = 2  # its axes
 CLOSE = 0.9  # share of the largest speedup that is as good: measurements differ by as much
@@ -64,7 +51,7 @@ def choose_precision(
     assert dtype is not None
     precisions = [p for p in rule.precisions if _suits(p, node, rule, dtype)]
     if not precisions:
-        return Float(NoPrecisionTakes(node.op_type, _names(rule.precisions), str(dtype)))
+        return Float(reasons.NoPrecisionTakes(node.op_type, _names(rule.precisions), str(dtype)))
     if dtype.bits == BYTE_BITS and _is_shared(node, rule):
         groupwise = Precision.WEIGHT_ONLY_GROUPWISE
         precisions = [p for p in precisions if p is not groupwise] or precisions
@@ -74,7 +61,7 @@ def choose_precision(
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
         assumed = rows.least if rows.assumed else None
-        return Float(SlowerThanFloat(str(target), known[best], best.value, assumed))
+        return Float(reasons.SlowerThanFloat(str(target), known[best], best.value, assumed))
     return best
 
 
@@ -93,7 +80,7 @@ def stored_type(specs: Sequence[ObserverSpec]) -> QDType | Float | None:
     found = {_type_of(spec) for spec in specs}
     if len(found) > 1:
         kinds = ", ".join(sorted("float16" if t is None else t.name for t in found))
-        return Float(DifferentTypes(kinds))
+        return Float(reasons.DifferentTypes(kinds))
     return found.pop()
 
 
@@ -124,15 +111,17 @@ def _named(
     if dtype is None or precision is Precision.WEIGHT_ONLY_FLOAT16:
         return precision
     if precision is Precision.WEIGHT_ONLY_GROUPWISE and dtype.bits < rule.min_bits:
-        return Float(TooNarrow(rule.min_bits, str(dtype)))
+        return Float(reasons.TooNarrow(rule.min_bits, str(dtype)))
     if not _suits(precision, node, rule, dtype):
-        return Float(NoMatrix(precision.value))
+        return Float(reasons.NoMatrix(precision.value))
     return precision
 
 
 def _lacks(node: ir.Node, rule: DynamicRule, precision: Precision) -> Float:
     missing = rule.missing if precision is Precision.DYNAMIC_INT8 else ""
-    return Float(LacksPrecision(node.op_type, precision.value, missing, _names(rule.precisions)))
+    return Float(
+        reasons.LacksPrecision(node.op_type, precision.value, missing, _names(rule.precisions))
+    )
 
 
 def _suits(precision: Precision, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from onnxq.core.brief import brief
-from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.core.reason import Reason  # the codec reads annotations at run time
 from onnxq.core.saved import Saved
 from onnxq.errors import QConfigError, member
 from onnxq.operator import DynamicNodePlan, Float, Precision
 from onnxq.page.card import card_of
-from onnxq.qparams import QParams  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.qparams import QParams  # the codec reads annotations at run time
 
 
 class Objective(enum.Enum):

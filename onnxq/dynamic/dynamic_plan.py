@@ -8,15 +8,18 @@ here: the target holds what was measured.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
+from onnxq.core.reason import Reason
 from onnxq.dtypes import BYTE_BITS, INT8
+from onnxq.dynamic import reasons
 from onnxq.dynamic.ahead_of_amplifying import ahead_of_amplifying
 from onnxq.dynamic.choose_precision import choose_precision, rows_of, stored_type
 from onnxq.dynamic.dynamic_decision import (
@@ -36,16 +39,6 @@ from onnxq.dynamic.dynamic_weights import (
 )
 from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
-from onnxq.dynamic.reasons import (
-    AheadOfAmplification,
-    NotAsked,
-    SlowerThanFloat,
-    StoredInFewerBits,
-    WeightAbsent,
-    WeightEmpty,
-    WeightNotFloat32,
-    WeightsStored,
-)
 from onnxq.dynamic.requests import (
     notes_on_open_sizes,
     nothing_dynamic,
@@ -58,23 +51,14 @@ from onnxq.graph.given_weights import is_given, notes_on_given, stored_bits
 from onnxq.graph.io import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
+from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicRule, DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
-from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
+from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.qparams import PerChannel, PerTensor, QParams
+from onnxq.targets import Target
 from onnxq.targets.speedups import LINEAR_OPS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.observers import ObserverSpec
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.targets import Target
-
 
 OPERANDS = 2  # of a product
 IN_FLOAT = "computed in float32"
@@ -306,18 +290,18 @@ class _Planner:
         if entry is None:
             return Float(LeftByRequest())
         if not isinstance(entry, QConfigDynamic):
-            return Float(NotAsked())
+            return Float(reasons.NotAsked())
         rule = operator.dynamic_rule(node)
         if isinstance(rule, Float):
             return rule
         if reason := self._why_weights_forbid(node, rule, entry):
             return Float(reason)
         if entry.precision is None and node in self.ahead_of_amplifying:
-            return Float(AheadOfAmplification(self.ahead_of_amplifying[node]))
+            return Float(reasons.AheadOfAmplification(self.ahead_of_amplifying[node]))
         precision = self._precision(node, rule, entry)
         if not isinstance(precision, Float):
             return _Chosen(node, rule, entry, precision)
-        if isinstance(precision.reason, SlowerThanFloat):
+        if isinstance(precision.reason, reasons.SlowerThanFloat):
             self.slower.append(node_name(node))
             if precision.reason.rows is not None:
                 self.few_rows.append(node_name(node))
@@ -331,18 +315,18 @@ class _Planner:
         for weight in rule.weights:
             value = find_input(node, weight.slot)
             if value is None:
-                return WeightAbsent()
+                return reasons.WeightAbsent()
             if not value.is_initializer() or value.const_value is None or value.is_graph_input():
                 return ComputedAtRunTime("weight", value_name(value))
             if value.dtype is None or value.dtype.name != "FLOAT":
                 kind = "unknown" if value.dtype is None else value.dtype.name.lower()
-                return WeightNotFloat32(value_name(value), kind)
+                return reasons.WeightNotFloat32(value_name(value), kind)
             if value.const_value.size == 0:
-                return WeightEmpty(value_name(value))
+                return reasons.WeightEmpty(value_name(value))
             if self.qconfig.for_tensor(value_name(value)) is None:
                 return TensorLeftByRequest(value_name(value))
             if entry.precision is None and stored_bits(value) < BYTE_BITS:
-                return StoredInFewerBits(value_name(value), stored_bits(value))
+                return reasons.StoredInFewerBits(value_name(value), stored_bits(value))
         return None
 
     def _precision(
@@ -390,10 +374,12 @@ def _notes_on_infinite(node: ir.Node, rule: DynamicRule) -> list[str]:
     ]
 
 
-def _how(precision: Precision, weights: Sequence[DynamicWeightPlan], missing: str) -> WeightsStored:
+def _how(
+    precision: Precision, weights: Sequence[DynamicWeightPlan], missing: str
+) -> reasons.WeightsStored:
     """How the weights of a node are stored, and why not as usual."""
     if precision is Precision.WEIGHT_ONLY_FLOAT16:
-        return WeightsStored("float16 weights", IN_FLOAT, missing)
+        return reasons.WeightsStored("float16 weights", IN_FLOAT, missing)
     qparams = weights[0].qparams
     assert qparams is not None
     limit = weights[0].integer_limit
@@ -401,12 +387,12 @@ def _how(precision: Precision, weights: Sequence[DynamicWeightPlan], missing: st
     if precision is Precision.DYNAMIC_INT8:
         scales = " with one scale" if isinstance(qparams.granularity, PerTensor) else ""
         stored = f"{qparams.dtype} weights{within}{scales}"
-        return WeightsStored(stored, "activations quantized at run time", missing)
+        return reasons.WeightsStored(stored, "activations quantized at run time", missing)
     if precision is Precision.WEIGHT_ONLY_GROUPWISE:
         size = getattr(qparams.granularity, "size", "?")
         stored = f"{qparams.dtype} weights{within} in blocks of {size}"
-        return WeightsStored(stored, IN_FLOAT, missing)
-    return WeightsStored(f"{qparams.dtype} weights{within} in the file", IN_FLOAT, missing)
+        return reasons.WeightsStored(stored, IN_FLOAT, missing)
+    return reasons.WeightsStored(f"{qparams.dtype} weights{within} in the file", IN_FLOAT, missing)
 
 
 FEW_ROWS = 32

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
@@ -15,18 +16,12 @@ from onnxq.errors import ModelError, QConfigError
 from onnxq.graph.given_weights import is_given, qparams_of_weight
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
-from onnxq.observers import LeastErrorObserver
+from onnxq.observers import LeastErrorObserver, ObserverSpec
 from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator import DynamicWeight, Float
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
 from onnxq.qparams.group_spec import BITS, GROUP_SIZES, GroupSpec, Scheme
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.observers import ObserverSpec
 
 PART_ELEMENTS = 1 << 20  # of a weight whose scales are raised together
 MATRIX = 2  # rank of the weights that can be stored in blocks

@@ -11,18 +11,14 @@ then those of a sample; without either
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+import onnx_ir as ir
+
+from onnxq.core.arrays import Array
 from onnxq.errors import QConfigError, nearest
 from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import value_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
 
 LENGTH, SIDE = 64, 224
 MOST = 2**31 - 1

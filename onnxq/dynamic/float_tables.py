@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+
+import onnx_ir as ir
 
 from onnxq.dynamic.reasons import OneNumberPerRow, SavesTooLittle, TableInFloat
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float
 from onnxq.operator.nodes import input_at, tensor_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import onnx_ir as ir
-
 
 LEAST_BYTES = 1024
 """Bytes of a float32 table below which storing it as int8 is not worth an error.

@@ -18,22 +18,18 @@ decibels: errors count by the root of what it would be at 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.core.arrays import Singles
 from onnxq.graph.passes.fold_factors import SATURATION_MODE
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, Normalizing
 from onnxq.operator.nodes import find_input, is_constant
 from onnxq.operator.rule import OpCategory
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Singles
 
 ALIKE = 1.0
 """Power that raw data has in common, over what each number has of its own."""

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.catalog import find, has_dynamic_form
+from onnxq.core.reason import Reason
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.choose_precision import stored_type
+from onnxq.dynamic.dynamic_decision import DynamicDecision, DynamicPlan
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import NothingQuantizedError, QConfigError, counted, listed
 from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float
-from onnxq.qconfig import QConfigDynamic
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from onnxq.core.reason import Reason
-    from onnxq.dynamic.dynamic_decision import DynamicDecision, DynamicPlan
-    from onnxq.qconfig import Entry, QConfigMapping
+from onnxq.qconfig import Entry, QConfigDynamic, QConfigMapping
 
 
 def unmet_dynamic(

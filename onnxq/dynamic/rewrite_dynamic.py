@@ -20,7 +20,7 @@ so the second such scale is written as a vector, one (equal) number per column, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -29,6 +29,7 @@ from onnx_ir.tape import Tape
 from onnxq import catalog
 from onnxq.core.collector import without_collector
 from onnxq.dynamic.check_decisions import check_decisions
+from onnxq.dynamic.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.errors import CalibrationError
@@ -47,15 +48,8 @@ from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.narrow import narrow_types, store_narrow
 from onnxq.qdq.read import is_dequantize
 from onnxq.qdq.write import min_opset
-from onnxq.qparams import PerBlock
+from onnxq.qparams import PerBlock, QParams
 from onnxq.quantized.quantized_model import QuantizedModel
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-
-    from onnxq.dynamic.dynamic_decision import DynamicPlan, DynamicWeightPlan, QuantizeDynamic
-    from onnxq.qparams import QParams
-
 
 FORMAT = "dynamic"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog, dtypes
 from onnxq.dtypes import FLOAT16, INT8, QDType
@@ -20,9 +20,6 @@ from onnxq.qconfig import (
     onnxq_default_dynamic_qconfig,
 )
 from onnxq.qconfig.absent import absent_op_types
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 DynamicSpec = (
     QConfigMapping | AbstractSet[str] | Mapping[str, QConfigDynamic | None] | QConfigDynamic | None

@@ -8,16 +8,13 @@ Transpose of the table is a constant like any other, and folded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
 from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import value_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def store_tied_integers_once(values: Iterable[ir.Value]) -> None:

@@ -5,25 +5,19 @@ An embedding table that is, transposed, the output matrix too, is the usual one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.dtypes import INT8
-from onnxq.dynamic.dynamic_weights import can_turn, unpermuted
+from onnxq.dynamic.dynamic_decision import DynamicWeightPlan, QuantizeDynamic
+from onnxq.dynamic.dynamic_weights import StorageKey, can_turn, unpermuted
 from onnxq.errors import listed
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import tensor_of
 from onnxq.qparams import PerBlock, PerChannel
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
-    from collections.abc import Set as AbstractSet
-
-    import onnx_ir as ir
-
-    from onnxq.dynamic.dynamic_decision import DynamicWeightPlan, QuantizeDynamic
-    from onnxq.dynamic.dynamic_weights import StorageKey
 
 MATRIX = 2  # rank
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from onnxq.affine import quantize
 from onnxq.errors import ShapeError, kind_of
 from onnxq.functional.calls import call, check_input, result_qparams
 from onnxq.qtensor.checked import whole
 from onnxq.qtensor.tensor import QTensor, output_qparams, write_out
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def add(

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.operator import Call, NodePlan
+from onnxq.operator import Array, AttributeValue, Call, NodePlan
 from onnxq.qparams import PerTensor, QParams
 from onnxq.qtensor.checked import one_number, wholes
 from onnxq.qtensor.tensor import QTensor, check_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy.typing as npt
-
-    from onnxq.operator import Array, AttributeValue
 
 
 def call(

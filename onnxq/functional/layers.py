@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.affine import quantize
-from onnxq.dtypes import INT32, qint8, quint8
+from onnxq.dtypes import INT32, QDType, qint8, quint8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis, result_qparams
+from onnxq.operator import AttributeValue
 from onnxq.qparams import PerChannel, PerTensor, QParams, sum_scale
 from onnxq.qtensor.checked import float_array, qdtype, whole
 from onnxq.qtensor.tensor import QTensor, check_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.dtypes import QDType
-    from onnxq.operator import AttributeValue
 
 AXES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 Bias = npt.NDArray[np.float32] | None

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis
+from onnxq.operator import AttributeValue
 from onnxq.qtensor.checked import whole
 from onnxq.qtensor.tensor import QTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.operator import AttributeValue
 
 PLANES = "(N, C, H, W) or (C, H, W)"
 BITS = 8  # of ONNX Runtime's averages: sums in float32, or in int32

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.functional.calls import call, check_input, check_rank, per_axis, real
+from onnxq.operator import AttributeValue
+from onnxq.qtensor import QTensor
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Factor = float | Sequence[float] | None
+Size = int | Sequence[int] | None
 
-    from onnxq.operator import AttributeValue
-    from onnxq.qtensor import QTensor
-
-    Factor = float | Sequence[float] | None
-    Size = int | Sequence[int] | None
 
 RANKS = {"nearest": (4, 5), "bilinear": (4,)}
 AXES = {"nearest": "(N, C, H, W) or (N, C, D, H, W)", "bilinear": "(N, C, H, W)"}

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
+from onnxq.core.arrays import Reals
 from onnxq.graph.walk import is_read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Reals
-
 
 _DEFAULT_EPSILON = 1e-5
 _PARAMETERS = range(1, 5)  # slots of scale, bias, mean and variance

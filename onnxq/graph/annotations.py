@@ -8,7 +8,7 @@ onnxq.*         metadata that onnxq reads: stays, as do the model's own metadata
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
@@ -16,9 +16,6 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnxq.graph.inference import infer_shapes
 from onnxq.graph.skeleton import proto_graphs
 from onnxq.operator.nodes import ONNX_DOMAINS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 OWN_PREFIX = "onnxq."
 RUNTIME = "com.microsoft"

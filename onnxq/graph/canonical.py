@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.core.collector import without_collector
 from onnxq.errors import ModelError
@@ -33,9 +34,6 @@ from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
 
 __all__ = ["Canonical", "RunCallable", "canonicalize", "canonicalize_module", "upgrade_opset"]
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 OPTIONAL_INPUTS_IR_VERSION = 4  # before, every initializer had to be listed as an input

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
@@ -10,9 +10,6 @@ from onnxq import catalog
 from onnxq.errors import ModelError
 from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FORMAT_KEY = "onnxq.format"  # metadata of a quantized model; weights alone leave no other trace
 
@@ -26,7 +23,11 @@ _REMEDY_QDQ = (
 )
 _READS_INTEGERS = "DequantizeLinear"  # makes floats of stored integers: of weights, or of an input
 _ONE_MACHINE = ("com.microsoft.nchwc", "NhwcFusedConv")
-_STORED = ("MatMulNBits", "GatherBlockQuantized")  # float in, float out; they stay as they are
+_STORED = (
+    "MatMulNBits",
+    "GatherBlockQuantized",
+    "QMoE",
+)  # float in, float out; they stay as they are
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)"}
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.graph.origins import hand_on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
-
-    import numpy as np
-    import numpy.typing as npt
 
 
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:

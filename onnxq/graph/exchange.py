@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
 
 import onnx_ir as ir
 
@@ -10,9 +10,6 @@ from onnxq.graph.edit import FreeNames
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import is_private
 from onnxq.operator.nodes import find_input
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 
 class ConstantExchange:

@@ -10,24 +10,20 @@ constants in a result is written as it was given, so that no file grows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.dtypes import BYTE_BITS
 from onnxq.graph.edit import FreeNames, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import renamed
 from onnxq.operator.nodes import tensor_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onnxq.core.arrays import Array
-
-    Compute = Callable[[Sequence[Array | None]], Array]
+Compute = Callable[[Sequence[Array | None]], Array]
 
 _KEY = "onnxq.folded"
 _WIDENS = ("Cast", "DequantizeLinear")

@@ -8,28 +8,21 @@ carried out on the scale of every number in place of the number, say where that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.affine import fake_quantize
+from onnxq.core.arrays import Singles
 from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.errors import counted
-from onnxq.graph.folded import folded_of
+from onnxq.graph.folded import Folded, folded_of
 from onnxq.graph.weights import constant_array
 from onnxq.observers.tensor_noise import decibels
-from onnxq.observers.weight_observation import observe_weight
+from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.qparams import PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Singles
-    from onnxq.graph.folded import Folded
-    from onnxq.observers.weight_observation import WeightKey
 
 DEQUANTIZE = "DequantizeLinear"
 SCALE, ZERO_POINT = 1, 2  # slots

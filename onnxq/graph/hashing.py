@@ -6,17 +6,15 @@ And a seal, which tells in no time whether the model in hand was changed since.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.core.arrays import Array
+from onnxq.core.arrays import Array
 
 CHUNK_BYTES = 1 << 24  # of a transposed weight this much is copied at a time
 _VERSION = "onnxq-model-hash-1"

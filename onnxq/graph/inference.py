@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import functools
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import onnx
 
@@ -22,9 +22,6 @@ from onnxq.core.limits import current_limits
 from onnxq.graph.skeleton import proto_graphs
 from onnxq.jobs import child
 from onnxq.jobs.child_main import ChildRequest, SentArray
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 MOST = 1 << 20
 """Elements of a vector, at most."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import onnx
 import onnx_ir as ir
@@ -24,43 +25,50 @@ from onnxq.graph.untrusted.order import MAX_DEPTH, check_depth, out_of_order
 from onnxq.graph.untrusted.problem import DAMAGED, WHERE_KEY, label
 from onnxq.graph.untrusted.scopes import scopes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
 __all__ = ["check_writable", "load", "model_hash", "refuse_folder", "save", "write_atomically"]
 
 
-def load(model: str | Path | onnx.ModelProto | ir.Model) -> ir.Model:
+class ExportedProgram(Protocol):
+    """The ONNXProgram that torch.onnx.export(dynamo=True) returns."""
+
+    @property
+    def model(self) -> ir.Model:
+        """The ONNX model in it."""
+
+
+def load(model: str | Path | onnx.ModelProto | ir.Model | ExportedProgram) -> ir.Model:
     """The model as onnx_ir.Model, checked; external data is memory-mapped, never read here.
 
     Args:
         model: a path, a ModelProto (its tensors are shared, not copied), or an ir.Model, which
             comes back as it is; if it declares sizes below zero, a copy in which they are dynamic.
+            Torch's ONNXProgram stands for the model that it holds.
     Raises:
         ModelError: another kind of argument, no such file, not a model, or a model with one of the
             problems of `graph.untrusted`, external data outside its folder among them; or an
             ir.Model whose nodes are not in topological order (those of a file or a ModelProto are
             brought into it).
     """
+    held = getattr(model, "model", None)
+    model = held if isinstance(held, ir.Model) else model
     if isinstance(model, ir.Model):
         check_model(model, "the model")
         return without_negative_sizes(model)
     with without_collector():
         if isinstance(model, onnx.ModelProto):
             return _from_proto(model, "the ModelProto", None)
-        _refuse_other_kinds(model)
+        if not isinstance(model, str | Path):
+            raise _of_other_kind(model)
         path = Path(model).absolute()
         return _from_proto(_parse(path), f"'{path}'", path.parent)
 
 
-def _refuse_other_kinds(model: object) -> None:
-    """Raises ModelError for what names no file: a PyTorch module, the bytes of a model."""
-    if isinstance(model, str | Path):
-        return
-    raise ModelError(
-        f"the model is {kind_of(model)}; wanted the path of an ONNX file, an onnx.ModelProto or an "
-        "onnx_ir.Model. A PyTorch module becomes one by onnxq.export(module, example_inputs)."
+def _of_other_kind(model: object) -> ModelError:
+    """The error of what names no file: a PyTorch module, the bytes of a model."""
+    return ModelError(
+        f"the model is {kind_of(model)}; wanted the path of an ONNX file, an onnx.ModelProto, an "
+        "onnx_ir.Model or torch's ONNXProgram. A PyTorch module becomes one by "
+        "onnxq.export(module, example_inputs)."
     )
 
 

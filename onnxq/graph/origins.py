@@ -8,12 +8,9 @@ known in the canonical model. Values that a pass makes beside have none.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import onnx_ir as ir
+import onnx_ir as ir
 
 _KEY = "onnxq.origins"  # of a value's metadata
 

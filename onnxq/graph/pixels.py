@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array, Reals
 from onnxq.errors import QConfigError
 from onnxq.graph.edit import FreeNames, graph_of, insert_behind, new_initializer
 from onnxq.graph.passes.pixel_normalization import (
@@ -30,12 +31,6 @@ from onnxq.graph.quantized import (
 from onnxq.graph.types import infer_types
 from onnxq.operator.nodes import constant, input_at
 from onnxq.qconfig.quantized_input import Pixels, QuantizedInput, check_end
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.core.arrays import Array, Reals
-
 
 LEAST_RANK = 3
 """Axes of an image: rows, columns, and the batch or the channels."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import onnx
+import onnx_ir as ir
 
 from onnxq.errors import ModelError
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.saving import to_bytes
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 @dataclass(frozen=True, slots=True)

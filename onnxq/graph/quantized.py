@@ -11,17 +11,13 @@ import enum
 import json
 from collections.abc import Mapping  # the codec reads annotations at run time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array, Reals
 from onnxq.core.saved import UNREADABLE, plain, read
 from onnxq.errors import CalibrationError, ModelError
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Reals
 
 INPUTS_KEY = "onnxq.quantized_input"
 OUTPUTS_KEY = "onnxq.quantized_output"

@@ -19,9 +19,10 @@ import io
 import re
 import stat
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import onnx
 import onnx_ir as ir
@@ -36,10 +37,6 @@ from onnxq.graph.edit import all_nodes
 from onnxq.graph.skeleton import Swap, in_memory, is_big, placeholder, proto_graphs, serialize
 from onnxq.graph.untrusted.check_model import refuse
 from onnxq.graph.untrusted.external_data import check_external_data
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 EXTERNAL_BYTES = 1_900_000_000  # protobuf stops at 2^31 - 1 bytes; graph and names need some of it
 DECODER_BYTES = 100_000_000

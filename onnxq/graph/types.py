@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
@@ -16,10 +15,6 @@ from onnxq.graph.edit import all_values
 from onnxq.graph.inference import infer_shapes
 from onnxq.graph.skeleton import proto_graphs, skeleton
 from onnxq.graph.walk import is_read
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 Dim = int | ir.SymbolicDim | None
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator
 
 import onnx_ir as ir
 
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-
-    from onnxq.operator import AttributeValue
+from onnxq.operator import AttributeValue
 
 IF, LOOP, SCAN = "If", "Loop", "Scan"
 """Operators that hold graphs."""

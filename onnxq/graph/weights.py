@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.dtypes import BYTE_BITS
 from onnxq.operator.nodes import tensor_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onnxq.core.arrays import Array
 
 EAGER_BYTES = 1 << 20  # up to here a copy is cheaper than computing the tensor at every read
 

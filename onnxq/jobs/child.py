@@ -24,16 +24,13 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from onnxq.jobs import child_main
 from onnxq.jobs.child_main import ChildReply, ChildRequest, read_header, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 START_SECONDS = 120.0
 """Time for the child's start: a machine under load takes seconds."""

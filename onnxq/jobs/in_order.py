@@ -21,9 +21,10 @@ import threading
 import traceback
 import warnings
 from collections import OrderedDict, deque
-from concurrent.futures import FIRST_COMPLETED, wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from onnxq.errors import (
     OnnxqError,
@@ -33,10 +34,6 @@ from onnxq.errors import (
     first_line,
     kind_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Executor, Future
 
 
 def slots(executor: Executor | None) -> int:

@@ -1,34 +1,35 @@
 """A decoder with a cache: its inputs and outputs, by the names that exporters agree on.
 
-input_ids       (N, tokens)                 tokens, int64 or int32
+input_ids       (N, tokens)                 tokens, int64 or int32; or inputs_embeds, their vectors
 attention_mask  (N, past + tokens)          1 where there is a token; may be missing
 position_ids    (N, tokens)                 may be missing
 past_key_values.I.key, .value               of layer I, (N, kv_heads, past, head)
+past_key_self_I, past_value_self_I          likewise, of the decoder behind an encoder
+past_key_cross_I, past_value_cross_I        of the encoder; the same for all tokens
+past.I.conv, .recurrent                     states as long whatever came before
 -> logits       (N, tokens, vocabulary)     of the token that comes next
--> present.I.key, .value                    (N, kv_heads, past + tokens, head)
+-> present.I.key, .value                    (N, kv_heads, past + tokens, head); others likewise
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
-from onnxq.errors import CalibrationError, ModelError
+from onnxq.core.arrays import Array
+from onnxq.errors import CalibrationError, ModelError, listed
 from onnxq.ort.cached_attention import can_share, head_size, positions, query_heads, sliding_windows
 from onnxq.samples.inputs import InputSpec, input_specs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-
 IDS, MASK, POSITIONS, LOGITS = "input_ids", "attention_mask", "position_ids", "logits"
-_PAST = re.compile(r"past_key_values\.(\d+)\.(key|value)")
+EMBEDDED = "inputs_embeds"
+_KEYS = re.compile(r"past_key_values\.\d+\.(key|value)|past_(key|value)_self_\d+")
+_STATES = re.compile(r"past\.\d+\.(conv|recurrent)")
+_ENCODED = re.compile(r"past_(key|value)_cross_\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,9 @@ class Decoder:
     """Inputs and outputs of a decoder.
 
     Attributes:
-        past: name of an input of the cache -> the output that is to be its next value.
+        past: name of an input of the cache -> the output that is to be its next value; keys and
+            values, and states that are none.
+        encoded: names of inputs that are no tokens and do not change: of an encoder, or vectors.
         vocabulary: number of tokens; None: the model does not say.
         context: positions that the model knows; None: it does not say.
         heads: of queries; None: unknown.
@@ -48,6 +51,7 @@ class Decoder:
 
     inputs: tuple[InputSpec, ...]
     past: dict[str, str]
+    encoded: tuple[str, ...]
     vocabulary: int | None
     context: int | None
     heads: int | None
@@ -60,16 +64,19 @@ class Decoder:
         """The inputs and outputs of a model."""
         inputs = input_specs(model)
         outputs = {str(value.name): value for value in model.graph.outputs}
-        past = {spec.name: _present(spec.name) for spec in inputs if _PAST.fullmatch(spec.name)}
-        known = {IDS, MASK, POSITIONS, *past}
+        names = [spec.name for spec in inputs]
+        keys = {name: _present(name) for name in names if _KEYS.fullmatch(name)}
+        past = keys | {name: _present(name) for name in names if _STATES.fullmatch(name)}
+        encoded = tuple(name for name in names if name == EMBEDDED or _ENCODED.fullmatch(name))
+        known = {IDS, MASK, POSITIONS, *past, *encoded}
         lacking = [name for name in (LOGITS, *past.values()) if name not in outputs]
-        other = [spec.name for spec in inputs if spec.name not in known]
-        if IDS not in {spec.name for spec in inputs} or lacking or other:
+        if {IDS, EMBEDDED}.isdisjoint(names) or lacking or set(names) - known:
             raise ModelError(
                 f"model '{model.graph.name}' is no decoder: it takes "
-                f"{', '.join(spec.name for spec in inputs)} and gives {', '.join(outputs)}; wanted "
-                f"{IDS}, perhaps {MASK}, {POSITIONS} and past_key_values.I.key and .value, and "
-                f"{LOGITS} with present.I.key and .value. Export it with these names "
+                f"{', '.join(names)} and gives {', '.join(outputs)}; wanted {IDS} (or {EMBEDDED}), "
+                f"perhaps {MASK}, {POSITIONS}, past_key_values.I.key and .value, past_key_self_I, "
+                f"past_key_cross_I, past.I.conv or .recurrent, and {LOGITS} with present.I.key and "
+                ".value, present_key_self_I, present.I.conv. Export it with these names "
                 "(input_names and output_names of onnxq.export)."
             )
         shape = outputs[LOGITS].shape
@@ -77,24 +84,30 @@ class Decoder:
         return cls(
             inputs,
             past,
+            encoded,
             last if isinstance(last, int) else None,
             positions(model),
             query_heads(model),
             head_size(model),
-            can_share(model, past),
+            can_share(model, keys),
             sliding_windows(model),
         )
 
     @property
     def layers(self) -> int:
-        """Layers that have a cache."""
-        return len(self.past) // 2
+        """Layers that keep keys and values."""
+        return len(self.keys) // 2
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The part of `past` that is keys and values."""
+        return {name: present for name, present in self.past.items() if _KEYS.fullmatch(name)}
 
     @property
     def cache(self) -> tuple[int, int]:
         """Heads of keys and values, and numbers per head."""
         for spec in self.inputs:
-            if spec.name in self.past and spec.shape is not None and len(spec.shape) == 4:
+            if spec.name in self.keys and spec.shape is not None and len(spec.shape) == 4:
                 heads, size = spec.shape[1], spec.shape[3]
                 size = size if isinstance(size, int) else self.head
                 if isinstance(heads, int) and isinstance(size, int):
@@ -113,13 +126,15 @@ class Decoder:
             tokens: that a cache which slides is to hold at least, so that its outputs show them.
         """
         lengths = {name: max(size, tokens) for name, size in self.windows.items()}
-        return {
-            spec.name: np.zeros(
-                (rows, self.cache[0], lengths.get(spec.name, 0), self.cache[1]), spec.dtype
-            )
-            for spec in self.inputs
-            if spec.name in self.past
-        }
+        found = {}
+        for spec in self.inputs:
+            sizes = [size if isinstance(size, int) else rows for size in spec.shape or ()]
+            if spec.name in self.keys:
+                heads, head = self.cache
+                sizes = [rows, heads, lengths.get(spec.name, 0), head]
+            if spec.name in self.past:
+                found[spec.name] = np.zeros(sizes, spec.dtype)
+        return found
 
     def feeds(
         self, tokens: Array, past: Mapping[str, Array], before: int | None = None
@@ -128,14 +143,21 @@ class Decoder:
 
         Args:
             tokens: the new ones.
-            past: the cache.
+            past: the cache, and what is `encoded`.
             before: tokens so far; None: as many as the cache is long, where it does not slide.
         Raises:
-            CalibrationError: a token that the vocabulary lacks; more positions than there are.
+            CalibrationError: a token that the vocabulary lacks; more positions than there are; an
+                input that tokens do not give.
         """
         self.check(tokens)
+        if lacking := [name for name in self.encoded if name not in past]:
+            raise CalibrationError(
+                f"the decoder takes {listed(lacking)} beside tokens, which another part of "
+                "the model gives. Give their arrays: as_samples(model, tokens, encoded=...)."
+            )
         if before is None:
-            before = next((x.shape[2] for n, x in past.items() if n not in self.windows), 0)
+            grown = self.keys.keys() - self.windows.keys()
+            before = next((x.shape[2] for n, x in past.items() if n in grown), 0)
         rows, new = tokens.shape
         self.check_length(before + new)
         given = {
@@ -184,4 +206,4 @@ class Decoder:
 
 
 def _present(past: str) -> str:
-    return past.replace("past_key_values", "present")
+    return past.replace("past_key_values", "present").replace("past", "present")

@@ -5,26 +5,28 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import onnx_ir as ir
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE
-from onnxq.errors import ModelError, OutputError, QConfigError
+from onnxq.errors import ModelError, OutputError, QConfigError, listed
 from onnxq.graph import io
 from onnxq.graph.saving import save
 from onnxq.graph.untrusted.external_data import leaves_folder
+from onnxq.graph.untrusted.scopes import all_tensors
 from onnxq.language.decoder import IDS, LOGITS, MASK, POSITIONS, Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import onnx
-    import onnx_ir as ir
 
 
 MODEL = "model.onnx"
@@ -75,6 +77,7 @@ def genai_folder(
     tokenizer: str | Path | None = None,
     context: int | None = None,
     tokens: Tokens = Tokens(),  # frozen
+    like: str | Path | None = None,
 ) -> Path:
     """Makes a folder that onnxruntime-genai loads: og.Model(folder).
 
@@ -87,16 +90,26 @@ def genai_folder(
         tokenizer: folder with tokenizer.json, as save_pretrained writes it; None: tokens are bytes.
         context: most tokens of prompt and text together; None: as many as the model knows.
         tokens: the special ones.
+        like: folder that onnxruntime-genai loads, as its builder writes it, in which the model
+            takes the place of the part that has the same inputs and outputs: the decoder, the
+            encoder, or a part for images or sound. Its other files are taken as they are, so that
+            part after part can be put in place. None: the configuration of a plain decoder.
     Returns:
         The folder.
     Raises:
-        ModelError: it is no decoder with a cache; it does not say its vocabulary, and has not 256.
+        ModelError: it is no decoder with a cache, or one that needs `like`; it does not say its
+            vocabulary, and has not 256; no part of `like` has its inputs and outputs.
         QConfigError: a longer context than the model knows, none at all, a token that the
-            vocabulary lacks, a folder without a tokenizer.
+            vocabulary lacks, a folder without a tokenizer; `like` with another option.
         OutputError: the folder cannot be written.
     """
     source = io.load(model)
+    if like is not None:
+        if tokenizer is not None or context is not None or tokens != Tokens():
+            raise QConfigError("like: its configuration and tokenizer are taken; name no others.")
+        return _with_part(source, Path(like), Path(folder).absolute())
     decoder = Decoder.of(source)
+    _check_plain(decoder)
     beside = [Path(model).absolute().parent] if isinstance(model, str | Path) else []
     own = _with_own(tokens, [*([] if tokenizer is None else [Path(tokenizer)]), *beside])
     config = _config(decoder, _context(decoder, context), own)
@@ -115,6 +128,69 @@ def genai_folder(
             with as_output_error(part):
                 put(part, target / name)
     return target
+
+
+def _check_plain(decoder: Decoder) -> None:
+    """Refuses decoders of which the configuration of a plain one does not tell enough."""
+    others = [*(name for name in decoder.past if name not in decoder.keys), *decoder.encoded]
+    unnumbered = [name for name in decoder.keys if not name.startswith("past_key_values.")]
+    if special := [*others, *unnumbered]:
+        raise ModelError(
+            f"the decoder takes {listed(special)}, which onnxruntime-genai knows of families of "
+            "their own alone. Give the folder that its builder wrote, for its configuration "
+            "(--like)."
+        )
+
+
+def _with_part(source: ir.Model, like: Path, target: Path) -> Path:
+    """The folder, its part of the model's inputs and outputs replaced."""
+    if target.resolve() == like.resolve():
+        raise QConfigError("like: it stays as it is; write to another folder.")
+    parts = {kind: (name, io.load(like / name)) for kind, name in _parts(like).items()}
+    same = {name: old for name, old in parts.values() if _ends(old) == _ends(source)}
+    if len(same) != 1:
+        named = ", ".join(f"{kind} ({name})" for kind, (name, _) in parts.items())
+        raise ModelError(
+            f"the model takes {', '.join(sorted(_ends(source)[0]))}; {len(same)} parts of '{like}' "
+            f"take and give the same, of {named}. Give the folder of the float model's builder."
+        )
+    ((name, old),) = same.items()
+    tensors = (tensor for _, tensor in all_tensors(old))
+    data = {Path(t.path).resolve() for t in tensors if isinstance(t, ir.ExternalTensor)}
+    left = data | {(like / name).resolve()}
+    others = [path for path in like.iterdir() if path.is_file() and path.resolve() not in left]
+    with _made(target):
+        for path in others:
+            check_writable(target / path.name)
+        save(source, target / name)
+        for path in others:
+            with as_output_error(target / path.name), temporary(target / path.name) as part:
+                shutil.copyfile(path, part)
+                put(part, target / path.name)
+    return target
+
+
+def _ends(model: ir.Model) -> tuple[set[str], set[str]]:
+    """Names of the inputs, and of the outputs."""
+    graph = model.graph
+    return {str(v.name) for v in graph.inputs}, {str(v.name) for v in graph.outputs}
+
+
+def _parts(folder: Path) -> dict[str, str]:
+    """Part of the model -> its file, as the configuration of a folder names them."""
+    try:
+        parts = json.loads((folder / CONFIG).read_text("utf-8"))["model"].items()
+        named = {k: str(v["filename"]) for k, v in parts if isinstance(v, dict) and "filename" in v}
+    except (*UNREADABLE, OSError, AttributeError) as error:
+        raise ModelError(
+            f"'{folder}' is no folder of onnxruntime-genai: {CONFIG}: {error!r:.100}."
+        ) from error
+    bad = [n for n in named.values() if Path(n).name != n or why_no_file(folder / n)]
+    if bad or not named:
+        raise ModelError(
+            f"'{folder}': {CONFIG} names {', '.join(bad) or 'no file'}; wanted files beside it."
+        )
+    return named
 
 
 def model_in(path: Path) -> Path:

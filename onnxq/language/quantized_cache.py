@@ -78,12 +78,12 @@ def quantize_cache(
 
 def _check(model: ir.Model, decoder: Decoder) -> None:
     """Raises ModelError or UnsupportedError where the cache cannot become int8."""
-    if not decoder.past:
+    if not decoder.keys:
         raise ModelError(
             "the model has no cache: wanted inputs past_key_values.I.key and .value. Export it "
             "with its cache (docs/tutorials/language-models.md)."
         )
-    users = {use.node for v in model.graph.inputs if v.name in decoder.past for use in v.uses()}
+    users = {use.node for v in model.graph.inputs if v.name in decoder.keys for use in v.uses()}
     others = sorted({node.op_type for node in users if not is_cached_attention(node)})
     if others:
         raise UnsupportedError(
@@ -91,7 +91,7 @@ def _check(model: ir.Model, decoder: Decoder) -> None:
             "GroupQueryAttention alone. Let the model builder of onnxruntime-genai write the "
             "decoder."
         )
-    kinds = {v.dtype for v in model.graph.inputs if v.name in decoder.past}
+    kinds = {v.dtype for v in model.graph.inputs if v.name in decoder.keys}
     if kinds != {ir.DataType.FLOAT}:
         found = ", ".join(sorted(str(kind).lower() for kind in kinds))
         raise ModelError(f"the cache is {found}; wanted float32. Give the float file.")
@@ -102,14 +102,15 @@ def _maxima(model: ir.Model, decoder: Decoder, batches: Iterable[Batch]) -> dict
     found: dict[str, Singles] = {}
     with workers(1), open_session(model, threads=1) as session:
         for batch in batches:
-            decoder.check(batch[IDS])
+            if IDS in batch:
+                decoder.check(batch[IDS])
             outputs = dict(zip(session.outputs, session.run(batch), strict=True))
-            for name in decoder.past.values():
+            for name in decoder.keys.values():
                 if not outputs[name].size:
                     continue
                 seen = np.abs(outputs[name]).max(axis=(0, 2))[:, np.newaxis]
                 found[name] = np.maximum(found.get(name, seen), seen)
-    for name in decoder.past.values():
+    for name in decoder.keys.values():
         if name not in found:
             raise CalibrationError("samples have no token. Give texts of the kind it is for.")
         if not np.isfinite(found[name]).all():

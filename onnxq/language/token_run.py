@@ -47,7 +47,7 @@ class TokenRun:
         feeds = self.decoder.feeds(tokens, self.decoder.empty(len(tokens)))
         return self._session.run(feeds, [LOGITS])[0]
 
-    def in_lsb(self, tokens: Array, step: int) -> Iterator[Array]:
+    def in_steps(self, tokens: Array, step: int) -> Iterator[Array]:
         """Logits of tokens (N, tokens), `step` of them a run, with the cache of those before."""
         if not self.decoder.past:
             raise CalibrationError(

@@ -163,7 +163,7 @@ def bits_with_cache(
     with TokenRun(model, threads) as run:
         for start in range(0, len(rows), at_a_time):
             some = rows[start : start + at_a_time]
-            logits = np.concatenate(list(run.in_lsb(some, step)), 1)
+            logits = np.concatenate(list(run.in_steps(some, step)), 1)
             found += _sum(bits_of(logits[:, :-1], some[:, 1:]))
     return found
 
@@ -242,13 +242,22 @@ def windows(tokens: Array, length: int) -> Tokens:
     return np.asarray(tokens[: count * length], np.int64).reshape(count, length)
 
 
-def as_samples(model: str | Path | onnx.ModelProto | ir.Model, rows: Tokens) -> dict[str, Array]:
+def as_samples(
+    model: str | Path | onnx.ModelProto | ir.Model,
+    rows: Tokens,
+    encoded: Mapping[str, Array] | None = None,
+) -> dict[str, Array]:
     """Windows (N, tokens) as samples of a decoder: all its inputs, with an empty cache.
 
+    Args:
+        model: the decoder.
+        rows: windows.
+        encoded: inputs that tokens do not give: past_key_cross_I, which is the encoder's
+            present_key_cross_I, or inputs_embeds; None: there are none.
     Raises:
         ModelError: it is no decoder.
-        CalibrationError: tokens or positions that the model does not know.
+        CalibrationError: tokens or positions that the model does not know; an input is missing.
     """
     decoder = Decoder.of(io.load(model))
     decoder.check(rows)
-    return decoder.feeds(rows, decoder.empty(*rows.shape))
+    return decoder.feeds(rows, {**decoder.empty(*rows.shape), **(encoded or {})})

@@ -8,7 +8,7 @@ Words are what stands between two of `space`; without one, each token counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import ClassVar

@@ -9,14 +9,16 @@ import functools
 import inspect
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
 from onnxq.core import plugins
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.observers.spec_arguments import (
     Argument,
@@ -30,12 +32,6 @@ from onnxq.observers.spec_arguments import (
 from onnxq.observers.value_range import EPS, resolve_range
 from onnxq.page.card import card_of
 from onnxq.qparams import QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from onnxq.dtypes import QDType
-
 
 State = dict[str, npt.NDArray[np.generic]]
 

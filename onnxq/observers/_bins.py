@@ -17,20 +17,16 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.core.arrays import Singles
 from onnxq.errors import CalibrationError
 from onnxq.observers._every_kth import Counted
 from onnxq.observers._saved_arrays import array_of, integers_of, min_max_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.core.arrays import Singles
-
 
 Counts = npt.NDArray[np.int64]
 

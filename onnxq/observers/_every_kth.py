@@ -38,14 +38,12 @@ import enum
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from onnxq.core.arrays import Singles
 from onnxq.observers.value_range import chunks, finite_range, min_max_of
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Singles
 
 LEAST = 1 << 13
 """Values of a tensor that are counted at least."""

@@ -7,19 +7,15 @@ integers, which are associative, up to 2^31 of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
+from onnxq.core.arrays import Reals
 from onnxq.errors import CalibrationError
 from onnxq.observers._saved_arrays import integers_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Reals
 
 _LOG_BITS = 5
 _LIMB_BITS = 1 << _LOG_BITS

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
+from onnxq.core.arrays import Array, Singles
 from onnxq.errors import CalibrationError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Array, Singles
-
-    Saved = Mapping[str, npt.NDArray[np.generic]]
-    Integers = npt.NDArray[np.int64]
+Saved = Mapping[str, npt.NDArray[np.generic]]
+Integers = npt.NDArray[np.int64]
 
 
 def array_of(state: Saved, key: str, kinds: str, ranks: tuple[int, ...]) -> Array:

@@ -5,12 +5,15 @@ Calibrates to what pytorch_quantization's descriptors say; see onnxq.pytorch.ten
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Singles
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError, nearest
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers.histogram import (
@@ -22,12 +25,6 @@ from onnxq.observers.histogram import (
 from onnxq.observers.narrow_range import NarrowRangeObserver
 from onnxq.observers.value_range import EPS, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.core.arrays import Singles
-    from onnxq.dtypes import QDType
 
 MAX = "max"
 _HISTOGRAMS: dict[str, type[HistogramObserver]] = {

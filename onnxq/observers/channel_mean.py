@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Reals, Singles
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError
+from onnxq.observers._base import State
 from onnxq.observers._exact_sums import ExactSums
 from onnxq.observers._saved_arrays import integers_of
 from onnxq.observers.minmax import MinMaxObserver
 from onnxq.observers.value_range import EPS, as_float32
 from onnxq.qparams import QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Reals, Singles
-    from onnxq.dtypes import QDType
-    from onnxq.observers._base import State
 
 ENOUGH = 1 << 14
 """Values of a batch that are looked at; of a ResNet-50 that takes a tenth of a run."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.dtypes import QDType
 from onnxq.errors import QConfigError
 from onnxq.observers._base import Observer, State
 from onnxq.observers.value_range import range_of
 from onnxq.qparams import PerTensor, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.dtypes import QDType
 
 
 class FixedQParamsObserver(Observer):

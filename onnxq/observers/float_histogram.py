@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Reals
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError
+from onnxq.observers._base import State
 from onnxq.observers._saved_arrays import integers_of
 from onnxq.observers.minmax import MinMaxObserver
 from onnxq.observers.value_range import EPS, as_float32
 from onnxq.qparams import QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Reals
-    from onnxq.dtypes import QDType
-    from onnxq.observers._base import State
 
 _DROPPED = 21  # bits of a float32 that a bin does not tell; 11 remain
 _BINS = 1 << (32 - _DROPPED)

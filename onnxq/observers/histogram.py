@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Reals, Singles
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._bins import ZeroAnchoredHistogram
@@ -15,17 +19,6 @@ from onnxq.observers._saved_arrays import floats_of
 from onnxq.observers.qparams_search import Moments, search_qparams
 from onnxq.observers.value_range import EPS, as_float32, folded, range_of
 from onnxq.qparams import QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Reals, Singles
-    from onnxq.dtypes import QDType
-    from onnxq.observers._base import State
-    from onnxq.qparams import QParams
-
 
 DEFAULT_BINS = 4096
 MIN_BINS, MAX_BINS = 64, 1 << 16

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Reals, Singles
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._saved_arrays import batches_of, floats_of
-from onnxq.observers.value_range import FINE_EPS, as_float32, channel_range
+from onnxq.observers.value_range import FINE_EPS, QuantRange, as_float32, channel_range
 from onnxq.qparams import PerChannel, QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.core.arrays import Reals, Singles
-    from onnxq.dtypes import QDType
-    from onnxq.observers.value_range import QuantRange
-
 
 DEFAULT_LIMIT = 1 << 32  # 4 GiB: a weight matrix of 32,768 x 32,768
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Singles
+from onnxq.dtypes import QDType
 from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._saved_arrays import min_max_of
 from onnxq.observers.value_range import EPS, folded, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.core.arrays import Singles
-    from onnxq.dtypes import QDType
 
 _LOWEST_UNSEEN = np.asarray(np.inf, np.float32)
 _HIGHEST_UNSEEN = np.asarray(-np.inf, np.float32)  # -x of an array of shape () is no array

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
 from onnxq.core.arrays import Singles
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.observers._base import Observer, State, check_qscheme, warn_unobserved
 from onnxq.observers._saved_arrays import batches_of, min_max_of
 from onnxq.observers.value_range import EPS, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.dtypes import QDType
 
 Range = tuple[Singles, Singles]
 

@@ -14,26 +14,22 @@ per channel, with each channel's range.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Reals, Singles
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError
+from onnxq.observers._base import State
 from onnxq.observers._exact_sums import ExactSums
 from onnxq.observers._saved_arrays import floats_of, integers_of
 from onnxq.observers.minmax import MinMaxObserver
 from onnxq.observers.value_range import EPS, as_float32, channel_range, folded
 from onnxq.qparams import QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Reals, Singles
-    from onnxq.dtypes import QDType
-    from onnxq.observers._base import State
 
 LEAST_EPSILON = 1e-30  # a row of equal numbers would be divided by 0
 

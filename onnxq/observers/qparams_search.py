@@ -13,21 +13,17 @@ documented choice; or as little more as it takes.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.core.arrays import Reals
+from onnxq.observers._bins import Counts, ZeroAnchoredHistogram
+from onnxq.observers.value_range import QuantRange
 from onnxq.qparams import QParams, per_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.core.arrays import Reals
-    from onnxq.observers._bins import Counts, ZeroAnchoredHistogram
-    from onnxq.observers.value_range import QuantRange
-
 
 MAX_SPAN = 4096  # above, rounding is negligible: clipping never pays, the range is taken whole
 TOLERANCE = 0.015

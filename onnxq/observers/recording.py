@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.core.arrays import Array
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
 from onnxq.observers._base import Observer, State
 from onnxq.observers._saved_arrays import batches_of
 from onnxq.observers.spec_arguments import FLOAT16, as_qdtype
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.core.arrays import Array
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import QParams
-
+from onnxq.qparams import QParams
 
 DEFAULT_LIMIT = 1 << 28  # 256 MiB
 

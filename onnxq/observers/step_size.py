@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq import dtypes
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError
 from onnxq.observers._base import Observer, State, warn_unobserved
 from onnxq.observers._exact_sums import ExactSums
 from onnxq.observers._saved_arrays import integers_of
 from onnxq.observers.value_range import EPS, as_float32, granularity_along, range_of
 from onnxq.qparams import QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.dtypes import QDType
 
 
 class StepSizeObserver(Observer):

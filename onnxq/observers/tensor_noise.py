@@ -17,18 +17,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Reals
+from onnxq.observers._base import Observer
 from onnxq.observers.histogram import HistogramObserver
 from onnxq.observers.qparams_search import Moments
-from onnxq.qparams import PerTensor
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Reals
-    from onnxq.observers._base import Observer
-    from onnxq.qparams import QParams
+from onnxq.qparams import PerTensor, QParams
 
 MOST_BITS = 16  # the sums below go over every integer
 NO_NOISE_DB = 200.0  # beyond what float32 can say

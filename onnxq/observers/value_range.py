@@ -13,21 +13,16 @@ divides by 127.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.core.arrays import Singles
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.qparams import Granularity, PerChannel, PerTensor, QParams, QScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onnxq.core.arrays import Singles
-    from onnxq.dtypes import QDType
-
 
 _PER_TENSOR = PerTensor()
 EPS = 2.0**-23  # torch.finfo(torch.float32).eps

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,8 @@ import numpy.typing as npt
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError, ModelError, QConfigError
+from onnxq.observers import Observer, ObserverSpec
 from onnxq.qparams import PerChannel, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.observers import Observer, ObserverSpec
-
 
 CHUNK_ELEMENTS = 1 << 22  # weights are looked at in pieces: a model may be larger than the memory
 

@@ -10,22 +10,16 @@ operator and says what was wanted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.core.arrays import Array
 from onnxq.errors import ShapeError
-from onnxq.qparams import PerChannel, PerTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.operator.node_plan import NodePlan
-    from onnxq.qparams import IntArray, QParams
+from onnxq.operator.node_plan import NodePlan
+from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams
 
 AttributeValue = int | float | str | bytes | Sequence[int] | Sequence[float] | Sequence[str] | Array
 

@@ -10,25 +10,19 @@ that reproduces it, and cases.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, TypeVar
 
-from onnxq.operator.reasons import OperatorLimit
-from onnxq.operator.rule import Float
-from onnxq.targets.accumulation import risks
+import onnx_ir as ir
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Reals
-    from onnxq.operator.call import Call
-    from onnxq.operator.integer_call import IntegerCall
-    from onnxq.operator.response import Response
-    from onnxq.operator.rule import Case, DynamicRule, Rule
-    from onnxq.operator.site import DynamicSite, Site
-    from onnxq.operator.unfolded import Unfolded
-    from onnxq.targets.accumulation import Accumulator, Overflows, Pairs, SaturationMode
+from onnxq.core.arrays import Array, Reals
+from onnxq.operator.call import Call
+from onnxq.operator.integer_call import IntegerCall
+from onnxq.operator.response import Response
+from onnxq.operator.rule import Case, DynamicRule, Float, Rule
+from onnxq.operator.site import DynamicSite, Site
+from onnxq.operator.unfolded import Unfolded
+from onnxq.targets.accumulation import Accumulator, Overflows, Pairs, SaturationMode, risks
 
 
 class Operator(ABC):
@@ -151,9 +145,7 @@ class Operator(ABC):
 
         May look at what `rule` may look at.
         """
-        return Float(
-            OperatorLimit(f"{self.op_type} has no weights that dynamic quantization could store")
-        )
+        return Float.because(f"{self.op_type} has no weights that dynamic quantization could store")
 
     def lower_dynamic(self, site: DynamicSite) -> Sequence[ir.Value]:
         """Outputs of the dynamically quantized form, written: float in, float out.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.operator.rule import Case
+
 
 def normal(*shape: int, seed: int = 0) -> npt.NDArray[np.float32]:
     """Normally distributed float32 of that shape."""
@@ -36,3 +38,8 @@ def zero(point: int, dtype: str = "uint8") -> npt.NDArray[np.integer]:
 def ints32(*values: int) -> npt.NDArray[np.int32]:
     """A vector of int32: a bias."""
     return np.array(values, np.int32)
+
+
+def shapes(case: Case) -> list[tuple[int, ...]]:
+    """Shapes of the inputs that a case has, for the same case of an operator on integers."""
+    return [x.shape for x in case.inputs if x is not None]

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 
 from onnxq import dtypes
-from onnxq.dtypes import INT32
+from onnxq.core.arrays import Array
+from onnxq.dtypes import INT32, QDType
 from onnxq.errors import ShapeError
 from onnxq.operator.call import Call, NodeCall
-from onnxq.qparams import PerChannel, PerTensor, QParams, sum_scale
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.dtypes import QDType
-    from onnxq.operator.node_plan import NodePlan
-    from onnxq.qparams import IntArray
+from onnxq.operator.node_plan import NodePlan
+from onnxq.qparams import IntArray, PerChannel, PerTensor, QParams, sum_scale
 
 QDTYPES: dict[np.dtype[np.generic], QDType] = {
     np.dtype(dtype): qdtype

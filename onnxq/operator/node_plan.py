@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onnxq.errors import ShapeError
-from onnxq.qparams import PerTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.operator.precision import Precision
-    from onnxq.qparams import QParams
+from onnxq.operator.precision import Precision
+from onnxq.qparams import PerTensor, QParams
 
 
 @dataclass(frozen=True, slots=True)

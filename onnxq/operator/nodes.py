@@ -5,20 +5,15 @@ ONNX IR's types leave open what canonical graphs guarantee; here they do not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.operator.call import NodeCall
 from onnxq.operator.reasons import InfiniteOperand
 from onnxq.operator.rule import Float
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
 
 ONNX_DOMAINS = ("", "ai.onnx")
 """Both names of ONNX's own domain."""

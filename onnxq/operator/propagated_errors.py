@@ -8,20 +8,15 @@ Fourier transform, a filter bank behind it, and the mean over time that levels i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.operator.contract import Operator
 from onnxq.operator.nodes import find_input, is_constant
 from onnxq.operator.response import Curve, Factored, Linear, Summed, Weighted
-from onnxq.operator.rule import OpCategory, Rule, WeightSlot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
-
-    from onnxq.operator.contract import Operator
-    from onnxq.operator.rule import Float
+from onnxq.operator.rule import Float, OpCategory, Rule, WeightSlot
 
 MOST_PRODUCTS = 3
 """Products with constants on one way: a Fourier transform, a filter bank, a mean over time."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    import onnx_ir as ir
+import onnx_ir as ir
 
 
 def readers(value: ir.Value, vanishing: Collection[str] = ()) -> list[ir.Node]:

@@ -6,13 +6,10 @@ their rules suffice. Behind an operator without a response, errors are not follo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.core.arrays import Array, Reals
+from onnxq.core.arrays import Array, Reals
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
+from onnxq.core.arrays import Array
+from onnxq.core.reason import Reason  # the codec reads annotations at run time
 from onnxq.core.saved import Key, OpenEnds
+from onnxq.operator.call import AttributeValue
 from onnxq.operator.precision import Precision
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.core.arrays import Array
-    from onnxq.operator.call import AttributeValue
+from onnxq.operator.reasons import OperatorLimit
 
 
 class OpCategory(enum.Enum):
@@ -107,6 +105,11 @@ class Float:
     """
 
     reason: Annotated[Reason, Key("float")]
+
+    @classmethod
+    def because(cls, said: str) -> Float:
+        """Float by a limit of the operator, or of its kernel, in its author's words."""
+        return cls(OperatorLimit(said))
 
     def __str__(self) -> str:
         return self.reason.words

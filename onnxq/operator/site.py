@@ -7,22 +7,17 @@ NodeSite         tape, node, inputs: constants, the float node itself on other i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
+from onnx_ir.tape import Tape
 
+from onnxq.core.arrays import Array
+from onnxq.dtypes import QDType
 from onnxq.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnx_ir.tape import Tape
-
-    from onnxq.core.arrays import Array
-    from onnxq.dtypes import QDType
-    from onnxq.operator.node_plan import DynamicNodePlan, NodePlan
-    from onnxq.qparams import QParams
+from onnxq.operator.node_plan import DynamicNodePlan, NodePlan
+from onnxq.qparams import QParams
 
 MICROSOFT = "com.microsoft"
 REAL = ir.TensorType(ir.DataType.FLOAT)

@@ -7,14 +7,12 @@ one row per place; a convolution has a place per window, a matrix product one pe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Array, Singles
+from onnxq.core.arrays import Array, Singles
 
 Number = TypeVar("Number", bound=np.generic)
 

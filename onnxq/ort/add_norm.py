@@ -17,15 +17,12 @@ ONNX Runtime 1.31 on AVX512; benchmarks/results/fusions.md has it by width.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
 from onnxq.graph.edit import all_nodes
 from onnxq.operator.nodes import ONNX_DOMAINS, input_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RANK = 3
 SUM_OPSET = 8  # the first whose Sum broadcasts, as Add does

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.graph.edit import all_nodes
 from onnxq.operator.nodes import tensor_of
 from onnxq.ort.node_kinds import MATMUL_NBITS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
 
 CACHE_RANK = 4
 """Rank of keys and values: (batch, heads, tokens, head)."""

@@ -18,16 +18,13 @@ the graph is no such Relu.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
 from onnxq.operator.nodes import ONNX_DOMAINS, find_input, input_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PRODUCTS = ("MatMul", "Gemm")
 LOW, HIGH = 1, 2  # slots of Clip

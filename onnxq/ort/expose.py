@@ -8,8 +8,8 @@ opened: their tensors have one value per iteration.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -19,10 +19,6 @@ from onnxq.graph.edit import NamePool
 from onnxq.graph.types import infer_types
 from onnxq.graph.walk import IF
 from onnxq.ort.node_kinds import value_types
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
 
 BRANCHES = {"then_branch": "else_branch", "else_branch": "then_branch"}
 """If's two branches, each with the other."""

@@ -9,17 +9,14 @@ in which the other one ran; a Scan or Loop in a branch is handed out as `expose`
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.graph.edit import NamePool, all_nodes, all_values, graph_of
 from onnxq.graph.walk import IF, LOOP, SCAN
 from onnxq.ort.expose import BRANCHES, lift
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 BODIES = (LOOP, SCAN)
 KINDS = (

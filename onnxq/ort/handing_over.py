@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import ModelError, first_line
 from onnxq.graph.skeleton import in_memory, read_attributes
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Array
 
 INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""

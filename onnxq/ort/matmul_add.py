@@ -11,12 +11,10 @@ quantized, and the Gemm is fused where a QuantizeLinear follows it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.operator.nodes import input_at
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 MATRIX = 2
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import enum
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.ort import facts
 from onnxq.ort.facts import Conversion, Rounding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # ONNX Runtime renames "conv1" to "conv1_token_12" (layouts), "mm" to "mm/MatMulAddFusion"
 _RENAMED = re.compile(r"(/\w+Fusion)?(_token_\d+)?$")

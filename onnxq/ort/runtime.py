@@ -13,14 +13,16 @@ Over 300 lines: whatever touches ONNX Runtime stands in this one file.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import onnx_ir as ir
 import onnxruntime as ort
 from msgspec.structs import replace
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
+from onnxq.core.arrays import Array
 from onnxq.core.atomic import temporary_folder
 from onnxq.errors import (
     CalibrationError,
@@ -35,11 +37,6 @@ from onnxq.jobs.child_main import CPU, Opening
 from onnxq.ort.first_run import FirstRun, Source
 from onnxq.ort.handing_over import INLINE_BYTES, folder_of_weights, hand_over
 from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
 
 __all__ = [
     "CPU",

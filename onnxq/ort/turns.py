@@ -7,13 +7,9 @@ the others' data, as no application has them that runs one model.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+from typing import Self
 
 TURN_S = 0.002
 """CPU seconds of one turn, at least: what takes longer runs once."""

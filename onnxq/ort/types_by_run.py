@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, LimitError, ModelError, UnsupportedError
 from onnxq.ort.cached_attention import with_windows
 from onnxq.ort.expose import expose
-from onnxq.ort.runtime import Optimization, open_session
+from onnxq.ort.runtime import Optimization, Session, open_session
 from onnxq.samples import input_specs
 from onnxq.samples.made_up import batch_of_ones
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.ort.runtime import Session
 
 MOST_SIZES, LARGEST_SIZE, LONGEST = 16, 256, 16
 """Sizes of a batch to try, the largest of them, and elements of a constant that has some."""

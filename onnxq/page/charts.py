@@ -6,15 +6,11 @@ Colours and sizes are the style sheet's; a chart is a path in a box of WIDE by H
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from onnxq.page.content import FrontPoint, Histogram, TensorQParams, WeightPart
 from onnxq.page.wording import counting, decibels, number, tenth
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.page.content import FrontPoint, Histogram, TensorQParams, WeightPart
 
 WIDE, HIGH = 360.0, 110.0
 MOST_CHANNELS = 180

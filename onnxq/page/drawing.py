@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from onnxq.page.layering import layout_of
+from onnxq.page.content import NodePart, Page
+from onnxq.page.layering import GraphLayout, Point, layout_of
 from onnxq.page.wording import SEEN_US, change, decibels, tenth
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.page.content import NodePart, Page
-    from onnxq.page.layering import GraphLayout, Point
 
 BOX_HIGH = 50
 """Height of a box: three lines."""

@@ -16,15 +16,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnxq.page.content import Edge
-
+from onnxq.page.content import Edge
 
 Point = tuple[float, float]
 

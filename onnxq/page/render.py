@@ -13,15 +13,16 @@ import json
 import math
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from onnxq.core.atomic import write_atomically
-from onnxq.page.charts import HIGH, WIDE, channels_chart, front_chart, histogram_chart
+from onnxq.page.charts import HIGH, WIDE, Chart, channels_chart, front_chart, histogram_chart
+from onnxq.page.content import NodePart, Page, TensorPart, WeightPart
 from onnxq.page.drawing import (
     BOX_HIGH,
     MODEL_IO,
+    Drawing,
     difference,
     drawing_of,
     is_unlike,
@@ -30,12 +31,6 @@ from onnxq.page.drawing import (
 )
 from onnxq.page.environment import asset, environment
 from onnxq.page.wording import SEEN_US, change, decibels, number, part_of_error, share, time_taken
-
-if TYPE_CHECKING:
-    from onnxq.page.charts import Chart
-    from onnxq.page.content import NodePart, Page, TensorPart, WeightPart
-    from onnxq.page.drawing import Drawing
-
 
 FIRST_ROWS = 25
 """Rows of a table that are shown at first, and printed; a button shows the rest."""

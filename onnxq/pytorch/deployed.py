@@ -5,22 +5,16 @@ See exporting.agreement for what is fed to the module, and why integers may diff
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 from torch import fx, nn
 
 from onnxq.errors import UnsupportedError, kind_of
-from onnxq.pytorch.arguments.bound_inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import Inputs, bind
 from onnxq.pytorch.exporting.agreement import Feeding, TensorAgreement, beside
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import onnx_ir as ir
-
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
 
 __all__ = ["Deployed", "Feeding", "TensorAgreement", "compare"]
 

@@ -7,17 +7,15 @@ decoder has its cache: past_key_values.I.key (batch, heads, past, head) -> prese
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from onnxq.errors import ModelError, UnsupportedError, first_line
 from onnxq.pytorch.exporting.exporter import export
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 ROWS, TOKENS, PAST = 2, 9, 5
 """Sizes of the example inputs; they are dynamic in the file."""

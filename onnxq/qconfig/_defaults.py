@@ -7,8 +7,8 @@ trains with other scales than it converts with.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from onnxq.dtypes import qint8, quint8
 from onnxq.errors import QConfigError, nearest
@@ -34,9 +34,6 @@ from onnxq.qparams import (
     per_tensor_affine,
     per_tensor_symmetric,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _weight_per_channel = PerChannelMinMaxObserver.with_args(dtype=qint8, qscheme=per_channel_symmetric)
 _weight_per_tensor = MinMaxObserver.with_args(dtype=qint8, qscheme=per_tensor_symmetric)

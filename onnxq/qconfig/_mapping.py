@@ -20,11 +20,13 @@ weight_bits: 4                         # of weights whose observers say 8 bits
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from onnxq.core.brief import brief
 from onnxq.dtypes import BYTE_BITS
@@ -53,11 +55,6 @@ from onnxq.qconfig._values import (
 )
 from onnxq.qconfig.file_form import EntryForm, TensorForm, check_form
 from onnxq.qconfig.weight_bits import as_weight_bits, narrowed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
 
 # --- Patterns of a qconfig, names and globs, held against the names of a model
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onnxq.errors import QConfigError, nearest
 from onnxq.observers import ObserverSpec
@@ -22,9 +23,6 @@ from onnxq.qconfig._values import (
     as_static,
 )
 from onnxq.qconfig.file_form import check_form
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 def check_keys(got: Iterable[object], known: Iterable[str], where: str) -> None:

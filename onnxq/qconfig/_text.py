@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
 from onnxq.core.regular import why_no_file
 from onnxq.errors import QConfigError, first_line, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 UNREADABLE = (
     yaml.YAMLError,

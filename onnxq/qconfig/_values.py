@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import enum
 import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from onnxq.errors import QConfigError, member, nearest
 from onnxq.observers import Observer, ObserverSpec
 from onnxq.operator import Precision
 from onnxq.page.card import card_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BLOCK_SIZES = (16, 32, 64, 128, 256)
 """ONNX Runtime makes MatMulNBits of these; beside others, DequantizeLinear runs at every call."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+
+import onnx_ir as ir
 
 from onnxq.errors import listed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import onnx_ir as ir
-
-    from onnxq.qconfig import QConfigMapping
+from onnxq.qconfig import QConfigMapping
 
 
 def absent_op_types(nodes: Iterable[ir.Node], qconfig: QConfigMapping) -> list[str]:

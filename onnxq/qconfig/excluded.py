@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError
-
-if TYPE_CHECKING:
-    from onnxq.qconfig import QConfigMapping
+from onnxq.qconfig import QConfigMapping
 
 
 def excluding(mapping: QConfigMapping, names: Collection[str]) -> QConfigMapping:

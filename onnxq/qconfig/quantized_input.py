@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onnxq.errors import QConfigError, kind_of, nearest
 from onnxq.page.card import card_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 WHITE = 255
 """The largest pixel."""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import QConfigError
-from onnxq.observers import LeastErrorObserver, NarrowRangeObserver
-
-if TYPE_CHECKING:
-    from onnxq.observers import ObserverSpec
+from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec
 
 BY_BITS: dict[int, ObserverSpec | None] = {
     2: LeastErrorObserver.with_args(dtype="int2"),

@@ -12,7 +12,7 @@ Mul are not shared: it merges Mul nodes that become equal, before it fuses them 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Hashable
 
 import onnx_ir as ir
 
@@ -28,9 +28,6 @@ from onnxq.qdq.read import (
     is_quantize,
     zero_point_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Hashable
 
 INTEGERS_SUFFIX = "_quantized"
 """End of the name of a tensor's integers, by which they are compared with the float tensor."""

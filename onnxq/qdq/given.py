@@ -10,8 +10,8 @@ Every scale stays, and every number, but for biases, which become int32.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -32,7 +32,7 @@ from onnxq.graph.types import infer_types
 from onnxq.graph.walk import value_name
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.operator.site import MICROSOFT
-from onnxq.ort.matmul_add import matmul_add
+from onnxq.ort.matmul_add import MatMulAdd, matmul_add
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.read import (
     DEQUANTIZE,
@@ -51,12 +51,7 @@ from onnxq.qdq.tidy import tidy_quantized
 from onnxq.qdq.tidy.stored_constants import store_integers
 from onnxq.qdq.write import shifted_constant
 from onnxq.qparams import QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.ort.matmul_add import MatMulAdd
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 _SATURATING = ("Conv", "Gemm", "MatMul")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.graph.edit import NamePool, new_initializer
 from onnxq.graph.walk import value_name
+from onnxq.operator import Array
 from onnxq.operator.nodes import tensor_of
 from onnxq.qdq.tensors import half_tensor, integer_tensor, transposed
 from onnxq.qdq.write import GraphQParams, NewConstant, new_graph_qparams
 from onnxq.qparams import QParams
-
-if TYPE_CHECKING:
-    from onnxq.operator import Array
-    from onnxq.targets.bias_preserving import BiasPreservingRounding
-
+from onnxq.targets.bias_preserving import BiasPreservingRounding
 
 _Integers = tuple[
     ir.Value,

@@ -7,7 +7,7 @@ c -> DQ -> Q -> integers       becomes   c -> ..., of equal qparams: Q(DQ(c)) = 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import onnx_ir as ir
 
@@ -23,11 +23,7 @@ from onnxq.graph.quantized import (
 )
 from onnxq.qdq.read import dequantizer, is_quantize, one_scale
 from onnxq.qdq.write import graph_qparams_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.qparams import QParams
+from onnxq.qparams import QParams
 
 
 def cancel_round_trips(model: ir.Model) -> None:

@@ -8,12 +8,13 @@ run: the file shrinks, the session does not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.dtypes import BYTE_BITS, in_bytes
+from onnxq.core.arrays import Array
+from onnxq.dtypes import BYTE_BITS, QDType, in_bytes
 from onnxq.graph.edit import FreeNames, all_nodes, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant, derived
@@ -21,14 +22,7 @@ from onnxq.operator.nodes import tensor_of
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import STORED
-from onnxq.qparams import PerBlock
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from onnxq.core.arrays import Array
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import QParams
+from onnxq.qparams import PerBlock, QParams
 
 CAST = "Cast"
 LEAST_BYTES = 256

@@ -8,16 +8,13 @@ ONNX Runtime fuses DequantizeLinear -> op -> QuantizeLinear in this form as in t
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.errors import QConfigError, listed, nearest
 from onnxq.qdq.fuse import Int8Activations, fuse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import onnx_ir as ir
 
 KEPT_KEY = "onnxq.kept_qdq"
 """Metadata: JSON object, name of a node that stays between DQ and Q -> why."""

@@ -13,21 +13,17 @@ ONNX Runtime reads them so (tests/qdq/test_read.py asks it).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import dtypes
 from onnxq.errors import ShapeError
 from onnxq.operator.nodes import find_input
 from onnxq.ort.facts import DOMAINS
-from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from onnxq.qparams import FloatArray, Granularity
+from onnxq.qparams import FloatArray, Granularity, PerBlock, PerChannel, PerTensor, QParams
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 SCALE, ZERO_POINT = 1, 2

@@ -16,7 +16,7 @@ the If, of which the body's tensor is none (QDQPropagationTransformer, 1.31, eac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import onnx_ir as ir
@@ -25,15 +25,10 @@ from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
 from onnxq.ort.kept_copy import KEPT_COPY
-from onnxq.ort.matmul_add import matmul_add
+from onnxq.ort.matmul_add import MatMulAdd, matmul_add
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import dequantizer, is_quantize
 from onnxq.qdq.write import OUTPUT_DTYPE_OPSET
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.ort.matmul_add import MatMulAdd
 
 
 def keep_loadable(model: ir.Model) -> None:

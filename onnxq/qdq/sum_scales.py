@@ -14,22 +14,16 @@ from __future__ import annotations
 
 import enum
 from collections import ChainMap
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq import catalog
+from onnxq.core.arrays import Array
 from onnxq.dtypes import INT8, UINT8
-from onnxq.operator import Call, NodePlan
-from onnxq.qparams import stored_as
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.operator import AttributeValue
-    from onnxq.qparams import QParams
+from onnxq.operator import AttributeValue, Call, NodePlan
+from onnxq.qparams import QParams, stored_as
 
 ADD = "Add"
 """The one of these operators that ONNX Runtime makes a QLinearAdd of by itself."""

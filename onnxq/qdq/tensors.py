@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.affine import quantize
+from onnxq.dtypes import QDType
 from onnxq.graph.weights import derived
-from onnxq.qparams import PerChannel, QParams
-
-if TYPE_CHECKING:
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import FloatArray, IntArray
-    from onnxq.targets.bias_preserving import BiasPreservingRounding
+from onnxq.qparams import FloatArray, IntArray, PerChannel, QParams
+from onnxq.targets.bias_preserving import BiasPreservingRounding
 
 LAZY_BYTES = 1 << 20  # below it, integers are made at once; above, each time they are asked for
 

@@ -11,25 +11,18 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import graph_of, new_constant, new_initializer
+from onnxq.dtypes import QDType
+from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer
 from onnxq.operator import Array
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE, SCALE, zero_point_of
 from onnxq.qdq.tensors import stored_integers
-from onnxq.qparams import PerBlock, PerChannel, PerTensor, shifted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from onnxq.dtypes import QDType
-    from onnxq.graph.edit import FreeNames
-    from onnxq.qparams import QParams
+from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams, shifted
 
 OUTPUT_DTYPE_OPSET = 21  # where QuantizeLinear got its output_dtype
 PER_BLOCK_OPSET = 21  # where it got its block_size

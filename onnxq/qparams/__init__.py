@@ -8,20 +8,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq import dtypes
-from onnxq.dtypes import INT8, UINT8
+from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.errors import QConfigError, ShapeError, UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.dtypes import QDType
 
 FloatArray = npt.NDArray[np.floating]
 IntArray = npt.NDArray[np.integer]

@@ -14,21 +14,15 @@ squared: that is what `a` counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Singles
 from onnxq.qparams import MIN_SCALE
-from onnxq.qparams.group_spec import Scheme
-from onnxq.qparams.groups import GroupIntegers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.core.arrays import Singles
-    from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.qparams.groups import Points
+from onnxq.qparams.group_spec import GroupSpec, Scheme
+from onnxq.qparams.groups import GroupIntegers, Points
 
 SHARES = {
     2: np.linspace(0.35, 1.0, 9, dtype=np.float32),
@@ -50,7 +44,7 @@ SHIFTS = {
 """Distances from the best zero point that are tried with them."""
 FITS = 2
 """Times that the scale is fitted and integers are rounded again; the error never grows."""
-CHUNK = 1 << 15
+CHUNK = 1 << 16
 """Weights that are looked at together: the arrays of a try stay in a core's cache."""
 
 
@@ -131,11 +125,13 @@ def _not_zero(scale: Singles) -> Singles:
 
 
 class _Best:
-    """The range with the least error of each group so far; float32 (rows, groups, 1).
+    """The range with the least error of each group so far; float32 (groups,).
+
+    Arrays are (group, groups): NumPy's loops run along many groups, not along one.
 
     Args:
-        w: float32 (rows, groups, group).
-        p: what errors count, broadcasts to w; None: all the same.
+        w: float32 (group, groups).
+        p: what errors count, of the same shape; None: all the same.
         spec: form of the integers.
         alike: what the square of a group's summed errors counts.
     """
@@ -143,31 +139,37 @@ class _Best:
     def __init__(self, w: Singles, p: Singles | None, spec: GroupSpec, alike: float) -> None:
         self._w, self._p, self._most = w, p, np.float32(spec.most)
         self._is_real, self._alike = spec.scheme is Scheme.REAL, np.float32(alike)
-        self._work = np.empty_like(w)
-        self.error = np.full((*w.shape[:2], 1), np.inf, np.float32)
+        self._unit, self._work = np.empty_like(w), np.empty_like(w)
+        self.error = np.full(w.shape[1], np.inf, np.float32)
         self.scale = np.ones_like(self.error)
         self.point = np.zeros_like(self.error)
 
     def integers(self, scale: Singles, point: Singles) -> Singles:
-        """Centred integers, q - z; overwritten by the next call."""
-        work = self._work
-        np.multiply(self._w, np.float32(1) / scale, out=work)
-        work += point
-        np.rint(work, out=work)
-        np.clip(work, 0, self._most, out=work)
-        work -= point
+        """Centred integers, q - z; overwritten by the next call, which leaves w / s beside them."""
+        unit, work = self._unit, self._work
+        np.multiply(self._w, np.float32(1) / scale, out=unit)
+        np.rint(unit + point if self._is_real else unit, out=work)
+        if self._is_real:
+            work -= point
+        np.maximum(work, -point, out=work)
+        np.minimum(work, self._most - point, out=work)
         return work
 
     def offer(self, scale: Singles, point: Singles) -> None:
         """Takes the range where it is better."""
         left = self.integers(scale, point)
-        left *= scale
-        left -= self._w
-        weighted = left if self._p is None else left * self._p
-        error = np.einsum("rbi,rbi->rb", weighted, left)[..., np.newaxis]
+        left -= self._unit
+        total = None
         if self._alike:
-            total = (left if self._p is None else left * (self._p > 0)).sum(-1, keepdims=True)
+            total = (left if self._p is None else left * (self._p > 0)).sum(0)
+        np.multiply(left, left, out=left)
+        if self._p is not None:
+            left *= self._p
+        error = left.sum(0)
+        if total is not None:
             error += self._alike * np.square(total)
+        error *= scale
+        error *= scale
         better = error < self.error
         np.copyto(self.error, error, where=better)
         np.copyto(self.scale, scale, where=better)
@@ -180,8 +182,7 @@ class _Best:
             return
         q = self.integers(self.scale, self.point)
         weighted = q if self._p is None else q * self._p
-        over = np.einsum("rbi,rbi->rb", weighted, self._w)[..., np.newaxis]
-        under = np.einsum("rbi,rbi->rb", weighted, q)[..., np.newaxis]
+        over, under = (weighted * self._w).sum(0), (weighted * q).sum(0)
         good = (over * self.scale > 0) & (under > 0)
         fitted = np.divide(over, under, out=self.scale.copy(), where=good)
         self.offer(_not_zero(fitted), self.point)
@@ -189,14 +190,11 @@ class _Best:
     def _fit_both(self) -> None:
         """Offers scales and zero points: the line of least squares, w = scale q - offset."""
         q = self.integers(self.scale, self.point) + self.point
-        p = np.ones_like(q) if self._p is None else np.broadcast_to(self._p, q.shape)
-        total = np.maximum(p.sum(-1, keepdims=True), MIN_SCALE)
-        middle, centre = (
-            np.einsum("rbi,rbi->rb", p, x)[..., np.newaxis] / total for x in (q, self._w)
-        )
+        p = np.ones_like(q) if self._p is None else self._p
+        total = np.maximum(p.sum(0), MIN_SCALE)
+        middle, centre = ((p * x).sum(0) / total for x in (q, self._w))
         apart = (q - middle) * p
-        over = np.einsum("rbi,rbi->rb", apart, self._w - centre)[..., np.newaxis]
-        under = np.einsum("rbi,rbi->rb", apart, q - middle)[..., np.newaxis]
+        over, under = (apart * (self._w - centre)).sum(0), (apart * (q - middle)).sum(0)
         fitted = np.divide(over, under, out=self.scale.copy(), where=(over > 0) & (under > 0))
         scale = _not_zero(fitted)
         self.offer(scale, middle - centre / scale)
@@ -205,8 +203,14 @@ class _Best:
 def _searched(
     w: Singles, p: Singles | None, spec: GroupSpec, alike: float
 ) -> tuple[Singles, Points]:
-    best = _Best(w, p, spec, alike)
-    low, high = w.min(-1, keepdims=True), w.max(-1, keepdims=True)
+    """(scale, zero point) of each group, (rows, groups), of weights (rows, groups, group)."""
+    turned = [
+        np.ascontiguousarray(np.broadcast_to(x, w.shape).reshape(-1, w.shape[2]).T)
+        for x in (w, p)
+        if x is not None
+    ]
+    best = _Best(turned[0], None if p is None else turned[1], spec, alike)
+    low, high = turned[0].min(0), turned[0].max(0)
     if spec.scheme is not Scheme.REAL:  # whole zero points lie among the integers
         low, high = np.minimum(low, 0), np.maximum(high, 0)
     with np.errstate(over="ignore"):
@@ -224,8 +228,8 @@ def _searched(
                 best.offer(_not_zero(scale * factor), moved)
         for _ in range(FITS):
             best.fit()
-    point = best.point[..., 0]
-    return best.scale[..., 0], point if spec.scheme is Scheme.REAL else point.astype(np.uint8)
+    scale, point = (x.reshape(w.shape[:2]) for x in (best.scale, best.point))
+    return scale, point if spec.scheme is Scheme.REAL else point.astype(np.uint8)
 
 
 def _ranges(

@@ -104,6 +104,12 @@ class GroupSpec:
             kind += " with positive scales"
         return f"{self.bits} bits in groups of {self.group_size}, {kind}"
 
+    @property
+    def with_whole_points(self) -> GroupSpec:
+        """The form without real zero points, which lookups and mixtures of experts do not take."""
+        real = self.scheme is Scheme.REAL
+        return replace(self, scheme=Scheme.AFFINE) if real else self
+
     def at(self, bits: int) -> GroupSpec:
         """The form with other bits; 8 have no real zero points, and take whole ones."""
         real = self.scheme is Scheme.REAL and bits == BITS[-1]

@@ -5,21 +5,16 @@ w[o, i] = (integers[o, i] - zero_point[o, b]) * scale[o, b]        b = i // grou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxq.core.arrays import Singles
 from onnxq.core.packing import packed_rows
 from onnxq.errors import ShapeError
-from onnxq.qparams.group_spec import Scheme
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.core.arrays import Singles
-    from onnxq.qparams.group_spec import GroupSpec
+from onnxq.qparams.group_spec import GroupSpec, Scheme
 
 INTEGERS, SCALES, POINTS = "integers", "scales", "zero_points"
 """Names of the arrays of `PackedGroups`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,28 +13,28 @@ import numpy.typing as npt
 from onnxq import dtypes
 from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError, kind_of
-from onnxq.qparams import PerTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onnxq.qparams import QParams
+from onnxq.qparams import PerTensor, QParams
 
 
 def float_array(op: str, x: object) -> npt.NDArray[np.float32]:
-    """x, if it is a float32 array."""
-    if not hasattr(x, "__array__") or hasattr(x, "int_repr"):
+    """x, if it is a float32 array, or a float32 tensor of torch."""
+    if not hasattr(x, "__array__") or getattr(x, "is_quantized", hasattr(x, "int_repr")):
         raise ShapeError(
             f"{op}: input is {kind_of(x)}; wanted a float32 array. "
             "Call numpy.asarray(x, numpy.float32), or dequantize() a quantized tensor, first."
         )
-    array = np.asarray(x)
+    array = detached(x)
     if array.dtype != np.float32:
         raise ShapeError(
             f"{op}: input has dtype {array.dtype}; wanted float32. "
             "Call input.astype(numpy.float32) first."
         )
     return array
+
+
+def detached(x: object) -> npt.NDArray[Any]:
+    """The array of x; a tensor of torch gives its values alone."""
+    return np.asarray(x.detach() if hasattr(x, "detach") else x)
 
 
 def numbers(op: str, name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:

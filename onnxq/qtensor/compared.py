@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeAlias, TypeVar, overload
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import ShapeError
+from onnxq.qparams import IntArray
 from onnxq.qtensor.checked import need_per_tensor, shape_errors, whole
 from onnxq.qtensor.stored import Indices, StoredTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.qparams import IntArray
 
 Bools: TypeAlias = npt.NDArray[np.bool]
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxq.affine import quantize
 from onnxq.core.atomic import write_atomically
+from onnxq.dtypes import QDType
 from onnxq.errors import ModelError, OnnxqError, ShapeError
 from onnxq.qparams import PerChannel, QParams
 from onnxq.qtensor.checked import float_array, numbers, one_number, qdtype, whole, wholes
 from onnxq.qtensor.tensor import QTensor, check_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from onnxq.dtypes import QDType
 
 
 def quantize_per_tensor(

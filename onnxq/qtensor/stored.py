@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Self, TypeAlias, overload
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from inspect import signature
+from typing import Any, Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.affine import dequantize
+from onnxq.dtypes import QDType
 from onnxq.errors import ShapeError, UnsupportedError, kind_of
 from onnxq.qparams import (
     IntArray,
@@ -21,16 +25,12 @@ from onnxq.qparams import (
     per_channel_affine,
     per_tensor_affine,
 )
-from onnxq.qtensor.checked import need_per_tensor, shape_errors, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import IntArray
-
+from onnxq.qtensor.checked import detached, need_per_tensor, shape_errors, whole
 
 Indices: TypeAlias = npt.NDArray[np.int64]
+
+_UNSAID = (None, False)
+"""Values of the options that torch's functions pass on unasked."""
 
 
 class StoredTensor:
@@ -162,6 +162,28 @@ class StoredTensor:
         raise UnsupportedError(
             "a QTensor is no array: call dequantize() for its real values, int_repr() for integers."
         )
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
+        """Answers torch.max(y), F.relu(y) ...: the method, or function of onnxq.functional."""
+        name = func.__name__.lstrip("_")
+        # by name, for it is above here: torch knows the tensor, not the function that it asks for
+        own = getattr(cls, name, None) or getattr(import_module("onnxq.functional"), name, None)
+        taken = signature(own).parameters if callable(own) else {}
+        named = {k: v for k, v in (kwargs or {}).items() if k in taken or v not in _UNSAID}
+        unknown = sorted(named.keys() - taken.keys())
+        if not callable(own) or unknown:
+            raise UnsupportedError(
+                f"torch.{name}{''.join(f', {key}=' for key in unknown)}: quantized tensors have no "
+                "such function. Call it on dequantize()."
+            )
+        return own(*(detached(x) if hasattr(x, "detach") else x for x in args), **named)
 
     def __bool__(self) -> bool:
         return self.item() != 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Self, cast
+from collections.abc import Iterator, Sequence
+from types import EllipsisType
+from typing import Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.affine import quantize, requantize
 from onnxq.errors import ShapeError, UnsupportedError, kind_of
+from onnxq.qparams import IntArray, QParams
 from onnxq.qtensor.checked import (
     float_array,
     need_per_tensor,
@@ -21,13 +24,7 @@ from onnxq.qtensor.checked import (
 from onnxq.qtensor.compared import ComparedTensor
 from onnxq.qtensor.stored import StoredTensor, expanded, offset_of, strided
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import EllipsisType
-
-    from onnxq.qparams import IntArray, QParams
-
-    Index = int | slice | EllipsisType | Sequence[int] | npt.NDArray[np.integer | np.bool] | None
+Index = int | slice | EllipsisType | Sequence[int] | npt.NDArray[np.integer | np.bool] | None
 
 
 class ViewedTensor(StoredTensor):

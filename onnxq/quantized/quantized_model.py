@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 import onnx
 import onnx_ir as ir
@@ -12,11 +13,7 @@ from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.hashing import Seal
 from onnxq.graph.saving import save, to_bytes
 from onnxq.page.card import card
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from onnxq.quantized.verdict import Verdict
+from onnxq.quantized.verdict import Verdict
 
 
 class QuantizedModel(ir.Model):

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, listed
 from onnxq.page.card import card
 from onnxq.shown import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 MOST_RUNS = 3  # said one by one
 

@@ -10,9 +10,9 @@ these are, `block_products` says; all others are dequantized, and computed in fl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.core.packing import packed_rows
@@ -36,10 +36,7 @@ from onnxq.qdq.read import zero_point_of as zero_point_value
 from onnxq.qparams import PerBlock, QParams
 from onnxq.targets.speedups import LINEAR_OPS
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Integers = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.uint8]
 
 
 MICROSOFT = "com.microsoft"

@@ -6,17 +6,15 @@ reference.evaluator(model, float_nodes=opener)    # opener(node, opsets)(inputs)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 from onnx.reference.op_run import OpRun
 
 from onnxq.operator import Array
 from onnxq.reference.ops import INTEGER_DTYPES, KernelOp, PlainOp
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 RunNode = Callable[[Sequence[Array | None]], Sequence[Array]]
 """inputs -> outputs of one node; those that have no name are left out."""

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.ort import runtime
-from onnxq.reference import where
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.reference import RunNode
-
+from onnxq.reference import RunNode, where
 
 IR_VERSION = 10
 

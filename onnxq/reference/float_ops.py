@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import load_op
 
 from onnxq.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.operator import Array, Ints, Singles
-
+from onnxq.operator import Array, Ints, Singles
 
 MICROSOFT = "com.microsoft"
 GELU_SLOPE = 1.702  # QuickGelu's default alpha

@@ -6,18 +6,15 @@ stacking it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx.reference.op_run import OpRun
 
 from onnxq.errors import ShapeError, UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from onnxq.operator import Array
+from onnxq.operator import Array
 
 SCAN_OF_ONE_BATCH = 9  # Scan-8 has a batch axis and lengths
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
@@ -20,7 +20,7 @@ from onnx.reference.ops import load_op
 
 from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError
-from onnxq.operator import IntegerCall
+from onnxq.operator import Array, AttributeValue, IntegerCall, IntegerOperator, Operator
 from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.ort.node_kinds import INTEGER_TYPES
 from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, OLD_OPS, PLAIN_OPS
@@ -28,12 +28,7 @@ from onnxq.reference.loops import LOOPS
 from onnxq.reference.schema import check_call, check_proto
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnxq.operator import Array, AttributeValue, IntegerOperator, Operator
-
-    Kernel = Callable[[Sequence[Array | None], Mapping[str, AttributeValue]], tuple[Array, ...]]
+Kernel = Callable[[Sequence[Array | None], Mapping[str, AttributeValue]], tuple[Array, ...]]
 
 
 Hear = Callable[[onnx.NodeProto, Overflows], None]

@@ -7,19 +7,15 @@ silence; ONNX Runtime refuses such a node when it loads the model.
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx
+import onnx_ir as ir
 
 from onnxq.errors import ModelError, listed, nearest
 from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.ort import runtime
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    import onnx_ir as ir
 
 
 @dataclass(frozen=True, slots=True)

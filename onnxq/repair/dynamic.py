@@ -13,31 +13,26 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.checking.check import Check, Repair
+from onnxq.checking.runnable import Made
+from onnxq.checking.validation import Batch, Validation
 from onnxq.checking.with_verdict import check_bound_is_seen, make_dynamic
+from onnxq.core.arrays import Array
 from onnxq.core.reason import Reason
+from onnxq.dynamic.dynamic_decision import DynamicPlan
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import OnnxqError, counted, first_line
 from onnxq.operator import Float
-from onnxq.ort.runtime import open_session
+from onnxq.ort.runtime import Session, open_session
 from onnxq.repair.search import BETTER_DB, LEAST_SECONDS, MOST_RUNS, TIMES_SO_FAR
 from onnxq.repair.slower import dynamic_worth_it, reading_alike
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.checking.check import Check, Repair
-    from onnxq.checking.runnable import Made
-    from onnxq.checking.validation import Batch, Validation
-    from onnxq.core.arrays import Array
-    from onnxq.dynamic.dynamic_decision import DynamicPlan
-    from onnxq.ort.runtime import Session
 
 MOST_BATCHES = 4
 """Batches that choose."""

@@ -17,32 +17,27 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from onnxq.checking.static_job import carry_out
+from onnxq.checking.check import Repair
+from onnxq.checking.runnable import Made
+from onnxq.checking.static_job import Observe, StaticJob, carry_out
 from onnxq.errors import OnnxqError, counted, first_line
 from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRepair, LeftByRequest
 from onnxq.ort.target_here import saturates_here_alone
-from onnxq.qconfig import Choice
+from onnxq.qconfig import Choice, QConfigMapping
+from onnxq.quantized.verdict import Verdict
 from onnxq.repair.slower import static_worth_it
 from onnxq.report.progress import Step, Watching, unwatched
+from onnxq.samples.excerpt import Excerpt
+from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepare
+from onnxq.static.prepared import ModelSource, Prepared
+from onnxq.static.statistics import Statistics
 from onnxq.times import Costs, costs_of
+from onnxq.tuning.tables import Milestone
+from onnxq.tuning.tuned import Tuned
 from onnxq.weights.carry_out import DEFAULT
-
-if TYPE_CHECKING:
-    from onnxq.checking.check import Repair
-    from onnxq.checking.runnable import Made
-    from onnxq.checking.static_job import Observe, StaticJob
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.quantized.verdict import Verdict
-    from onnxq.samples.excerpt import Excerpt
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import ModelSource, Prepared
-    from onnxq.static.statistics import Statistics
-    from onnxq.tuning.tables import Milestone
-    from onnxq.tuning.tuned import Tuned
 
 MOST_RUNS = 16
 """Models that the search runs over its samples; PTQ algorithms and a bisection take some ten."""

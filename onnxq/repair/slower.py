@@ -12,12 +12,17 @@ with all integers, objective "size", times from a file, or no repair asked for.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from onnxq.checking.static_job import carry_out
+import onnx_ir as ir
+
+from onnxq.checking.runnable import Made
+from onnxq.checking.static_job import Observe, StaticJob, carry_out
 from onnxq.core.reason import Reason
-from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.core.stopwatch import Stopwatch
+from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
 from onnxq.errors import counted
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float
@@ -27,23 +32,13 @@ from onnxq.quantized.verdict import LEAST_SPEEDUP
 from onnxq.static.choosing.proposals import in_float
 from onnxq.static.deciders import decided_again
 from onnxq.static.insertion.decision import Quantize
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
 from onnxq.times.attribution import owners, paired_node_times
 from onnxq.times.model_times import TimeModel
+from onnxq.times.time_model import Precisions
 from onnxq.times.timed_runs import time_beside_float
 from onnxq.times.work import moving
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.checking.runnable import Made
-    from onnxq.checking.static_job import Observe, StaticJob
-    from onnxq.core.stopwatch import Stopwatch
-    from onnxq.dynamic.dynamic_decision import DynamicPlan
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.times.time_model import Precisions
 
 P = TypeVar("P")
 PORTABLE = "portable"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
 
 from rich.console import Console
 
+from onnxq.checking.bench import Benchmark
+from onnxq.checking.findings import Execution
+from onnxq.checking.summary import Summary
 from onnxq.core.brief import size_text
 from onnxq.errors import counted
 from onnxq.operator import Precision
@@ -16,15 +20,7 @@ from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 from onnxq.report.wrapping import wrapped
 from onnxq.shown import shown_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnxq.checking.bench import Benchmark
-    from onnxq.checking.findings import Execution
-    from onnxq.checking.summary import Summary
-    from onnxq.targets import Target
-
+from onnxq.targets import Target
 
 MAX_NAMED = 3  # nodes named per reason
 MOST_NODES = 10

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Detail(enum.Enum):

@@ -160,13 +160,13 @@ def _cache_of(model: ir.Model) -> str:
     """The cache of a decoder: "2 layers, 2 heads of 32 numbers, float32: 1 kB a token ..."."""
     try:
         decoder = Decoder.of(model)
-        if not decoder.past:
+        if not decoder.keys:
             return ""
-        empty = next(iter(decoder.empty(1).values()))
+        empty = next(x for name, x in decoder.empty(1).items() if name in decoder.keys)
         heads, head = decoder.cache
     except ModelError:
         return ""
-    size_bytes = len(decoder.past) * heads * head * empty.dtype.itemsize
+    size_bytes = len(decoder.keys) * heads * head * empty.dtype.itemsize
     return (
         f"{decoder.layers} layers, {heads} heads of {head} numbers, {empty.dtype}: "
         f"{size_text(size_bytes)} a token of keys and values"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
+from onnxq.checking.bench import Benchmark
+from onnxq.checking.findings import Execution
+from onnxq.checking.summary import Summary
 from onnxq.shown import shown_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnxq.checking.bench import Benchmark
-    from onnxq.checking.findings import Execution
-    from onnxq.checking.summary import Summary
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 JsonObject = dict[str, object]
 

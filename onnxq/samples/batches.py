@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.core.brief import brief
 from onnxq.page.card import card_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.samples.inputs import Batch
-
+from onnxq.samples.inputs import Batch
 
 PART_BYTES = 1 << 23
 """Batches that travel together: enough that a message costs little beside them."""

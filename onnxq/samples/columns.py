@@ -13,20 +13,17 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, Protocol
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, first_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.core.arrays import Array
 
 UNREADABLE = (
     zipfile.BadZipFile,

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, QConfigError, ordinal
 from onnxq.samples.batches import Batches
-from onnxq.samples.inputs import has_dynamic_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.samples.inputs import Batch, InputSpec
-
+from onnxq.samples.inputs import Batch, InputSpec, has_dynamic_batch
 
 SHARE, ENOUGH = 16, 16
 """One sample in so many is kept, and so many at least where there are. Noise of single samples has

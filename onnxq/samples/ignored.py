@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq.errors import CalibrationError, nearest
 from onnxq.samples.columns import npz_columns
 from onnxq.samples.items import TENSORS, folder_files
+from onnxq.samples.samples import Samples
 from onnxq.samples.tensor_file import tensor_columns
-
-if TYPE_CHECKING:
-    from onnxq.samples.samples import Samples
 
 
 def check_ignored(*samples: Samples | None) -> None:

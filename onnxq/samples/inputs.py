@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, nearest
-from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
+from onnxq.graph.quantized import INPUTS_KEY, QuantizedIO, read_quantized_io
 from onnxq.page.card import card_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from onnxq.graph.quantized import QuantizedIO
 
 Batch = dict[str, Array]
 T = TypeVar("T")

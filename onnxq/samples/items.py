@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError
 from onnxq.samples.columns import npy_column, npz_columns, whole
@@ -24,14 +25,8 @@ from onnxq.samples.inputs import (
     only_input,
     stack,
 )
+from onnxq.samples.samples import Samples
 from onnxq.samples.tensor_file import tensor_columns
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from onnxq.core.arrays import Array
-    from onnxq.samples.samples import Samples
-
 
 TENSORS = ".safetensors"
 AS_IMAGES = (

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.core.memory import available_bytes
 from onnxq.errors import CalibrationError, UnsupportedError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.samples.inputs import Batch, InputSpec
+from onnxq.samples.inputs import Batch, InputSpec
 
 SEED = 0
 TEXT = "1"  # which a Cast to numbers reads, too

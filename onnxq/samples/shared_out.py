@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from onnxq.errors import CalibrationError
 from onnxq.jobs import in_order, slots
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from concurrent.futures import Executor
-
-    from onnxq.samples.batches import Batches
-    from onnxq.samples.inputs import Batch
+from onnxq.samples.batches import Batches
+from onnxq.samples.inputs import Batch
 
 Result = TypeVar("Result")
 

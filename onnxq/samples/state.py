@@ -7,17 +7,13 @@ batch put out for the others. A batch that has the state's input starts a new se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, QConfigError, kind_of, nearest
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.samples.inputs import InputSpec
+from onnxq.samples.inputs import InputSpec
 
 
 class State:

@@ -11,34 +11,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from onnxq.core.arrays import Array
 from onnxq.core.atomic import check_writable
 from onnxq.errors import CalibrationError, WorkerError, listed
 from onnxq.jobs import in_order, slots
 from onnxq.ort.runtime import CPU, check_provider
-from onnxq.samples import Samples, input_specs, open_samples
+from onnxq.samples import Batches, Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.shared_out import SamplePart, parts, without_state
 from onnxq.shown import shown
 from onnxq.static.arguments import check_path, check_prepared, check_progress, check_threads
-from onnxq.static.calibration import Calibration, begun, check_same
+from onnxq.static.calibration import Calibration, Observed, begun, check_same
 from onnxq.static.merging import Merging
 from onnxq.static.shard import WHOLE, Shard
 from onnxq.static.statistics import Statistics
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from concurrent.futures import Executor
-
-    from onnxq.core.arrays import Array
-    from onnxq.samples import Batches
-    from onnxq.static.calibration import Observed
-
 
 LOG = logging.getLogger(__name__)
 

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError
+from onnxq.observers import ObserverSpec
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import CPU, Memory, Session, Waiting, open_session
 from onnxq.samples import input_specs
@@ -28,14 +32,6 @@ from onnxq.static.arguments import check_prepared
 from onnxq.static.seen_samples import SeenSamples
 from onnxq.static.shard import WHOLE, Shard
 from onnxq.static.statistics import NotFinite, Statistics
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.observers import ObserverSpec
 
 
 class Observed(Protocol):

@@ -26,9 +26,10 @@ Three places act after this list, each on what only exists then:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.sizes import sizes_of
 from onnxq.qconfig import Choice
 from onnxq.static.choosing.by_shared_tails import by_shared_tails
@@ -40,14 +41,9 @@ from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form
 from onnxq.static.insertion.candidates import ALONE
 from onnxq.static.insertion.groups import as_observed
 from onnxq.static.insertion.insert_quantizers import BESIDE, by_conversions
+from onnxq.static.prepared import Prepared
+from onnxq.static.statistics import Statistics
 from onnxq.times import costs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.dynamic.dynamic_decision import Objective
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
 
 BY_STATE: tuple[Callable[[SoFar], Proposals], ...] = (by_state,)
 BY_RULES: tuple[Callable[[SoFar], Proposals], ...] = (

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onnxq.errors import CalibrationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.static.statistics import Statistics
+from onnxq.static.statistics import Statistics
 
 
 class Merging:

@@ -10,32 +10,25 @@ Exact on these samples alone: on other inputs, other channels may saturate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
 
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.samples import input_specs, open_samples
+from onnxq.samples import Batches, input_specs, open_samples
 from onnxq.samples.state import State
-from onnxq.static.plan import plan
+from onnxq.static.plan import Plan, plan
+from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite
-from onnxq.targets.accumulation import SaturationEffect, SaturationMode
+from onnxq.static.statistics import Statistics
+from onnxq.targets.accumulation import Overflows, SaturationEffect, SaturationMode
 from onnxq.targets.reduce_range import ReduceRange
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    import numpy.typing as npt
-    import onnx
-    import onnx_ir as ir
-
-    from onnxq.samples import Batches
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
-    from onnxq.targets.accumulation import Overflows
-
-    Channels = dict[str, frozenset[int]]
-    """Name of a node, or of its weight -> channels."""
+Channels = dict[str, frozenset[int]]
+"""Name of a node, or of its weight -> channels."""
 
 
 def plan_as_targeted(

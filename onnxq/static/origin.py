@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+import onnx_ir as ir
 
 from onnxq.errors import ModelError
 from onnxq.graph.canonical import canonicalize
@@ -14,13 +17,7 @@ from onnxq.graph.passes.pad_channels import PadDepthwise
 from onnxq.graph.passes.pool_to_conv import PoolToConv
 from onnxq.graph.pixels import quantized_pixels, take_pixels
 from onnxq.ort.types_by_run import types_by_run
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
+from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.affine import integer_bounds
 from onnxq.core.brief import brief
 from onnxq.core.collector import without_collector
+from onnxq.core.reason import Reason
 from onnxq.core.saved import Saved
+from onnxq.dtypes import QDType
 from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
@@ -25,6 +31,7 @@ from onnxq.graph.walk import attribute_values, node_name, value_name, walk
 from onnxq.operator import Call, Float, NodePlan, OperatorLimit
 from onnxq.operator.nodes import input_at
 from onnxq.page.card import card_of, counts
+from onnxq.qconfig import QConfigMapping
 from onnxq.qparams import QParams
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.arguments import check_prepared, check_statistics
@@ -42,26 +49,13 @@ from onnxq.static.insertion.decision import Decision, Quantize
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
 from onnxq.static.planning.clipped import with_shared_qparams
 from onnxq.static.planning.constants import PlannedBias, PlannedWeight, check_weights_left
-from onnxq.static.planning.pair_range import check_saturated
+from onnxq.static.planning.pair_range import Saturated, check_saturated
 from onnxq.static.planning.plan_constants import plan_constants
 from onnxq.static.planning.plan_sums import with_agreeing_sums
 from onnxq.static.planning.shifted import with_shifts
+from onnxq.static.prepared import Prepared
+from onnxq.static.statistics import Statistics
 from onnxq.targets.reduce_range import ReducedRange, ReduceRange
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    import numpy as np
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.dtypes import QDType
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.static.planning.pair_range import Saturated
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
-
 
 LOG = logging.getLogger(__name__)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import targets
 from onnxq.core.collector import without_collector
@@ -18,29 +20,27 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.absent import absent_op_types
 from onnxq.qconfig.excluded import excluding
-from onnxq.qconfig.quantized_input import as_quantized_input, as_quantized_output, check_end
+from onnxq.qconfig.quantized_input import (
+    Asked,
+    Pixels,
+    QuantizedInput,
+    as_quantized_input,
+    as_quantized_output,
+    check_end,
+)
+from onnxq.quantized.outcome import Outcome
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, mapping_from
 from onnxq.static.choosing.proposals import Decided, SoFar
 from onnxq.static.deciders import BY_RULES, BY_STATE, by_rules
 from onnxq.static.insertion.context import Context, Rules
 from onnxq.static.insertion.decision import Quantize
-from onnxq.static.insertion.groups import as_observed, observers_of, with_stand_ins
+from onnxq.static.insertion.groups import TensorGroup, as_observed, observers_of, with_stand_ins
 from onnxq.static.origin import suit_kernels
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.qconfig.quantized_input import Asked, Pixels, QuantizedInput
-    from onnxq.quantized.outcome import Outcome
-    from onnxq.static.insertion.groups import TensorGroup
-    from onnxq.targets import Target
-    from onnxq.times import Costs
-    from onnxq.times.time_model import TimeSource
-
 from onnxq.static.prepared import ModelSource, Prepared
+from onnxq.targets import Target
+from onnxq.times import Costs
+from onnxq.times.time_model import TimeSource
 
 LOG = logging.getLogger(__name__)
 

@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
 from onnxq.core.brief import brief
 from onnxq.errors import CalibrationError
 from onnxq.graph.annotations import Annotations
-from onnxq.graph.io import load
+from onnxq.graph.io import ExportedProgram, load
 from onnxq.graph.saving import to_bytes
+from onnxq.observers import ObserverSpec
+from onnxq.operator import Float
 from onnxq.page.card import card_of, counts
+from onnxq.qconfig import QConfigMapping
+from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
+from onnxq.quantized.outcome import Outcome
 from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.static.calibration import Calibration
 from onnxq.static.choosing.choices import Choices, choices_of, precision_counts
-from onnxq.static.insertion.context import Context
-from onnxq.static.insertion.decision import Quantize
+from onnxq.static.choosing.proposals import Decided
+from onnxq.static.insertion.channel_scales import ChannelScale
+from onnxq.static.insertion.context import Context, Rules
+from onnxq.static.insertion.decision import Decision, Quantize
 from onnxq.static.insertion.groups import TensorGroup, observers_of
 from onnxq.static.noise.probed import probed
 from onnxq.static.origin import Origin, read_again
 from onnxq.static.planning.input_means import averaged
+from onnxq.static.statistics import Statistics
+from onnxq.targets import Target
+from onnxq.times.time_model import TimeSource
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import numpy as np
-    import numpy.typing as npt
-
-    from onnxq.observers import ObserverSpec
-    from onnxq.operator import Float
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
-    from onnxq.quantized.outcome import Outcome
-    from onnxq.static.choosing.proposals import Decided
-    from onnxq.static.insertion.channel_scales import ChannelScale
-    from onnxq.static.insertion.context import Rules
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.statistics import Statistics
-    from onnxq.targets import Target
-    from onnxq.times.time_model import TimeSource
-
-ModelSource = str | Path | onnx.ModelProto | ir.Model
+ModelSource = str | Path | onnx.ModelProto | ir.Model | ExportedProgram
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  # the codec reads annotations at run time
+from collections.abc import (
+    Collection,
+    Mapping,  # the codec reads annotations at run time
+)
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from onnxq.core.arrays import Array
+from onnxq.core.arrays import Array
 
 FEW = 100  # samples that are usual: 100 to 500
 PIXELS = (128.0, 255.0)

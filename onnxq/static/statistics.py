@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import pickle
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,6 @@ from onnxq.page.card import card_of
 from onnxq.samples.columns import HEADER_ERRORS, is_bomb, why_unreadable
 from onnxq.static.seen_samples import SeenSamples
 from onnxq.static.shard import Shard, notes_on_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FORMAT = "onnxq.stats"
 VERSION = 3

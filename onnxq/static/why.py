@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from onnxq.core.reason import Reason
 from onnxq.errors import QConfigError, nearest
 from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
@@ -13,11 +13,8 @@ from onnxq.static.choosing.proposals import Decided, SoFar
 from onnxq.static.insertion.candidates import alone
 from onnxq.static.insertion.insert_quantizers import by_clip_bounds, by_conversions
 from onnxq.static.insertion.unbounded import by_infinity
+from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import BoundsOutsideRange, ReadsInfinity
-
-if TYPE_CHECKING:
-    from onnxq.core.reason import Reason
-    from onnxq.static.prepared import Prepared
 
 _INSERTED_BY: dict[type[Reason], str] = {
     ReadsInfinity: by_infinity.__name__,

@@ -26,18 +26,14 @@ Everything is computed in whole numbers, and no two ranks are equal: all machine
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxq.affine import quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.qparams import FloatArray, QParams
+from onnxq.qparams import FloatArray, QParams
 
 Integers = npt.NDArray[np.int8]
 Turned = npt.NDArray[np.int16]

@@ -27,12 +27,9 @@ and MultiHeadAttention from 256 on. ONNX's own Attention has no weights, and no 
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 LINEAR_OPS = ("MatMul", "Gemm")
 """Float operators that become one integer matrix product, with or without a bias."""

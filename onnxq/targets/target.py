@@ -7,19 +7,15 @@ what it printed is in benchmarks/results/elementwise.txt. The other targets use 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from onnxq.core.brief import brief
 from onnxq.page.card import card_of
 from onnxq.targets.accumulation import SaturationMode
 from onnxq.targets.reduce_range import ReduceRange, as_reduce_range
 from onnxq.targets.speedups import DYNAMIC_SPEEDUPS, DynamicSpeedup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 TypePair = tuple[str, str]
 """Names of QDTypes: (activation, weight)."""

@@ -17,11 +17,12 @@ from __future__ import annotations
 import enum
 import re
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, stem_among, walk
 from onnxq.operator import Precision
@@ -30,17 +31,9 @@ from onnxq.ort.node_kinds import original_name
 from onnxq.ort.runtime import open_session
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
 from onnxq.samples import as_taken, input_specs
+from onnxq.samples.inputs import Batch
 from onnxq.times.time_model import READS_INTEGERS
-from onnxq.times.timed_runs import WholeTime, one_row, paired_sessions, profiled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.samples.inputs import Batch
-    from onnxq.times.timed_runs import Profiled
-
+from onnxq.times.timed_runs import Profiled, WholeTime, one_row, paired_sessions, profiled
 
 _BLOCKS = re.compile(r"_nchwc(_token_\d+)?$")
 _STEPS = 4

@@ -7,29 +7,30 @@ import heapq
 import itertools
 import math
 from collections import ChainMap, Counter, deque
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
-from onnxq.times import Change
+from onnxq.operator import Precision
+from onnxq.times import Change, Costs
 from onnxq.times.microbenchmarks.link import READS, Parts, changing_link, tensors_of
 from onnxq.times.model_times import ChangeTime
-from onnxq.times.time_model import FLOATS, changing, step_of, total_ns
+from onnxq.times.time_model import (
+    FLOATS,
+    TensorState,
+    TimeSource,
+    Walked,
+    changing,
+    step_of,
+    total_ns,
+)
 from onnxq.times.timed_runs import profiled
 from onnxq.times.work import moving
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable
-
-    import onnx_ir as ir
-
-    from onnxq.operator import Precision
-    from onnxq.times import Costs
-    from onnxq.times.time_model import TensorState, TimeSource, Walked
-
-    Needs = Counter[TensorState]
-    "State -> how many readers want a tensor in it."
+Needs = Counter[TensorState]
+"State -> how many readers want a tensor in it."
 
 
 class ChangedTime:

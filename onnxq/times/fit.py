@@ -11,17 +11,14 @@ the base. Every figure follows from the measured rows alone.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Floats = npt.NDArray[np.float64]
 
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
 
 NEAR = 0.05
 """Squared distance below which points are one: single measurements are noisy."""

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import onnx_ir as ir
+
+from onnxq.core.arrays import Array
 from onnxq.core.saved import Saved
 from onnxq.graph.portable import PortableModel
-from onnxq.graph.sizes import sizes_of
+from onnxq.graph.sizes import Sizes, sizes_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Precision
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import as_taken, input_specs
 from onnxq.times.table import Change, Estimate
-from onnxq.times.time_model import changes_of, total_ns, walked
-from onnxq.times.work import moving
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.graph.sizes import Sizes
-    from onnxq.times.time_model import Precisions
-    from onnxq.times.work import PrecisionOf
-
+from onnxq.times.time_model import Precisions, changes_of, total_ns, walked
+from onnxq.times.work import PrecisionOf, moving
 
 IN_FLOAT = (Precision.FLOAT, Precision.WEIGHT_ONLY)
 """Precisions that run the float model's kernels."""

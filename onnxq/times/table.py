@@ -13,28 +13,22 @@ import enum
 import functools
 import io
 import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.core.atomic import write_atomically
 from onnxq.core.regular import why_no_file
 from onnxq.errors import QConfigError
+from onnxq.graph.sizes import Sizes
 from onnxq.operator import Precision
 from onnxq.ort import facts
 from onnxq.page.card import card_of
 from onnxq.times.fit import Fit, error_of
-from onnxq.times.work import FUSED, RUN, Work, is_absorbed, work_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.graph.sizes import Sizes
-    from onnxq.times.work import PrecisionOf
-
+from onnxq.times.work import FUSED, RUN, PrecisionOf, Work, is_absorbed, work_of
 
 FORMAT = "onnxq.costs 2"
 ANEW = "Measure again: `onnxq costs -o FILE`."

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import onnx_ir as ir
 
+from onnxq.graph.sizes import Sizes
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Precision
 from onnxq.operator.nodes import is_constant
 from onnxq.ort.layouts import BLOCK, CHANNELS_LAST, CONVOLUTION, FEW_CHANNELS, IN_BLOCKS
-from onnxq.times.table import Change
-from onnxq.times.work import moving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from onnxq.graph.sizes import Sizes
-    from onnxq.times.table import Estimate
-    from onnxq.times.work import PrecisionOf
-
+from onnxq.times.table import Change, Estimate
+from onnxq.times.work import PrecisionOf, moving
 
 # --- Layouts of the tensors around a node, as its precision and its neighbours decide them
 

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Self
+from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
+import onnx_ir as ir
+from numpy.typing import ArrayLike
 
+from onnxq.core.arrays import Array
 from onnxq.core.atomic import temporary_folder
 from onnxq.core.saved import Saved
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.ort.runtime import open_profiled, open_session
+from onnxq.ort.runtime import Session, open_profiled, open_session
 from onnxq.ort.turns import Run, Schedule, taken, taking_turns
-from onnxq.samples import as_taken, input_specs
+from onnxq.samples import InputSpec, as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
-from onnxq.samples.inputs import has_dynamic_batch
+from onnxq.samples.inputs import Batch, has_dynamic_batch
 from onnxq.samples.state import State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    import onnx_ir as ir
-    from numpy.typing import ArrayLike
-
-    from onnxq.core.arrays import Array
-    from onnxq.ort.runtime import Session
-    from onnxq.samples import InputSpec
-    from onnxq.samples.inputs import Batch
-
 
 MEASURED_S = 1.0
 """CPU seconds that go into the runs of one measurement of all its models."""

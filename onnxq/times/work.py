@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.graph.sizes import Sizes
 from onnxq.graph.walk import attribute_values, is_read, value_name
 from onnxq.operator import Precision
 from onnxq.operator.nodes import find_input, is_constant
@@ -24,12 +24,6 @@ from onnxq.ort.layouts import (
     VIEWS,
 )
 from onnxq.targets.speedups import GATES, LINEAR_OPS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.graph.sizes import Sizes
-
 
 WEIGHT = 1
 """Input slot of the weight of a convolution, a product, and a recurrent node (of its inputs)."""

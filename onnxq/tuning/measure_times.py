@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import first_line
 from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
 from onnxq.ort.version import installed
 from onnxq.qconfig import Choice, QConfig, QConfigMapping, onnxq_default_dynamic_qconfig
+from onnxq.times import Costs
 from onnxq.times.attribution import TimeOwner, TimePart, times_by_owner
 from onnxq.times.changed_time import change_times, changes_of
 from onnxq.times.model_times import (
@@ -32,20 +34,10 @@ from onnxq.times.model_times import (
     known_shapes,
     precision_ahead,
 )
-from onnxq.times.time_model import walked
+from onnxq.times.time_model import Precisions, walked
 from onnxq.times.timed_runs import check_runs, profiled
 from onnxq.tuning.evaluation.evaluations import REFUSALS
-from onnxq.tuning.evaluation.evaluator import precisions_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.times import Costs
-    from onnxq.times.time_model import Precisions
-    from onnxq.tuning.evaluation.evaluator import Evaluator
+from onnxq.tuning.evaluation.evaluator import Evaluator, precisions_of
 
 LEAST_CHANGING = 0.02
 """Share of a run that changes take at least, for it to tell what they cost."""

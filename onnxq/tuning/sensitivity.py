@@ -10,20 +10,17 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping  # the codec reads annotations at run time
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from onnxq.core.saved import Saved
+from onnxq.qconfig import QConfigMapping
 from onnxq.tuning.evaluation.evaluations import Evaluations, Refusal
 from onnxq.tuning.evaluation.evaluator import baseline_of
 from onnxq.tuning.scoring.objective_function import finite_noise_at
 from onnxq.tuning.scoring.score import db_text, least_db
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.tuning.scoring.tuning_samples import TuningSamples
+from onnxq.tuning.scoring.tuning_samples import TuningSamples
 
 FEW_SHARE, LEAST_ROWS = 16, 4
 """Groups are measured on this part of the samples of the search, and on so many at least."""

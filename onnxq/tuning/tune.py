@@ -11,47 +11,41 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from onnxq.checking.check import Check
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import QConfigError, kind_of
+from onnxq.qconfig import QConfigMapping
 from onnxq.qconfig.excluded import excluding
+from onnxq.qconfig.quantized_input import Asked
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.samples import Samples
 from onnxq.samples.excerpt import EVERY
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_costs, check_path, check_progress, mapping_from
 from onnxq.static.prepare import backend_of
+from onnxq.static.prepared import ModelSource
+from onnxq.targets import Target
+from onnxq.times import Costs
 from onnxq.times.model_times import TimeModel
 from onnxq.tuning.evaluation.evaluations import Evaluations
 from onnxq.tuning.evaluation.evaluator import Evaluator, baseline_of
 from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.metric import Metric
+from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.scoring.subject import Subject, Wishes
 from onnxq.tuning.scoring.tuning_samples import open_tuning_samples
-from onnxq.tuning.search.candidate import changes_of_the_whole
+from onnxq.tuning.search.candidate import MeasuredCandidate, changes_of_the_whole
 from onnxq.tuning.search.left_in_float import left_in_float
 from onnxq.tuning.search.pareto_candidates import Clock, front_of
 from onnxq.tuning.search.quantization_groups import by_layer_type
-from onnxq.tuning.search.search import Search, open_journal, times_in
+from onnxq.tuning.search.search import Search, Step, open_journal, times_in
 from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Checked, MissedGoalWarning, Spent, Tuned
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from concurrent.futures import Executor
-    from pathlib import Path
-
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig.quantized_input import Asked
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.static.prepared import ModelSource
-    from onnxq.targets import Target
-    from onnxq.times import Costs
-    from onnxq.tuning.scoring.metric import Metric
-    from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import MeasuredCandidate
-    from onnxq.tuning.search.search import Step
 
 DEFAULT_GOAL = Goal()
 HELD_APART = Check(hold_apart=EVERY)

@@ -13,25 +13,20 @@ over is there for those behind it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from onnxq.core.arrays import Singles
 from onnxq.errors import OnnxqError, first_line
 from onnxq.quantized.outcome import Outcome
+from onnxq.samples import Batches
 from onnxq.samples.excerpt import rows_of
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
 from onnxq.weights.bias import bias_work
 from onnxq.weights.improvement import Improved, WeightImprovement, register
 from onnxq.weights.judgement import thinned
-from onnxq.weights.layers import layers_of
-from onnxq.weights.layerwise import Proposal, layerwise, with_outcomes
+from onnxq.weights.layers import Layer, layers_of
+from onnxq.weights.layerwise import LayerWork, Proposal, layerwise, with_outcomes
 from onnxq.weights.round import rounding_of, rounding_products
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Singles
-    from onnxq.samples import Batches
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.weights.layers import Layer
-    from onnxq.weights.layerwise import LayerWork
 
 SAMPLES = 64
 """Rows that are looked at where there are as many: more of them gain some tenths of a dB."""

@@ -15,25 +15,18 @@ clip(y) - clip(yq).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
 
+from onnxq.core.arrays import Reals, Singles
 from onnxq.observers.tensor_noise import decibels
+from onnxq.samples import Batches
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
 from onnxq.weights.improvement import Improved, WeightImprovement, register
 from onnxq.weights.judgement import is_held_back
-from onnxq.weights.layers import NewConstants
-from onnxq.weights.layerwise import NO_ELEMENTS, Proposal, layerwise
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Reals, Singles
-    from onnxq.samples import Batches
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.weights.layers import Layer
-    from onnxq.weights.layerwise import LayerWork
+from onnxq.weights.layers import Layer, NewConstants
+from onnxq.weights.layerwise import NO_ELEMENTS, LayerWork, Proposal, layerwise
 
 NO_BIAS = "it has no bias, and none can be added for nothing"
 

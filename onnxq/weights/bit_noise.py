@@ -12,34 +12,28 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Reals, Singles
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.qparams.group_spec import BITS, Method
+from onnxq.qparams.group_spec import BITS, GroupSpec, Method
+from onnxq.samples.inputs import Batch
 from onnxq.weights.find_integers import find_integers, parts_of
-from onnxq.weights.hessian import noise_in
+from onnxq.weights.hessian import PartHessians, noise_in
+from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import SequentialPipeline, last_reads, stages_of
 from onnxq.weights.solve import Nearest
-from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, cut, opened
+from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cut, opened
 from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
-    from onnxq.core.arrays import Reals, Singles
-    from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.hessian import PartHessians
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
-    from onnxq.weights.subgraphs import Subgraph
-
-    Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
 REFERENCE = 4
 """Bits whose noise is measured: enough to stand out of rounding, too few to be lost in it."""

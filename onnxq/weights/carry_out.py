@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.dynamic_decision import Objective
@@ -18,10 +19,12 @@ from onnxq.errors import (
 )
 from onnxq.ort.target_here import saturates_here_alone
 from onnxq.quantized.outcome import summaries
-from onnxq.samples import open_samples
+from onnxq.samples import Batches, Samples, open_samples
 from onnxq.samples.excerpt import HANDFUL
 from onnxq.static.deciders import decided_again
+from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepared_again
+from onnxq.static.prepared import Prepared
 from onnxq.weights.improvement import (
     EqualModel,
     Improved,
@@ -30,13 +33,6 @@ from onnxq.weights.improvement import (
     WeightImprovement,
     find,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onnxq.samples import Batches, Samples
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
 
 Made = TypeVar("Made", EqualModel, Improved)
 DEFAULT: tuple[str, ...] = ("auto",)

@@ -8,24 +8,21 @@ blocks run along the same axis, and one set of integers is stored.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
 from onnxq.dynamic.float_tables import LOOKUP
 from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator.nodes import input_at, is_constant
+from onnxq.operator.nodes import input_at, is_constant, shape, sizes
 from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.weights.reasons import GroupsDoNotDivide, NoRowsOfFloats
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-
-MATRIX = 2  # rank
+MATRIX, STACK = 2, 3  # ranks
+LOOKUP_ND = "GatherND"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +41,17 @@ class Tie:
 def is_lookup(node: ir.Node) -> bool:
     """Whether the node takes slices of a constant."""
     return node.op_type == LOOKUP and not node.domain and is_constant(node, 0)
+
+
+def is_stack(node: ir.Node) -> bool:
+    """Whether the node takes matrices of a constant stack in float, as of experts' weights."""
+    if node.domain or not is_constant(node, 0) or str(input_at(node, 0).dtype) != "FLOAT":
+        return False
+    attributes, indices = node.attributes, shape(node, 1) or (None,)
+    by_number = node.op_type == LOOKUP and attributes.get_int("axis", 0) in (0, -STACK)
+    by_rows = node.op_type == LOOKUP_ND and indices[-1] == 1
+    whole = by_number or (by_rows and not attributes.get_int("batch_dims", 0))
+    return whole and len(sizes(node, 0)) == STACK
 
 
 def why_no_rows(node: ir.Node, group_size: int) -> Reason | None:

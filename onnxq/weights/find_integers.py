@@ -12,41 +12,36 @@ comes to the same bytes, as sums and solvers see the same numbers in the same or
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array, Singles
 from onnxq.core.threads import workers
 from onnxq.dynamic.known_inputs import ALIKE, UNKNOWN, Known, power_behind_norm, raw_tensors
 from onnxq.graph.edit import all_values
 from onnxq.graph.walk import node_name, walk
 from onnxq.jobs import in_order
 from onnxq.operator.nodes import input_at
+from onnxq.qparams.group_spec import GroupSpec
+from onnxq.samples.inputs import Batch
+from onnxq.weights.experts import unfolded
 from onnxq.weights.given_groups import given_integers
-from onnxq.weights.plan_weights import rows_of
-from onnxq.weights.sequential import SequentialPipeline
-from onnxq.weights.solve import prepared
+from onnxq.weights.plan_weights import Groupwise, WeightPlan, rows_of
+from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
+from onnxq.weights.sequential import LayersOfInput, SequentialPipeline
+from onnxq.weights.solve import RowSolver, prepared
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
+Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
+Packed = dict[str, Array]
 
-    import onnx_ir as ir
 
-    from onnxq.core.arrays import Array, Singles
-    from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
-    from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
-    from onnxq.weights.sequential import LayersOfInput
-    from onnxq.weights.solve import RowSolver
-
-    Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
-    Packed = dict[str, Array]
-
-PART_BYTES = 1 << 24
-"""Weights that are solved at a time, as float32; solvers need some 8 times as much in between."""
+PART_BYTES, GPTQ_PART_BYTES = 1 << 22, 1 << 24
+"""Weights that are solved at a time, as float32; solvers need some 8 times as much in between, and
+gptq goes through all columns of each part once more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +92,7 @@ def find_integers(
         integers: holds those that were found before; the others are added.
         executor: whose workers solve; None: this process. The integers are the same.
     """
+    model = unfolded(model, plan.mixtures)
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     keys = {name: decision.stored_as for name, decision in plan.quantized.items()}
     first = {
@@ -157,7 +153,8 @@ def _solved(
 def parts_of(node: ir.Node, decision: Groupwise) -> Iterator[WeightRows]:
     """Parts of a product's weight, read as they are asked for."""
     value = input_at(node, decision.slot)
-    rows = max(1, PART_BYTES // (decision.inputs * np.dtype(np.float32).itemsize))
+    part_bytes = GPTQ_PART_BYTES if decision.method.needs_samples else PART_BYTES
+    rows = max(1, part_bytes // (decision.inputs * np.dtype(np.float32).itemsize))
     for start in range(0, decision.outputs, rows):
         stop = min(start + rows, decision.outputs)
         yield WeightRows(

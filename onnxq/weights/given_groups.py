@@ -5,20 +5,15 @@ w[o, i] = (integers[o, i] - zero_point[o, g]) * scale[o, g]        g = i // grou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array, Singles
 from onnxq.graph.folded import given_bytes
 from onnxq.graph.given_weights import find_given, stored_bits
 from onnxq.operator.nodes import tensor_of
 from onnxq.qparams.group_spec import GROUP_SIZES, GroupSpec, Scheme
 from onnxq.qparams.groups import GroupIntegers
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Singles
 
 HALF_BYTES = 2  # of a scale that float16 holds
 

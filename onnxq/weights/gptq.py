@@ -20,16 +20,14 @@ products in place of seven. Large matrices are worked on in place, in one copy o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.core.arrays import Reals
+from onnxq.core.arrays import Reals
 
 Places = npt.NDArray[np.int64]
 Real = TypeVar("Real", np.float32, np.float64)

@@ -16,21 +16,18 @@ are not made up for in another.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Reals, Singles
 from onnxq.errors import CalibrationError
 from onnxq.qparams.group_spec import GROUP_SIZES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+PartHessians = Sequence[tuple[slice, "Hessian"]]
+"""(part, its Hessian) of all parts of the inputs."""
 
-    from onnxq.core.arrays import Reals, Singles
-
-    PartHessians = Sequence[tuple[slice, "Hessian"]]
-    """(part, its Hessian) of all parts of the inputs."""
 
 STRIPE = 1024
 """Inputs whose products with all others are made at a time: beside the sum no more than these are
@@ -145,6 +142,11 @@ class InputSums:
             for start in range(0, seen.shape[1], STRIPE):
                 stripe = slice(start, start + STRIPE)
                 self._cross[stripe] += wanted[:, stripe].T @ seen
+
+    @property
+    def count(self) -> int:
+        """Rows so far."""
+        return self._sum.count
 
     def hessian(self) -> Hessian:
         """The means; the sums are theirs then, and take no more rows."""

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
+
+import onnx_ir as ir
 
 from onnxq.core import plugins
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError, nearest
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.quantized.outcome import Outcome
-    from onnxq.samples import Batches
-    from onnxq.static.choosing.proposals import Proposals
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
+from onnxq.quantized.outcome import Outcome
+from onnxq.samples import Batches
+from onnxq.static.choosing.proposals import Proposals
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, eq=False)

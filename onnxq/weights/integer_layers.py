@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.affine import fake_quantize
-from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.core.arrays import Singles
+from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.dynamic_weights import StorageKey, observe_stored
 from onnxq.graph.walk import node_name, walk
@@ -19,16 +22,8 @@ from onnxq.qconfig import QConfigDynamic
 from onnxq.qparams import PerTensor
 from onnxq.static.insertion.decision import Quantize
 from onnxq.static.planning.constants import weight_key
+from onnxq.static.prepared import Prepared
 from onnxq.weights.layers import bias_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Singles
-    from onnxq.dynamic.dynamic_decision import QuantizeDynamic
-    from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,27 +25,22 @@ benchmarks/results/improve.md says which networks keep `smooth`, and of which it
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Array, Reals
 from onnxq.observers.tensor_noise import decibels
 from onnxq.samples.batches import Batches
 from onnxq.samples.excerpt import EVERY, is_last, rows_of
-from onnxq.samples.inputs import has_dynamic_batch
+from onnxq.samples.inputs import Batch, has_dynamic_batch
+from onnxq.static.prepared import Prepared
 from onnxq.times.timed_runs import one_row
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from onnxq.core.arrays import Array, Reals
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.prepared import Prepared
-
-    Compared = tuple[int, Sequence[tuple[Array, ...]]]
-    """Samples of a batch, and per output of floats: the float model's, and those of the others."""
+Compared = tuple[int, Sequence[tuple[Array, ...]]]
+"""Samples of a batch, and per output of floats: the float model's, and those of the others."""
 
 
 CHANCE = 0.05

@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.affine import dequantize, fake_quantize
+from onnxq.core.arrays import Ints, Reals, Singles
 from onnxq.graph.edit import NamePool, graph_of, new_initializer
 from onnxq.graph.walk import node_name, tensor_names, value_name
 from onnxq.graph.weights import constant_array, is_private
-from onnxq.operator import Rule
+from onnxq.operator import Rule, Unfolded
 from onnxq.operator.nodes import find_input, has_input, input_at
 from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.tensors import rounded_integers
-from onnxq.qparams import PerBlock, scale_for_int32_bias
-from onnxq.static.insertion.decision import Quantize, weight_observer, weight_of
-from onnxq.static.planning.constants import plan_bias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Ints, Reals, Singles
-    from onnxq.operator import Unfolded
-    from onnxq.qparams import QParams
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.plan import Plan
-    from onnxq.static.planning.constants import PlannedWeight
-    from onnxq.static.prepared import Prepared
-
+from onnxq.qparams import PerBlock, QParams, scale_for_int32_bias
+from onnxq.static.insertion.decision import Decision, Quantize, weight_observer, weight_of
+from onnxq.static.plan import Plan
+from onnxq.static.planning.constants import PlannedWeight, plan_bias
+from onnxq.static.prepared import Prepared
 
 Number = TypeVar("Number", bound=np.generic)
 

@@ -13,36 +13,35 @@ at a time; tensors between subgraphs are kept for all batches, in files where th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from onnxq.core.arrays import Array, Singles
 from onnxq.core.threads import workers
 from onnxq.graph.walk import node_name
 from onnxq.ort import runtime
 from onnxq.quantized.outcome import Outcome
-from onnxq.samples import input_specs
+from onnxq.samples import Batches, input_specs
 from onnxq.samples.excerpt import rows_of
+from onnxq.samples.inputs import Batch
 from onnxq.samples.state import State
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite, write_part
 from onnxq.weights.improvement import Improved
-from onnxq.weights.judgement import ENOUGH_SAMPLES, enough, is_held_back, judgement_of, too_few
-from onnxq.weights.layers import Constants, layers_of
-from onnxq.weights.subgraphs import SpilledArrays, cut, subgraphs_of, with_folded_behind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from onnxq.core.arrays import Array, Singles
-    from onnxq.samples import Batches
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.weights.judgement import Compared
-    from onnxq.weights.layers import Layer, NewConstants
-    from onnxq.weights.subgraphs import Subgraph
+from onnxq.weights.judgement import (
+    ENOUGH_SAMPLES,
+    Compared,
+    enough,
+    is_held_back,
+    judgement_of,
+    too_few,
+)
+from onnxq.weights.layers import Constants, Layer, NewConstants, layers_of
+from onnxq.weights.subgraphs import SpilledArrays, Subgraph, cut, subgraphs_of, with_folded_behind
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.core.brief import size_text
 from onnxq.core.knapsack import Knapsack, Option
 from onnxq.errors import QConfigError
 from onnxq.graph.saving import saved_bytes
 from onnxq.operator import Float
-from onnxq.qparams.group_spec import BITS
-from onnxq.weights.bit_noise import MEASURED_BATCHES, bit_noise, output_noise
+from onnxq.qparams.group_spec import BITS, GroupSpec
+from onnxq.samples.inputs import Batch
+from onnxq.weights.bit_noise import MEASURED_BATCHES, BitNoise, bit_noise, output_noise
+from onnxq.weights.experts import unfolded
+from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.reasons import ErrorAboveBudget
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.bit_noise import BitNoise
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
 
 FLOAT_BITS, FLOAT_BYTES = 32, 4
 CHOICES = (*BITS, FLOAT_BITS)
@@ -169,6 +164,7 @@ def mixed_bits(
 ) -> Mixed:
     """The plan with the bits of each product chosen within a budget."""
     _check(plan, budget)
+    model = unfolded(model, plan.mixtures)
     few = list(itertools.islice(batches, MEASURED_BATCHES))
     noise = bit_noise(model, plan, batches, few)
     best = _Search(plan, noise, budget).mix(budget.most(plan))
@@ -203,16 +199,26 @@ class _Search:
 
     def __init__(self, plan: WeightPlan, noise: Mapping[str, BitNoise], budget: BitBudget) -> None:
         self._plan, self._noise = plan, noise
+        self._units: dict[str, list[str]] = {}  # experts of a mixture have the same bits
+        for name, decision in plan.quantized.items():
+            self._units.setdefault(decision.part_of or name, []).append(name)
         things = [
-            [Option(budget.cost(d, b), _noise(noise[n], b)) for b in CHOICES]
-            for n, d in plan.quantized.items()
+            [
+                Option(
+                    sum(budget.cost(plan.quantized[n], b) for n in names),
+                    sum(_noise(noise[n], b) for n in names),
+                )
+                for b in CHOICES
+            ]
+            for names in self._units.values()
         ]
         self._knapsack = Knapsack(things)
 
     def mix(self, most: float) -> Mix:
         """The quietest mix within a cost."""
         taken = self._knapsack.least_noise(most)
-        bits = {n: CHOICES[i] for n, i in zip(self._plan.quantized, taken, strict=True)}
+        units = zip(self._units.values(), taken, strict=True)
+        bits = {n: CHOICES[i] for names, i in units for n in names}
         return _mix(self._plan, self._noise, bits)
 
 

@@ -10,15 +10,19 @@ precision.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.core.arrays import Singles
 from onnxq.core.brief import brief
+from onnxq.core.reason import Reason
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.dynamic.reasons import NoWeights, StoredInFewerBits
 from onnxq.dynamic.requests import without_form
@@ -26,11 +30,19 @@ from onnxq.errors import ModelError, QConfigError, listed, nearest
 from onnxq.graph.given_weights import KEPT_DB, is_given, sqnr_of, stored_bits, words_on_given
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicRule, Float, Precision
-from onnxq.operator.nodes import input_at, is_constant, tensor_of
+from onnxq.operator.nodes import input_at, is_constant, sizes, tensor_of
 from onnxq.page.card import card_of, counts
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.targets.speedups import LINEAR_OPS
-from onnxq.weights.embeddings import find_ties, is_lookup, notes_on_no_embeddings, why_no_rows
+from onnxq.weights.embeddings import (
+    Tie,
+    find_ties,
+    is_lookup,
+    is_stack,
+    notes_on_no_embeddings,
+    why_no_rows,
+)
+from onnxq.weights.experts import FC1, FC2, is_mixture, part_name, why_no_qmoe
 from onnxq.weights.given_groups import given_spec
 from onnxq.weights.hessian import parts_of_inputs
 from onnxq.weights.reasons import (
@@ -38,22 +50,15 @@ from onnxq.weights.reasons import (
     EmbeddingsNotAsked,
     Excluded,
     GroupsAlongRows,
+    GroupsDoNotDivide,
     IsEmbedding,
     NoGroupwiseMatrix,
+    NoGroupwiseOperator,
     NoGroupwiseWeights,
     StoredGroupwise,
     WeightIsEmbedding,
 )
 from onnxq.weights.solve import Nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Singles
-    from onnxq.core.reason import Reason
-    from onnxq.weights.embeddings import Tie
 
 MATRIX = 2
 FINITE_ELEMENTS = 1 << 22
@@ -87,6 +92,7 @@ class Groupwise:
         embedding: name of the embedding whose integers these are; empty: the weight has its own.
         tied: whether a product and a lookup share the integers.
         given: whether the integers are those that the file has already.
+        part_of: name of the mixture of experts that the product is a part of; empty: of none.
     """
 
     spec: GroupSpec
@@ -99,12 +105,18 @@ class Groupwise:
     embedding: str = ""
     tied: bool = False
     given: bool = False
+    part_of: str = ""
 
     @property
     def stored_as(self) -> str:
         """Key of the integers: nodes that agree in it read the same ones."""
         side = "inputs first" if self.inputs_first and not self.embedding else "outputs first"
         return f"{self.embedding or self.tensor}, {side}: {self.spec.words}, {self.method.value}"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether no operator of ai.onnx reads the integers: of a lookup, or of experts."""
+        return bool(self.embedding or self.part_of)
 
     @property
     def how(self) -> StoredGroupwise:
@@ -143,12 +155,19 @@ class WeightPlan:
     @property
     def dynamic_decisions(self) -> dict[str, DynamicDecision]:
         """Node name -> decision in the terms of dynamic quantization, for reports."""
-        return {
-            name: d
-            if isinstance(d, Float)
-            else QuantizeDynamic(Precision.WEIGHT_ONLY_GROUPWISE, d.how, ())
-            for name, d in self.decisions.items()
-        }
+        groupwise = Precision.WEIGHT_ONLY_GROUPWISE
+        floats = {name: d for name, d in self.decisions.items() if isinstance(d, Float)}
+        return floats | {n: QuantizeDynamic(groupwise, d.how, ()) for n, d in self.nodes.items()}
+
+    @property
+    def nodes(self) -> dict[str, Groupwise]:
+        """Node of the model -> decision; a mixture of experts has that of one of its products."""
+        return {d.part_of or name: d for name, d in self.quantized.items()}
+
+    @property
+    def mixtures(self) -> set[str]:
+        """Names of the mixtures of experts whose weights are stored in groups."""
+        return {d.part_of for d in self.quantized.values() if d.part_of}
 
     @property
     def products(self) -> WeightPlan:
@@ -165,22 +184,26 @@ class WeightPlan:
         return dataclasses.replace(self, decisions={**self.decisions, **embeddings})
 
     def leaving(self, floats: Mapping[str, Float]) -> WeightPlan:
-        """The plan with these nodes left in float."""
-        return dataclasses.replace(self, decisions={**self.decisions, **floats})
+        """The plan with these nodes left in float; a mixture of experts as a whole."""
+        whole = {name: d.part_of for name, d in self.quantized.items() if d.part_of}
+        named = {whole.get(name, name): why for name, why in floats.items()}
+        left = {
+            name: d
+            for name, d in self.decisions.items()
+            if isinstance(d, Float) or d.part_of not in named
+        }
+        return dataclasses.replace(self, decisions={**left, **named})
 
     def with_specs(self, specs: Mapping[str, GroupSpec | Float]) -> WeightPlan:
         """The plan with other specs for the nodes named, or these left in float."""
         changed: dict[str, WeightDecision] = dict(self.decisions)
         for name, spec in specs.items():
-            decision = self.quantized[name]
-            changed[name] = (
-                spec
-                if isinstance(spec, Float)
-                else dataclasses.replace(
-                    decision, spec=spec, given=decision.given and spec == decision.spec
-                )
-            )
-        return dataclasses.replace(self, decisions=changed)
+            if isinstance(spec, GroupSpec):
+                decision = self.quantized[name]
+                given = decision.given and spec == decision.spec
+                changed[name] = dataclasses.replace(decision, spec=spec, given=given)
+        floats = {name: spec for name, spec in specs.items() if isinstance(spec, Float)}
+        return dataclasses.replace(self, decisions=changed).leaving(floats)
 
 
 def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
@@ -188,7 +211,12 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
     nodes = [node for node, _ in walk(model.graph)]
     excluded = _excluded(request.exclude, [node_name(node) for node in nodes])
     ties = find_ties(nodes)
-    decisions = {node_name(node): _decision(node, request, ties, excluded) for node in nodes}
+    decisions: dict[str, WeightDecision] = {}
+    for node in nodes:
+        if is_mixture(node) and node_name(node) not in excluded:
+            decisions |= _experts(node, request, model.graph)
+        else:
+            decisions[node_name(node)] = _decision(node, request, ties, excluded)
     decisions |= _shared(decisions, _float_embeddings(nodes, decisions))
     hidden = _hidden(nodes, decisions, model.graph) if request.method.needs_samples else {}
     decisions |= hidden
@@ -209,6 +237,7 @@ def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:
 def rows_of(value: ir.Value, decision: Groupwise, start: int, stop: int) -> Singles:
     """float32 (stop - start, inputs): rows of a weight, read from its initializer."""
     array = tensor_of(value).numpy()
+    array = array.reshape(-1, array.shape[-1])
     part = array[:, start:stop].T if decision.inputs_first else array[start:stop]
     return np.ascontiguousarray(part, np.float32)
 
@@ -229,9 +258,11 @@ def _excluded(patterns: Collection[str], names: Sequence[str]) -> set[str]:
 def _decision(
     node: ir.Node, request: WeightRequest, ties: Mapping[str, Tie], excluded: Collection[str]
 ) -> WeightDecision:
-    if is_lookup(node):
+    if is_lookup(node) or is_stack(node):
         return _lookup(node, request, excluded)
     operator = catalog.find(node.op_type, node.domain)
+    if is_mixture(node):
+        return Float(Excluded())
     if node.op_type not in LINEAR_OPS or operator is None or not operator.has_dynamic_rule():
         return _no_product(node)
     rule = operator.dynamic_rule(node)
@@ -246,8 +277,7 @@ def _decision(
     name = value_name(value)
     if name in ties and request.embeddings is None:
         return Float(WeightIsEmbedding(name, ties[name].lookup))
-    if not _is_finite(tensor_of(value).numpy()):
-        raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
+    _check_finite(name, tensor_of(value).numpy())
     made = _in_blocks(rule, value, request)
     if name not in ties or request.embeddings is None:
         return _taken_over(made, value)
@@ -256,6 +286,23 @@ def _decision(
     return dataclasses.replace(
         made, spec=request.embeddings, method=Method.HQQ, embedding=ties[name].embedding, tied=True
     )
+
+
+def _experts(node: ir.Node, request: WeightRequest, main: ir.Graph) -> dict[str, WeightDecision]:
+    """Decisions on the products of each expert of a mixture, or that it stays in float."""
+    spec, mixture = request.spec.with_whole_points, node_name(node)
+    if reason := why_no_qmoe(node, spec, main):
+        return {mixture: Float(reason)}
+    found: dict[str, WeightDecision] = {}
+    for slot in (FC1, FC2):
+        name, (experts, outputs, inputs) = value_name(input_at(node, slot)), sizes(node, slot)
+        _check_finite(name, tensor_of(input_at(node, slot)).numpy())
+        for expert in range(experts):
+            part, tensor = part_name(mixture, expert, slot), f"{name}.{expert}"
+            found[part] = Groupwise(
+                spec, request.method, 1, tensor, False, outputs, inputs, part_of=mixture
+            )
+    return found
 
 
 def _taken_over(made: Groupwise, value: ir.Value) -> WeightDecision:
@@ -278,6 +325,8 @@ def _why_no_blocks(node: ir.Node, rule: DynamicRule) -> Reason | None:
 
 
 def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
+    if is_stack(node):
+        return _stack(node, request, excluded)
     if request.embeddings is None:
         return Float(EmbeddingsNotAsked())
     if node_name(node) in excluded:
@@ -286,9 +335,21 @@ def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) ->
         return Float(reason)
     value = input_at(node, 0)
     name, (rows, width) = value_name(value), tensor_of(value).shape.numpy()
-    if not _is_finite(tensor_of(value).numpy()):
-        raise ModelError(f"embedding '{name}' holds NaN or Inf; repair the model.")
+    _check_finite(name, tensor_of(value).numpy())
     return Groupwise(request.embeddings, Method.HQQ, 0, name, False, rows, width, embedding=name)
+
+
+def _stack(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
+    """Decision on a lookup of whole matrices, which a product behind it reads."""
+    spec, (count, outputs, inputs) = request.spec.with_whole_points, sizes(node, 0)
+    if node_name(node) in excluded:
+        return Float(Excluded())
+    if inputs % spec.group_size:
+        return Float(GroupsDoNotDivide(spec.group_size, inputs))
+    value = input_at(node, 0)
+    name = value_name(value)
+    _check_finite(name, tensor_of(value).numpy())
+    return Groupwise(spec, Method.HQQ, 0, name, False, count * outputs, inputs, embedding=name)
 
 
 def _float_embeddings(
@@ -317,11 +378,12 @@ def _shared(
     return found
 
 
-def _is_finite(array: Singles) -> bool:
-    """Looked at row by row: a head may be a gigabyte, mapped from disk."""
-    step = max(1, FINITE_ELEMENTS // max(1, array.shape[1]))
-    parts = (array[start : start + step] for start in range(0, len(array), step))
-    return all(bool(np.isfinite(part).all()) for part in parts)
+def _check_finite(name: str, array: Singles) -> None:
+    """Refuses NaN and Inf, row by row: a head may be a gigabyte, mapped from disk."""
+    step = max(1, FINITE_ELEMENTS // max(1, math.prod(array.shape[1:])))
+    for start in range(0, len(array), step):
+        if not np.isfinite(array[start : start + step]).all():
+            raise ModelError(f"weight '{name}' holds NaN or Inf; repair the model.")
 
 
 def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> Groupwise:
@@ -343,7 +405,9 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> Gr
 
 def _no_product(node: ir.Node) -> Float:
     why = without_form(node)
-    return Float(NoGroupwiseWeights() if isinstance(why, NoWeights) else why)
+    if isinstance(why, NoWeights):
+        return Float(NoGroupwiseWeights())
+    return Float(NoGroupwiseOperator(why.label, why.constant))
 
 
 def _hidden(
@@ -373,6 +437,8 @@ def _notes_on_given(plan: WeightPlan, nodes: Sequence[ir.Node]) -> list[str]:
     named = {node_name(node): node for node in nodes}
     left_db = {}
     for name, decision in plan.quantized.items():
+        if decision.part_of:
+            continue
         value = input_at(named[name], decision.slot)
         if decision.given:
             left_db[decision.tensor] = KEPT_DB

@@ -16,28 +16,24 @@ import json
 import math
 import os
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, ClassVar, Self
+from io import BufferedRandom
+from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.core.append_only import AppendOnlyFile, RecordsHead, begin
+from onnxq.core.arrays import Array
 from onnxq.core.saved import UNREADABLE
 from onnxq.core.version import VERSION
 from onnxq.graph.hashing import model_hash
 from onnxq.samples.batches import crc_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from io import BufferedRandom
-    from pathlib import Path
-
-    from onnxq.core.arrays import Array
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.plan_weights import WeightPlan
-
+from onnxq.samples.inputs import Batch
+from onnxq.weights.plan_weights import WeightPlan
 
 ALIGNMENT = 64
 """Bytes of a cache line: kernels read arrays that begin at one."""

@@ -14,6 +14,24 @@ class Excluded(Reason):
     WORDS = "it is excluded"
 
 
+class NoGroupwiseOperator(Reason):
+    WORDS = (
+        "its weight '{constant}' stays in float: weights in groups are those of MatMul, Gemm, "
+        "lookups and mixtures of experts, and {label} is none of them"
+    )
+    label: str
+    constant: str
+
+
+class ReadByMicrosoftAlone(Reason):
+    WORDS = "operators of com.microsoft alone read its weight in groups; ask for 'matmulnbits'"
+
+
+class NoQMoE(Reason):
+    WORDS = "ONNX Runtime's QMoE has on CPUs no {what}"
+    what: str
+
+
 class NoGroupwiseMatrix(Reason):
     WORDS = "its weight is no matrix, or the rank of its other operand is not known"
 

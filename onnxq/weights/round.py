@@ -33,30 +33,24 @@ import dataclasses
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Ints, Reals, Singles
 from onnxq.dtypes import INT8
 from onnxq.observers.tensor_noise import decibels
+from onnxq.samples import Batches
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
+from onnxq.targets import Target
 from onnxq.targets.bias_preserving import LARGEST_SUM
 from onnxq.targets.reduce_range import ReduceRange
-from onnxq.weights.gptq import error_of, gptq, inverse_factor
+from onnxq.weights.gptq import InverseFactor, Places, error_of, gptq, inverse_factor
 from onnxq.weights.hessian import HessianSum
 from onnxq.weights.improvement import Improved, WeightImprovement, register
 from onnxq.weights.judgement import is_held_back
-from onnxq.weights.layers import MOST_PLACES, NewConstants
-from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, Proposal, layerwise
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Ints, Reals, Singles
-    from onnxq.samples import Batches
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.targets import Target
-    from onnxq.weights.gptq import InverseFactor, Places
-    from onnxq.weights.layers import Layer
-    from onnxq.weights.layerwise import LayerWork
+from onnxq.weights.layers import MOST_PLACES, Layer, NewConstants
+from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, LayerWork, Proposal, layerwise
 
 PERCDAMPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Damping, as multiples of the mean diagonal of the Hessian; the best was .1 to 1 at 8 bits, .01 to

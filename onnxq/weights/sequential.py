@@ -20,30 +20,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array, Singles
 from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, listed
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
-from onnxq.weights.hessian import InputHessians, InputSums, can_be_summed, parts_of_inputs
+from onnxq.samples.inputs import Batch
+from onnxq.weights.hessian import Hessian, InputHessians, InputSums, can_be_summed, parts_of_inputs
+from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cut, subgraphs_of
 from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Singles
-    from onnxq.samples.inputs import Batch
-    from onnxq.weights.hessian import Hessian
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
-
-    Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
+Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +232,9 @@ class _Run:
         inputs = group.inputs
         assert inputs is not None
         size = part.stop - part.start
-        sums = InputSums(inputs.tensor, size, has_cross=self.quantized is not None)
+        is_expert = bool(self.walked.plan.quantized[group.nodes[0]].part_of)
+        has_cross = self.quantized is not None and not is_expert
+        sums = InputSums(inputs.tensor, size, has_cross=has_cross)
         for batch in range(self.batches):
             wanted = inputs.rows(self.floats.get(inputs.tensor, batch))[:, part]
             if self.quantized is None:
@@ -247,7 +243,9 @@ class _Run:
             seen = inputs.rows(self.quantized.get(inputs.tensor, batch))[:, part]
             if can_be_summed(wanted) and not can_be_summed(seen):
                 raise CalibrationError(self._spoilt(inputs.tensor))
-            sums.add(seen, wanted)
+            sums.add(seen, wanted if has_cross else None)  # other tokens go to a quantized expert
+        if not sums.count and is_expert:
+            return Hessian(np.eye(size), shrinkage=1.0)  # an expert that no sample goes to
         return sums.hessian()
 
     def _spoilt(self, tensor: str) -> str:

@@ -12,13 +12,14 @@ Algorithms that round by samples leave the order as it is.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.affine import dequantize, quantize
+from onnxq.core.arrays import Array, Singles
 from onnxq.core.brief import size_text
 from onnxq.core.knapsack import Knapsack, Option
 from onnxq.dtypes import BYTE_BITS
@@ -26,26 +27,20 @@ from onnxq.errors import QConfigError
 from onnxq.graph.saving import saved_bytes
 from onnxq.graph.walk import node_name, walk
 from onnxq.graph.weights import constant_array
-from onnxq.observers.weight_observation import observe_weight
+from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator.nodes import tensor_of
 from onnxq.ort import runtime
 from onnxq.qconfig.weight_bits import BY_BITS, narrowed
+from onnxq.samples.inputs import Batch
 from onnxq.samples.state import State
 from onnxq.static.insertion.decision import Quantize, weight_observer, weight_of
 from onnxq.static.plan import plan
 from onnxq.static.planning.constants import weight_key
 from onnxq.static.prepare import prepared_again
+from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite
+from onnxq.static.statistics import Statistics
 from onnxq.weights.bit_noise import MEASURED_BATCHES, judged_outputs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnxq.core.arrays import Array, Singles
-    from onnxq.observers.weight_observation import WeightKey
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
 
 CAST_BYTES = 130
 """Bytes of the Cast and the names of a packed weight."""

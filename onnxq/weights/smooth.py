@@ -23,32 +23,22 @@ benchmarks/results/improve.md has what `smooth, bias` gains on samples that noth
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from onnxq.core.threads import workers
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.quantized.outcome import Outcome
-from onnxq.static.choosing.proposals import Proposal, open_entry
+from onnxq.samples import Batches
+from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
+from onnxq.static.prepared import Prepared
 from onnxq.weights.improvement import EqualModel, ModelImprovement, register
-from onnxq.weights.judgement import too_few
-from onnxq.weights.smoothing import site_choices
-from onnxq.weights.smoothing_sites import sites_of
-from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, validation_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from onnxq.samples import Batches
-    from onnxq.static.choosing.proposals import Proposals
-    from onnxq.static.prepared import Prepared
-    from onnxq.weights.judgement import Judgement
-    from onnxq.weights.smoothing import SiteChoice
-    from onnxq.weights.smoothing_sites import Site
-    from onnxq.weights.smoothing_trial import ScaleTrial
-
+from onnxq.weights.judgement import Judgement, too_few
+from onnxq.weights.smoothing import SiteChoice, site_choices
+from onnxq.weights.smoothing_sites import Site, sites_of
+from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, ScaleTrial, validation_of
 
 NO_SITES = "the model has no product of matrices whose input could be smoothed"
 

@@ -23,36 +23,27 @@ which leaves more to the weight: exponents come out larger.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from onnxq import catalog
 from onnxq.affine import fake_quantize
-from onnxq.core.arrays import Singles
+from onnxq.core.arrays import Reals, Singles
 from onnxq.graph.weights import constant_array
 from onnxq.observers.tensor_noise import decibels
 from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
-from onnxq.weights.integer_layers import at_run_time, integer_layers
+from onnxq.samples.inputs import Batch
+from onnxq.static.prepared import Prepared
+from onnxq.weights.integer_layers import IntegerLayer, at_run_time, integer_layers
 from onnxq.weights.judgement import is_held_back
 from onnxq.weights.layerwise import all_feeds
-from onnxq.weights.smoothing_sites import along
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onnxq.core.arrays import Reals
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.prepared import Prepared
-    from onnxq.weights.integer_layers import IntegerLayer
-    from onnxq.weights.smoothing_sites import Site
-    from onnxq.weights.smoothing_trial import Flow
-
+from onnxq.weights.smoothing_sites import Site, along
+from onnxq.weights.smoothing_trial import Flow
 
 Rounding = Callable[[Singles], Singles]
 """Gives an array as its integers would have it."""

@@ -9,13 +9,14 @@ product whose values are columns. All numbers of the model's outputs stay, up to
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.core.arrays import Reals
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.edit import FreeNames, divider_name, insert_behind
 from onnxq.graph.exchange import ConstantExchange
@@ -23,15 +24,9 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.qconfig import NotSet
-from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.decision import Decision, Quantize
+from onnxq.static.prepared import Prepared
 from onnxq.weights.integer_layers import integer_layers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnxq.core.arrays import Reals
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, eq=False)

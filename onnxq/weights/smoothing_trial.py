@@ -14,39 +14,32 @@ that part away, with factors or without.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Reals
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort import runtime
 from onnxq.samples import Batches
 from onnxq.samples.excerpt import rows_of
+from onnxq.samples.inputs import Batch
 from onnxq.static.calibrate import calibrate
+from onnxq.static.choosing.proposals import Proposals
 from onnxq.static.deciders import decided_again
+from onnxq.static.insertion.decision import Decision
 from onnxq.static.observed_range import plan_as_targeted
+from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepared_again
+from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.bias import Bias
 from onnxq.weights.improvement import WeightImprovement, find
-from onnxq.weights.judgement import Judgement, enough, is_held_back, powers_of
+from onnxq.weights.judgement import Compared, Judgement, enough, is_held_back, powers_of
 from onnxq.weights.layerwise import all_feeds, is_float
-from onnxq.weights.smoothing_sites import with_factors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Reals
-    from onnxq.dynamic.dynamic_decision import Objective
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.choosing.proposals import Proposals
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.weights.judgement import Compared
-    from onnxq.weights.smoothing_sites import Site
+from onnxq.weights.smoothing_sites import Site, with_factors
 
 
 @dataclass(frozen=True, slots=True, eq=False)

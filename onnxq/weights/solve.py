@@ -5,28 +5,21 @@ Rows are solved apart from each other, so that they may be cut into parts for wo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from onnxq.dynamic.known_inputs import UNKNOWN
+from onnxq.core.arrays import Singles
+from onnxq.dynamic.known_inputs import UNKNOWN, Known
 from onnxq.errors import CalibrationError
 from onnxq.qparams import MIN_SCALE
 from onnxq.qparams.group_ranges import in_groups, rounded, search_ranges, unshrunk
-from onnxq.qparams.group_spec import Method, Scheme
-from onnxq.qparams.groups import GroupIntegers, beside
-from onnxq.weights.gptq import BLOCK_SIZE, gptq, inverse_factor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.core.arrays import Singles
-    from onnxq.dynamic.known_inputs import Known
-    from onnxq.qparams.group_spec import GroupSpec
-    from onnxq.qparams.groups import Points
-    from onnxq.weights.gptq import Places
-    from onnxq.weights.hessian import Hessian, InputHessians
+from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
+from onnxq.qparams.groups import GroupIntegers, Points, beside
+from onnxq.weights.gptq import BLOCK_SIZE, Places, gptq, inverse_factor
+from onnxq.weights.hessian import Hessian, InputHessians
 
 
 class RowSolver(Protocol):

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import OutputError
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.ort import runtime
 from onnxq.ort.matmul_add import matmul_add
 from onnxq.static.insertion.decision import Quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.static.plan import Plan
+from onnxq.static.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

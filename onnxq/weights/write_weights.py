@@ -13,11 +13,12 @@ Runtime makes MatMulNBits of some of these when it loads the model, at accuracy 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.core.collector import without_collector
 from onnxq.core.packing import unpacked_rows
 from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
@@ -29,21 +30,17 @@ from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import derived, renamed
 from onnxq.operator import Float
-from onnxq.operator.nodes import find_input, input_at, shape
+from onnxq.operator.nodes import find_input, input_at, shape, sizes
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qparams.group_spec import is_scrambled
 from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.weights.embeddings import is_lookup
-from onnxq.weights.reasons import MisreadByRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.weights.plan_weights import Groupwise, WeightPlan
+from onnxq.weights.embeddings import LOOKUP_ND, is_lookup, is_stack
+from onnxq.weights.experts import FC1, FC2, part_name
+from onnxq.weights.plan_weights import Groupwise, WeightPlan
+from onnxq.weights.reasons import MisreadByRuntime, ReadByMicrosoftAlone
 
 
 class StoredIntegers:
@@ -93,25 +90,77 @@ class GroupwiseWriter:
         self._model.opset_imports.setdefault(MICROSOFT, 1)
         weight = input_at(node, decision.slot)
         graph = graph_of(node)
-        stored = self._stored.of(graph, decision, lambda: self._add(graph, tensors, decision))
-        write = self._rows if is_lookup(node) else self._product
+        stored = self._stored.of(graph, decision, lambda: self._add(node, tensors, decision))
+        write = self._rows if is_lookup(node) or is_stack(node) else self._product
         made = write(node, stored, decision)
         replace(node, made, self._names)
         made.name, node.name = node.name, None
         drop_if_unread(weight)
 
+    def write_mixture(
+        self,
+        node: ir.Node,
+        integers: Mapping[str, Mapping[str, ir.TensorProtocol]],
+        decisions: Mapping[str, Groupwise],
+    ) -> None:
+        """Replaces a mixture of experts by QMoE.
+
+        Args:
+            node: MoE of the model.
+            integers: product of an expert -> its arrays.
+            decisions: on the products, of one spec.
+        """
+        self._model.opset_imports.setdefault(MICROSOFT, 1)
+        name, slots = node_name(node), list[ir.Value | None](node.inputs[:2])
+        points: list[ir.Value | None] = []
+        for slot in (FC1, FC2):
+            parts = [part_name(name, expert, slot) for expert in range(sizes(node, slot)[0])]
+            arrays = [integers[part] for part in parts]
+            made = [
+                self._stacked(node, slot, kind, [each[kind] for each in arrays])
+                for kind in arrays[0]
+            ]
+            slots += [*made[:2], find_input(node, slot + 1)]
+            points += made[2:] or [None]
+        slots += [None] * 3 + points
+        if not node.attributes.get_int("normalize_routing_weights", 0):
+            # QMoE takes the softmax of the chosen experts alone, unless it is given their shares
+            shares = ir.node("Softmax", [input_at(node, 1)], {"axis": 1})
+            slots += [None, self._inserted(node, shares)]
+        spec = decisions[parts[0]].spec
+        form = {"expert_weight_bits": spec.bits, "block_size": spec.group_size}
+        made_ = ir.node("QMoE", slots, domain=MICROSOFT, attributes=form)
+        made_.attributes.update({a.name: a for a in node.attributes.values()})
+        weights = [input_at(node, slot) for slot in (FC1, FC2)]
+        replace(node, made_, self._names)
+        made_.name, node.name = node.name, None
+        for weight in weights:
+            drop_if_unread(weight)
+
+    def _stacked(
+        self, node: ir.Node, slot: int, kind: str, parts: Sequence[ir.TensorProtocol]
+    ) -> ir.Value:
+        """A new initializer: arrays of all experts, (experts, outputs, numbers of a row)."""
+        experts, outputs, _ = sizes(node, slot)
+        shape = (experts, outputs, parts[0].size // outputs)
+        name = self._names.value(f"{value_name(input_at(node, slot))}_{kind}")
+        tensor = derived(lambda: np.stack([p.numpy() for p in parts]), parts[0].dtype, shape, name)
+        return new_initializer(graph_of(node), name, tensor)
+
     def _add(
-        self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
+        self, node: ir.Node, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise
     ) -> list[ir.Value]:
         """New initializers that hold the integers."""
+        stack = sizes(node, 0)[:-1] if is_stack(node) else (decision.outputs,)
         made = []
         for kind, tensor in tensors.items():
             name = self._names.value(f"{decision.embedding or decision.tensor}_{kind}")
-            shape = _shape_of_embedding(kind, tensor, decision) if decision.embedding else None
-            stored = renamed(tensor, name) if shape is None else _shaped(tensor, shape, name)
+            stored = renamed(tensor, name)
+            if decision.embedding and not (kind == INTEGERS and decision.tied):
+                stored = _shaped(tensor, (*stack, tensor.size // decision.outputs), name)
             if kind == SCALES and decision.given:
                 stored = _as_half(stored)
-            made.append(new_initializer(graph, name, stored))
+            made.append(new_initializer(graph_of(node), name, stored))
         return made
 
     def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
@@ -131,9 +180,14 @@ class GroupwiseWriter:
             "bits": decision.spec.bits,
             "block_size": decision.spec.group_size,
             "gather_axis": 0,
-            "quantize_axis": 1,
+            "quantize_axis": len(sizes(node, 0)) - 1,
         }
-        slots = [integers, input_at(node, 1), *others]
+        ids = input_at(node, 1)
+        if node.op_type == LOOKUP_ND:
+            last = new_constant(node, self._names.value(f"{node_name(node)}_last"), np.array([-1]))
+            ids = self._inserted(node, ir.node("Squeeze", [ids, last]))
+            ids.type = input_at(node, 1).type
+        slots = [integers, ids, *others]
         return ir.node(GATHER_BLOCK_QUANTIZED, slots, attributes, domain=MICROSOFT)
 
     def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
@@ -184,15 +238,6 @@ class GroupwiseWriter:
         return result
 
 
-def _shape_of_embedding(
-    kind: str, tensor: ir.TensorProtocol, decision: Groupwise
-) -> tuple[int, ...] | None:
-    """Shape in which a lookup, too, reads an array; None: as it is."""
-    if kind == INTEGERS and decision.tied:
-        return None
-    return (decision.outputs, tensor.size // decision.outputs)
-
-
 def _as_half(scales: ir.TensorProtocol) -> ir.TensorProtocol:
     """The scales, to be written as float16 where the file had them so."""
     half = scales.numpy().astype(np.float16)
@@ -223,8 +268,9 @@ def _is_vector(node: ir.Node, decision: Groupwise) -> bool:
 
 
 def misread(plan: WeightPlan) -> dict[str, Float]:
-    """Products that ONNX Runtime would compute wrongly in this format, each with the reason."""
-    return {
+    """Nodes that this format has nothing for, or that ONNX Runtime would compute wrongly."""
+    floats = {n: Float(ReadByMicrosoftAlone()) for n, d in plan.nodes.items() if d.is_foreign}
+    return floats | {
         name: Float(MisreadByRuntime(d.spec.bits, d.outputs))
         for name, d in plan.quantized.items()
         if d.inputs_first and is_scrambled(d.spec.bits, d.outputs)
@@ -330,6 +376,8 @@ def write_weights(
         decision = plan.quantized.get(node_name(node))
         if decision is not None:
             writer.write(node, integers[node_name(node)], decision)
+        elif node_name(node) in plan.mixtures and isinstance(writer, GroupwiseWriter):
+            writer.write_mixture(node, integers, plan.quantized)
     write_as_given(written)
     store_tied_integers_once(float_matrices(written))
     compact(written, names_in(model))

@@ -67,7 +67,7 @@ KNOWN: tuple[tuple[str, str, Cause], ...] = (
     (
         _PTQ,
         "*quantized_rnn*",
-        Cause("float16 weights of recurrent layers, and packed sequences into them", True),
+        Cause("packed sequences into recurrent layers", True),
     ),
     (_QAT, "*scalar_uses_input*", _TENSORS),
     (_QAT, "*dynamic_qat*", Cause("dynamic quantization trained; no document has it", False)),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from scripts._torch_tests.suites import Suite
 
 LONGEST = 200
+PACKAGES = {"absl": "absl-py"}
+"""Modules that the files import -> packages that have them, where the names differ."""
 
 
 class Kind(enum.Enum):
@@ -58,6 +60,8 @@ def _outcome(case: ElementTree.Element, suite: Suite) -> Outcome:
     ended = next((part for part in case if part.tag in ("failure", "error", "skipped")), None)
     if ended is None:
         return Outcome(name, Kind.PASS, "")
+    if ended.get("message") == "collection failure":
+        return Outcome(name, Kind.FAIL, _uncollected(ended.text or ""))
     said = _shortened(ended.get("message", ""), ended.text or "")
     if ended.tag == "skipped":
         return Outcome(name, Kind.OTHER, said)
@@ -70,6 +74,14 @@ def _outcome(case: ElementTree.Element, suite: Suite) -> Outcome:
     if known is not None and known.applies:
         return Outcome(name, Kind.FAIL, f"{known.text} ({said})")
     return Outcome(name, Kind.OTHER if known else Kind.FAIL, known.text if known else said)
+
+
+def _uncollected(text: str) -> str:
+    """The reason why pytest did not collect a file, and what it wants installed."""
+    raised = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    said = f"none of its tests ran: {_shortened(' '.join(raised[-1:]), text)}"
+    missing = re.search(r"No module named '(\w+)", said)
+    return f"{said}; pip install {PACKAGES.get(missing[1], missing[1])}" if missing else said
 
 
 def _shortened(message: str, text: str) -> str:

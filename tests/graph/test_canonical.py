@@ -248,7 +248,11 @@ def test_exported_networks_become_convolutions_and_a_global_pool(
     path = tmp_path / "net.onnx"
     assert program is not None
     program.save(str(path), external_data=False)
-    model = canonicalize(load(path)).model
+    canonical = canonicalize(load(path))
+    # the program is taken as it is, and not changed
+    assert model_hash(canonicalize(load(program)).model) == model_hash(canonical.model)
+    assert model_hash(program.model) == model_hash(load(path))
+    model = canonical.model
     ops = {n.op_type for n in model.graph}
     assert ops <= {
         "Conv",

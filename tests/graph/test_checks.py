@@ -76,7 +76,7 @@ def test_float_of_16_bits_passes(name: str, parse: Parse) -> None:
     check_quantizable(parse(f"g ({name}[2] x) => ({name}[2] y) {{ y = Relu(x) }}"))
 
 
-@pytest.mark.parametrize("op_type", ["MatMulNBits", "GatherBlockQuantized"])
+@pytest.mark.parametrize("op_type", ["MatMulNBits", "GatherBlockQuantized", "QMoE"])
 def test_weights_in_groups_pass(op_type: str, parse: Parse) -> None:
     model = parse(f"g (float[2, 2] x, int8[2] w) => (float[2, 2] y) {{ y = {op_type}(x, w) }}")
     model.graph.node(0).domain = "com.microsoft"

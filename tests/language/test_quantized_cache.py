@@ -47,7 +47,7 @@ def test_logits_step_by_step_are_near_those_of_float() -> None:
     source, made = small()
     with TokenRun(source, threads=1) as one, TokenRun(made, threads=1) as other:
         text = TEXTS[:1]  # of several rows, ONNX Runtime takes one token at a time
-        exact, found = one.whole(text), np.concatenate([*other.in_lsb(text, 5)], axis=1)
+        exact, found = one.whole(text), np.concatenate([*other.in_steps(text, 5)], axis=1)
     # each key and value is off by at most half an LSB of 1 / 127: 40 dB and more below its reach
     assert np.square(found - exact).sum() < 1e-3 * np.square(exact).sum()
 

@@ -37,7 +37,7 @@ def test_steps_give_the_logits_of_the_whole_text_past_the_window(
 ) -> None:
     with TokenRun(sliding(layers), 1) as run:
         whole = run.whole(TEXTS[:1]).astype(np.float32)
-        steps = np.concatenate(list(run.in_lsb(TEXTS[:1], step)), axis=1).astype(np.float32)
+        steps = np.concatenate(list(run.in_steps(TEXTS[:1], step)), axis=1).astype(np.float32)
     np.testing.assert_allclose(steps, whole, atol=1e-4 * np.abs(whole).max())
 
 

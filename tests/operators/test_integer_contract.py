@@ -55,7 +55,7 @@ def onnx_schema(op_type: str, domain: str) -> list[str]:
     return [value.name for value in schema.inputs]
 
 
-ANY_SCALE = {"DequantizeLinear", "GatherBlockQuantized", "MatMulNBits"}
+ANY_SCALE = {"DequantizeLinear", "GatherBlockQuantized", "MatMulNBits", "QMoE"}
 """Operators that multiply by any finite scale in ONNX Runtime: one below 0 gives the lowest
 integer to a block's maximum, 0 stands for a block of zeros."""
 WITH_SCALES = [

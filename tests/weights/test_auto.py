@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -149,7 +149,7 @@ def test_quantize_improves_by_default_unless_told_otherwise() -> None:
 def test_no_algorithm_is_tried_without_samples_to_judge_by(given: str) -> None:
     few = samples(rows=HANDFUL - 1)
     prepared = onnxq.prepare(layers(), ALL_INTEGERS, target="portable")
-    source = {
+    source: Any = {
         "few": few,
         "once": iter([{"x": row[None]} for row in samples(rows=16)["x"]]),
         "statistics": onnxq.calibrate(prepared, few),

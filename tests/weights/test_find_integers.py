@@ -65,7 +65,8 @@ def test_integers_without_samples_are_those_of_the_whole_weight(
 def test_an_executor_finds_the_same_integers(
     method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PART_BYTES", 7 * 32 * 4)
+    for name in ("PART_BYTES", "GPTQ_PART_BYTES"):
+        monkeypatch.setattr(module, name, 7 * 32 * 4)
     source, plan = planned(method)
     alone = data(find_integers(source, plan, BATCHES, QuantizedWeightsFile()))
     with ThreadPoolExecutor(2) as executor:

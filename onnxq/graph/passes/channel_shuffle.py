@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, replace
 from onnxq.graph.walk import is_read
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    Dims = Sequence[int | ir.SymbolicDim]
+Dims = Sequence[int | ir.SymbolicDim]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,6 @@ class ShuffleToGather(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replaces all that match."""
         names: FreeNames | None = None
         for node in all_nodes(model):
             found = _shuffle(node)

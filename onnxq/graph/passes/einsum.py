@@ -11,22 +11,17 @@ from __future__ import annotations
 
 import math
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, new_initializer, replace
 from onnxq.graph.walk import value_name
 from onnxq.operator.nodes import input_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Array
 
 _TERMS = 2
 _ELLIPSIS = "..."
@@ -93,7 +88,6 @@ class EinsumToMatMul(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replaces all that match."""
         names: FreeNames | None = None
         for node in list(all_nodes(model)):
             found = _operands(node)

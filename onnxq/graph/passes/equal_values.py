@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
 
 import onnx_ir as ir
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
 
 _COPY, _TRANSPOSE = "Identity", "Transpose"
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")  # how names of operators begin

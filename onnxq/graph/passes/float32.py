@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import onnx_ir as ir
@@ -10,9 +10,6 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames, all_nodes, all_values
 from onnxq.graph.folded import note_cast
 from onnxq.graph.weights import derived
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _NARROW = (_HALF, ir.DataType.BFLOAT16)

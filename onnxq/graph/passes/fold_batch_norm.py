@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.core.arrays import Singles
 from onnxq.core.batch_norm import folded_bias
 from onnxq.graph.affine import Affine, affine_of
 from onnxq.graph.edit import all_nodes, bypass
@@ -16,9 +15,6 @@ from onnxq.graph.folded import note_factor
 from onnxq.graph.origins import move
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, input_at, tensor_of
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Singles
 
 _WEIGHT, _BIAS = 1, 2  # slots of Conv, ConvTranspose and Gemm
 _WEIGHT_RANK = 2  # at least
@@ -35,7 +31,6 @@ class FoldBatchNorm(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Folds all that match."""
         exchange = ConstantExchange(model)
         for node in all_nodes(model):
             affine = affine_of(node, _constant_in)

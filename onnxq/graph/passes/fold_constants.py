@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Hashable, Sequence
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import ModelError
 from onnxq.graph.edit import all_nodes, graph_of
 from onnxq.graph.folded import Folded, note
 from onnxq.graph.weights import EAGER_BYTES, constant, derived
 from onnxq.operator.nodes import tensor_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Sequence
-
-    from onnxq.core.arrays import Array
 
 # deterministic, and NumPy computes what ONNX Runtime computes
 _FOLDABLE = frozenset(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Reals
 from onnxq.graph.affine import Affine
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
@@ -17,9 +17,6 @@ from onnxq.graph.passes.fold_batch_norm import channels_of, fold_into, foldable_
 from onnxq.graph.passes.formulas import only_reader, producer_of
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import input_at, tensor_of
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Reals
 
 SATURATION_MODE = ("Add", "Sub", "Mul", "Div")
 SMALLEST, LARGEST = 2.0**-60, 2.0**60

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -18,10 +18,6 @@ from onnxq.graph.passes.formulas import Line, line_of, only_reader
 from onnxq.graph.passes.windows import is_padded
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input, has_input, input_at, tensor_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _WEIGHT = 1  # slot
 _LINEAR = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -40,7 +36,6 @@ class FoldFactorsAhead(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Folds all that match."""
         exchange = ConstantExchange(model)
         modified = False
         for node in all_nodes(model):
@@ -135,7 +130,6 @@ class FoldGemmFactors(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Folds what can be folded."""
         gemms = [n for n in all_nodes(model) if n.op_type == "Gemm" and not n.domain]
         exchange = ConstantExchange(model)
         modified = False

@@ -8,15 +8,12 @@ polynomial and the bounds that are left.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.graph.weights import constant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TOLERANCE = 4e-6
 """Largest relative difference of two constants that count as one: 100 dB are 1e-5 of an amplitude,

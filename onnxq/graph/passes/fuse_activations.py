@@ -41,7 +41,6 @@ class FuseHardSwish(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fuses all that match."""
         return ir.passes.PassResult(model, fuse_all(model, _match, HARD_SWISH_OPSET))
 
 
@@ -165,7 +164,6 @@ class FuseGelu(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fuses all that match."""
         return ir.passes.PassResult(model, fuse_all(model, _match_gelu, GELU_OPSET))
 
 
@@ -214,7 +212,6 @@ class FuseMish(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fuses all that match."""
         return ir.passes.PassResult(model, fuse_all(model, _match_mish, MISH_OPSET))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Singles
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of
 from onnxq.graph.origins import hand_on
 from onnxq.graph.passes.formulas import line_of, number, only_reader, producer_of
@@ -18,10 +18,6 @@ from onnxq.graph.passes.reductions import Reduced, mean_of, mean_of_squares
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, has_input, input_at
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Singles
-
 
 LAYER_OPSET, RMS_OPSET = 17, 23  # LayerNormalization's first, RMSNormalization's first
 _ROOT = 1 / 2
@@ -44,7 +40,6 @@ class FuseLayerNormalization(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fuses all that match."""
         layers = fuse_all(model, _layer, LAYER_OPSET)
         return ir.passes.PassResult(model, fuse_all(model, _root_mean_square, RMS_OPSET) or layers)
 
@@ -298,7 +293,6 @@ class TakeSkipNormsApart(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Takes all of them apart."""
         modified = False
         for skip_type, norm in _NORMS.items():
             if not any(_is_apart(node, skip_type) for node in all_nodes(model)):

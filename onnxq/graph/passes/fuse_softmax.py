@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -14,10 +14,6 @@ from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.graph.passes.reductions import reduced_by
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, has_input, input_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 OPSET = 13  # from which on Softmax is taken along one axis
 
@@ -35,7 +31,6 @@ class FuseSoftmax(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Fuses all that match."""
         return ir.passes.PassResult(model, fuse_all(model, _match, OPSET))
 
 
@@ -122,7 +117,6 @@ class GiveAttentionBias(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Writes zeros where a bias is missing."""
         bare = [node for node in all_nodes(model) if _is_bare(node)]
         exchange = ConstantExchange(model)
         for node in bare:
@@ -162,7 +156,6 @@ class TakeLogSumsApart(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Takes all of them apart."""
         found = [node for node in all_nodes(model) if _is_log_sum(node)]
         names = FreeNames(model) if found else None
         for node in found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -10,9 +10,6 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
 from onnxq.operator.nodes import find_input
 from onnxq.operator.site import MICROSOFT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FUSED = "FusedConv"
 _SUM = 3  # slot of what is added ahead of the activation
@@ -25,7 +22,6 @@ class TakeFusedConvsApart(ir.passes.InPlacePass):
     """FusedConv(x, w, b, z; f) = f(Conv(x, w, b) + z); all graphs. Unknown f keep their nodes."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Takes all of them apart."""
         found = [node for node in all_nodes(model) if _can_be_apart(node)]
         if found:
             names = FreeNames(model)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, replace
 from onnxq.graph.passes.opset import raise_opset
 from onnxq.graph.weights import constant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ class SpatialMaxToPool(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replaces all that match."""
         names: FreeNames | None = None
         for node in all_nodes(model):
             kernel = _kernel(node)
@@ -94,7 +93,6 @@ class MeanToGlobalPool(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replaces all that match."""
         names: FreeNames | None = None
         for node in all_nodes(model):
             if not _is_spatial_mean(node):

@@ -15,7 +15,6 @@ class InlineFunctions(ir.passes.InPlacePass):
     """f(x) := body of f at x, in all graphs; then no function is left."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Inlines all calls."""
         if not model.functions:
             return ir.passes.PassResult(model, modified=False)
         try:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
 from onnxq.graph.weights import renamed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class UniqueNames(ir.passes.InPlacePass):
@@ -21,7 +18,6 @@ class UniqueNames(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Renames what clashes or is unnamed."""
         values, nodes = _Taken(), _Taken()
         modified = False
         for graph in model.graphs():

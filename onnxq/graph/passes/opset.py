@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import onnx
 import onnx_ir as ir
@@ -13,10 +13,6 @@ from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.skeleton import skeleton
 from onnxq.graph.types import infer_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 QUANTIZABLE_OPSET = 13  # the first whose DequantizeLinear takes one scale per channel
 NEWEST_IR_VERSION = 13  # the last that ONNX Runtime 1.31 reads; 14 adds nothing that opset 26 needs
@@ -37,7 +33,6 @@ class UpgradeOpset(ir.passes.InPlacePass):
         self.minimum = minimum
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Converts where the opset is lower."""
         before = (_opset(model), model.ir_version)
         if before[0] < self.minimum:
             self._convert(model)

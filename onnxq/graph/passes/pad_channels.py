@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
@@ -19,9 +19,6 @@ from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LANES = 16
 SCALAR_NS = 0.6  # of a channel that is computed alone, per tap and place
@@ -51,7 +48,6 @@ class PadDepthwise(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Pads all that qualify."""
         constants: _Constants | None = None
         padded: dict[str, int] = {}
         for node in list(all_nodes(model)):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array, Reals
 from onnxq.graph.affine import affine_of
+from onnxq.graph.quantized import QuantizedIO
 from onnxq.operator.nodes import constant, find_input
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Array, Reals
-    from onnxq.graph.quantized import QuantizedIO
 
 LARGEST = 255
 NEARLY = 2.0**-12

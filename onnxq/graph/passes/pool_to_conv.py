@@ -10,16 +10,13 @@ convolutions, 1.06 with float pools. In float, a convolution takes the time of t
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, new_constant
 from onnxq.graph.passes.windows import is_padded
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 POOL = "AveragePool"
 RANKS = (3, 4)  # a convolution of three spatial axes is unfolded tap by tap
@@ -42,7 +39,6 @@ class PoolToConv(ir.passes.InPlacePass):
         self._asked = asked
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replaces all that match."""
         found = [] if POOL in self._asked else [n for n in all_nodes(model) if _taps(n)]
         names = FreeNames(model) if found else None
         for node in found:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.graph.passes.formulas import is_close, line_of, number, producer_of
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import has_input
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 _TWO = 2.0
 

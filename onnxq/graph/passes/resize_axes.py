@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.graph.edit import FreeNames, all_nodes, new_constant
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import has_input, input_at
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Array
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
 
@@ -26,7 +22,6 @@ class WriteAxesOut(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Writes out what can be."""
         names: FreeNames | None = None
         for node in all_nodes(model):
             if node.domain or node.op_type != "Resize" or "axes" not in node.attributes:

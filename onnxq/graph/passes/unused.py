@@ -10,7 +10,6 @@ class RemoveUnused(ir.passes.InPlacePass):
     """Dead nodes and initializers of all graphs go; inputs and outputs of the model stay."""
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Removes them; a weight goes with its last reader."""
         modified = common.RemoveUnusedNodesPass()(model).modified
         for graph in model.graphs():
             dead = [
@@ -35,5 +34,4 @@ class RemoveInitializersFromInputs(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Removes them; modified says whether there were any."""
         return common.RemoveInitializersFromInputsPass()(model)

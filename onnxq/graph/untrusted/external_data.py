@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.graph.untrusted.problem import DAMAGED, Problem
 from onnxq.graph.untrusted.scopes import all_tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_SHOWN = 80  # characters of a location in a message
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+import onnx_ir as ir
 
 from onnxq.graph.untrusted.problem import Problem, label
 from onnxq.graph.untrusted.scopes import scopes
 from onnxq.graph.walk import bodies
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
 
 
 def check_order(model: ir.Model) -> Iterator[Problem]:

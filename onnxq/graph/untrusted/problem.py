@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import onnx_ir as ir
+import onnx_ir as ir
 
 DAMAGED = "The model is damaged or was written by a broken tool; export it again."
 

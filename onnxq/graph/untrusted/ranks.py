@@ -6,16 +6,13 @@ inference of operators only where the ranks of all inputs are known, ONNX Runtim
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator, Mapping
+
+import onnx_ir as ir
 
 from onnxq.graph.untrusted.problem import DAMAGED, Problem, label
 from onnxq.graph.untrusted.scopes import scoped_nodes
 from onnxq.operator.nodes import ONNX_DOMAINS
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
-
-    import onnx_ir as ir
 
 _ANY = 99  # ranks that no model has
 _CELL = {1: (3, 3), 2: (3, 3), 3: (2, 2), 5: (3, 3), 6: (3, 3), 7: (2, 2)}

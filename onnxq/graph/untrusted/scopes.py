@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.graph.walk import bodies
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TENSORS = (ir.AttributeType.TENSOR, ir.AttributeType.TENSORS)
 

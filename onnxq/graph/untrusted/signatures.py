@@ -7,7 +7,7 @@ onnx does not know pass: ONNX Runtime, or who registered them, knows more of the
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import onnx
 import onnx_ir as ir
@@ -17,9 +17,6 @@ from onnxq.graph.untrusted.problem import DAMAGED, Problem, label
 from onnxq.graph.untrusted.scopes import Scope, scoped_nodes
 from onnxq.graph.walk import bodies
 from onnxq.operator.nodes import ONNX_DOMAINS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _Option = onnx.defs.OpSchema.FormalParameterOption
 

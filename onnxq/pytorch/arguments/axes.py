@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch.export import Dim
 
 from onnxq.errors import QConfigError, UnsupportedError, nearest
-from onnxq.pytorch.arguments.bound_inputs import Slot
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Slot
 from onnxq.pytorch.arguments.nesting import Path, children, leaves, shown
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 BATCH = "batch"
 UNBOUNDED = 2**31  # more rows than any check makes

@@ -15,17 +15,14 @@ from the rows, they do depend on each other, and one alone may be refused: two a
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from onnxq.errors import ModelError, QConfigError, ShapeError
 from onnxq.pytorch.arguments.axes import BATCH, Axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, alike, compute, flatten
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 MAX_TRIALS = 64  # of forward's runs with one row and with all; real models need one to three
 MAX_CHOICES = 4096

@@ -13,17 +13,15 @@ import enum
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, nearest
 from onnxq.pytorch.arguments.nesting import Path, joined, leaves, replaced, shown, unique
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 Inputs = torch.Tensor | Sequence[object] | Mapping[str, object]
 """A tensor; or forward's arguments, in order or by name, with tensors nested in them in any way."""

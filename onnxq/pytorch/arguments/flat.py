@@ -10,19 +10,16 @@ itself, under the same names, so that weights and scopes of the exported model a
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx, nn
 
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.arguments.nesting import attribute_access, children, joined, leaves, unique
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 HOOKS = (
     "_forward_hooks",

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 from torch import fx, nn
 
 from onnxq.errors import ModelError, UnsupportedError, kind_of
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.nesting import leaves, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 FORWARD_RAISES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 """Exceptions of a forward on inputs that it does not take."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, kind_of, nearest
-from onnxq.pytorch.arguments.bound_inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import Inputs, bind
 from onnxq.pytorch.eager.prepare import prepare, prepare_qat
 from onnxq.pytorch.eager.propagation import QUANTIZED_CLASSES, entries_of, propagate_qconfig_
 from onnxq.pytorch.train.conversion import (
@@ -30,11 +31,6 @@ from onnxq.pytorch.train.conversion import (
 from onnxq.qconfig import QConfig, QConfigDynamic, QConfigMapping
 
 _INT8_MAX, _LEAST = 127, 2.0**-23  # of activations around 0, as torchao has them
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
 
 
 def convert(

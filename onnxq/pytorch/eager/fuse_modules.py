@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
@@ -27,11 +28,9 @@ from onnxq.pytorch.modules.places import (
 )
 from onnxq.pytorch.nn.intrinsic import FUSED, FusedModule, without_batch_norm
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+Fuser = Callable[..., nn.Module]
+Pattern = tuple[type[nn.Module], ...]
 
-    Fuser = Callable[..., nn.Module]
-    Pattern = tuple[type[nn.Module], ...]
 
 _TRAINED: Mapping[Pattern, Fuser] = {kind.PARTS: kind for kind in FUSED}
 """Makers of modules in train mode: batch norm is kept, and trained."""

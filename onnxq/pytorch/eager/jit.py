@@ -8,30 +8,62 @@ takes them; so the float ScriptModule is exported and onnxq quantizes the ONNX m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
+import onnx_ir as ir
 import torch
 from torch import nn
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
+from onnxq.ort.runtime import Session, open_session
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pipeline import convert, quantize_dynamic
 from onnxq.pytorch.exporting.script import bind_script, export_script
 from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.qconfig import Choice, Entry, QConfig, QConfigDynamic, QConfigMapping
 from onnxq.qdq.qoperator import check_format
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.static.prepare import prepare
+from onnxq.static.prepared import Prepared
+from onnxq.targets import Target
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
-    import onnx_ir as ir
+class QuantizedScript(QuantizedModel):
+    """A quantized model that is called on tensors, as the ScriptModule that it was made of."""
 
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.static.prepared import Prepared
-    from onnxq.targets import Target
+    _session: Session | None = None
+
+    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """ONNX Runtime computes the results on the CPU; nested ones come flat.
+
+        Args:
+            inputs: of the ScriptModule, in order.
+        Raises:
+            CalibrationError: another number of inputs, or they do not fit.
+        """
+        if self._session is None:
+            self._session = open_session(self)
+        names = [str(value.name) for value in self.graph.inputs]
+        if len(inputs) != len(names):
+            raise CalibrationError(f"got {len(inputs)} inputs; wanted {', '.join(names)}.")
+        arrays = (x.detach().cpu().numpy() for x in inputs)
+        found = self._session.run(dict(zip(names, arrays, strict=True)))
+        results = tuple(torch.from_numpy(array) for array in found)
+        return results[0] if len(results) == 1 else results
+
+    def eval(self) -> Self:
+        """Itself: it has no other mode."""
+        return self
+
+
+def _callable(model: QuantizedModel) -> QuantizedScript:
+    made = QuantizedScript.of(model)
+    if model.verdict is not None:
+        made.attach(model.verdict)
+    return made
 
 
 def quantize_jit(
@@ -44,7 +76,7 @@ def quantize_jit(
     *,
     target: str | Target | None = None,
     format: str = "qdq",
-) -> QuantizedModel:
+) -> QuantizedScript:
     """Post-training quantization of a ScriptModule.
 
     Args:
@@ -72,7 +104,7 @@ def quantize_jit(
             "quantize_jit: run_fn did not call the model, so that no data was seen. Let it call "
             "its first argument on representative batches."
         )
-    return convert(observed.prepared, format)
+    return _callable(convert(observed.prepared, format))
 
 
 def quantize_dynamic_jit(
@@ -81,9 +113,9 @@ def quantize_dynamic_jit(
     inplace: object = False,
     debug: object = False,
     *,
-    inputs: torch.Tensor | Sequence[torch.Tensor],
+    inputs: torch.Tensor | Sequence[torch.Tensor] = (),
     target: str | Target | None = None,
-) -> QuantizedModel:
+) -> QuantizedScript:
     """Dynamic quantization of a ScriptModule; its weights become integers, no data is needed.
 
     Args:
@@ -91,7 +123,7 @@ def quantize_dynamic_jit(
         qconfig_dict: as for quantize_jit, with QConfigDynamic.
         inplace: of torch's signature; must be False.
         debug: of torch's signature; must be False.
-        inputs: an example batch, which the exporter runs.
+        inputs: an example batch, which the exporter runs; not of torch's signature, but needed.
         target: the machine that the result is for; None: `targets.get_default()`.
     Raises:
         UnsupportedError: no ScriptModule, in place or debug, an operator without ONNX form.
@@ -100,8 +132,10 @@ def quantize_dynamic_jit(
     _check(model, inplace, debug)
     entries = _entries(model, qconfig_dict, QConfigDynamic)
     given = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+    if not given:
+        raise QConfigError("quantize_dynamic_jit: the exporter runs the module: give it inputs=.")
     exported = export_script(model.eval(), bind_script(model, given))
-    return quantize_dynamic(exported, by_node(exported, entries), target=target)
+    return _callable(quantize_dynamic(exported, by_node(exported, entries), target=target))
 
 
 class ObservedScript(nn.Module):

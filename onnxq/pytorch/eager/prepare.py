@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Collection, Mapping
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
+from torch.utils._pytree import tree_leaves
 
 from onnxq.errors import ModelError, QConfigError, listed
+from onnxq.pytorch.arguments.bound_inputs import Inputs
 from onnxq.pytorch.eager.add_observer import UNFOLDED, WHOLE, add_observer_
 from onnxq.pytorch.eager.propagation import (
     OBSERVED_CLASSES,
@@ -37,16 +40,11 @@ from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.qat.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantizable.activation import why_whole
+from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.pytorch.train.conversion import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
-from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.targets import Target
+from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic, QConfigMapping
+from onnxq.targets import Target
 
 # --- Parts of torch.ao that existing code holds, as onnxq's: stubs and fused float modules.
 #
@@ -171,8 +169,11 @@ def prepare_qat(
             are not of weights.
     """
     if _without_stubs(inputs, qconfig, target, (mapping, inplace)):
-        plain = _traceable(model, "prepare_qat")
-        return prepare_graph_qat(plain, in_float32(inputs), qconfig, target)
+        plain, given = _traceable(model, "prepare_qat"), in_float32(inputs)
+        prepared = prepare_graph_qat(plain, given, qconfig, target)
+        if any(x.dtype in HALVES for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)):
+            prepared.register_forward_pre_hook(_widen, with_kwargs=True)
+        return prepared
     if not model.training:
         raise ModelError(
             "prepare_qat: the model is in eval mode, in which fuse_modules folds batch norm away "
@@ -189,6 +190,13 @@ def prepare_qat(
     add_observer_(root, None, set(chosen.values()))
     watch_first_pass(root)
     return root
+
+
+def _widen(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The hook of a model that was given halves and trains in float32: it takes them still."""
+    if next((p.dtype for p in module.parameters()), torch.float32) in HALVES:
+        return args, kwargs
+    return in_float32(args), in_float32(kwargs)
 
 
 def _without_stubs(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import QConfigError, listed, nearest
 from onnxq.pytorch.modules.torch_qconfig import own_entry
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.qconfig import Entry
+from onnxq.qconfig import Entry
 
 # --- The documented `..._custom_config_dict` arguments: a key that means nothing is refused.
 

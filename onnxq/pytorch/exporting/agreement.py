@@ -12,32 +12,27 @@ from __future__ import annotations
 
 import contextlib
 import enum
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import onnx_ir as ir
 import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves
 
+from onnxq.core.arrays import Array
 from onnxq.errors import UnsupportedError
 from onnxq.ort.expose import expose
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import flatten
-from onnxq.pytorch.exporting.engines import onnx_runtime
+from onnxq.pytorch.exporting.engines import Engine, Runs, onnx_runtime
 from onnxq.pytorch.nn.quantized import Requantize
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.group import GroupMember
 from onnxq.qdq.read import array_of, is_dequantize, is_quantize, one_scale
 from onnxq.qdq.sum_scales import LARGEST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-    from onnxq.pytorch.exporting.engines import Engine, Runs
 
 _Y_SCALE = 6  # slot of QLinearConv
 _IN_PLACE = ("Reshape", "Transpose", "Slice", "Clip")

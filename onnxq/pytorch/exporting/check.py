@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +23,9 @@ import torch
 from torch import nn
 
 from onnxq.errors import ModelError, UnsupportedError, VerificationError
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, described, flatten
 from onnxq.pytorch.nn.quantized.stored import Stored
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 SAFETY = 8  # layers that amplify (normalization of small values) and few, correlated errors
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
 import torch
 from torch import nn
 
@@ -26,18 +26,14 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.walk import node_name, walk
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pipeline import quantize_dynamic as quantize_model
+from onnxq.pytorch.arguments.axes import DynamicAxes
+from onnxq.pytorch.arguments.bound_inputs import Inputs
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.exporting.exporter import export
 from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING
 from onnxq.qconfig import QConfigDynamic, QConfigMapping
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.pytorch.arguments.axes import DynamicAxes
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.targets import Target
+from onnxq.quantized.quantized_model import QuantizedModel
+from onnxq.targets import Target
 
 Key = type[nn.Module] | str
 ModuleSpec = AbstractSet[Key] | Mapping[Key, QConfigDynamic | None] | QConfigDynamic | None

@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+import onnx_ir as ir
+
+from onnxq.core.arrays import Array
 from onnxq.ort import runtime
 from onnxq.qdq.tidy import computes_in_threads
-from onnxq.reference import integer_evaluator, integer_form
+from onnxq.reference import Evaluator, integer_evaluator, integer_form
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.targets.accumulation import SaturationMode
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.reference import Evaluator
 
 
 class Runs(Protocol):

@@ -8,23 +8,18 @@ where ONNX Runtime differs from the module, the reference kernels run the model 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
 
 from onnxq.errors import OnnxqError, VerificationError
 from onnxq.ort.target_here import target_here
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.exporting.check_quantized import difference
-from onnxq.pytorch.exporting.engines import onnx_runtime, reference_kernels
+from onnxq.pytorch.exporting.engines import Engine, onnx_runtime, reference_kernels
 from onnxq.qdq.tidy import output_scales
+from onnxq.targets import Target
 from onnxq.targets.accumulation import SaturationMode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-    from onnxq.pytorch.exporting.engines import Engine
-    from onnxq.targets import Target
 
 _EFFECTS = {
     SaturationMode.SATURATES: "saturate",

@@ -13,8 +13,10 @@ import contextlib
 import copy
 import functools
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import onnx_ir as ir
 import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
@@ -43,6 +45,7 @@ from onnxq.pytorch.exporting.check import (
     relative_tolerance,
 )
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
+from onnxq.pytorch.exporting.engines import Engine
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.optimized import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
@@ -62,14 +65,6 @@ from onnxq.qdq.tidy import (
     tidy_quantized,
 )
 from onnxq.quantized.quantized_model import QuantizedModel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    import onnx_ir as ir
-
-    from onnxq.pytorch.exporting.engines import Engine
 
 # --- NaN among the example inputs' results: named, for the model would pass it on in silence.
 #

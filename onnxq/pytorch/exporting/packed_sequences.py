@@ -13,8 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence  # noqa: TC003  # custom_op reads the annotations
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import (
+    Callable,
+    Iterator,
+    Sequence,  # custom_op reads the annotations
+)
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +26,6 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from onnxq.pytorch.numerics.torch_operator import torch_operator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 """Names of torch's recurrences."""

@@ -10,15 +10,13 @@ import sysconfig
 import textwrap
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 import torch
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # (category, start of the message as a regex, why a caller of `export` can do nothing about it)
 _NOISE = (

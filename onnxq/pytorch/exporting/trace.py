@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import onnx_ir as ir
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import UnsupportedError
+from onnxq.pytorch.arguments.axes import Axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.exporting.optimized import name_inputs_and_outputs, optimize
 from onnxq.pytorch.exporting.quiet import quiet_exporter, users_line
 from onnxq.pytorch.exporting.translation import translation_table
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE, WholeLayers
 from onnxq.pytorch.train.never_ran import NOT_REACHED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.pytorch.arguments.axes import Axes
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-
 
 # --- The context in which a module is traced.
 #
@@ -65,6 +60,23 @@ def _as_hinted(mask: object, is_causal: bool | None = None, size: object = None)
 
 
 @contextlib.contextmanager
+def _batched_experts(traced: object) -> Iterator[None]:
+    """A context in which transformers' experts multiply by gathered weights, as ONNX can.
+
+    The grouped products that they run by default have no ONNX form, and a loop over those that
+    were chosen depends on values.
+    """
+    with contextlib.ExitStack() as stack:
+        for part in traced.modules() if isinstance(traced, nn.Module) else ():
+            ask: Any = getattr(part, "get_experts_implementation", None)
+            choose: Any = getattr(part, "set_experts_implementation", None)
+            if ask and choose:
+                stack.callback(choose, ask())
+                choose("batched_mm")
+        yield
+
+
+@contextlib.contextmanager
 def tracing(traced: object) -> Iterator[None]:
     """A context in which torch.export sees the operators that layers compute in training.
 
@@ -73,7 +85,7 @@ def tracing(traced: object) -> Iterator[None]:
     is given; `is_causal` is the hint that torch says it is.
     """
     is_fast, detect = torch.backends.mha.get_fastpath_enabled(), transformer._detect_is_causal_mask  # noqa: SLF001  # torch has no switch
-    with quiet_exporter(traced), WholeLayers(), EvenBounds():
+    with quiet_exporter(traced), WholeLayers(), EvenBounds(), _batched_experts(traced):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             transformer._detect_is_causal_mask = _as_hinted  # noqa: SLF001  # likewise

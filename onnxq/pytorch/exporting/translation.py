@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -13,9 +14,6 @@ from onnxq import dtypes
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.pytorch.numerics import dynamic_ops, rounding_ops  # noqa: F401  # registers the operators
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
 
 # --- Which ONNX nodes the operators of numerics.dynamic_ops become.
 

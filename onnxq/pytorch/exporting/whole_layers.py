@@ -6,7 +6,8 @@ fixes the length of the sequence. `torch.ops.onnxq.recurrence` has a rule for sh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import onnx
 import torch
@@ -20,9 +21,6 @@ from onnxq.pytorch.exporting.packed_sequences import (
     without_size_check,
 )
 from onnxq.pytorch.numerics.dynamic_ops import ONNX_GATES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # --- ONNX nodes of the operators in packed_sequences: LSTM, GRU and RNN, sequence_lens or none.
 

@@ -11,9 +11,11 @@ ms, ConvInteger 10.2 ms.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.errors import listed
 from onnxq.graph.edit import FreeNames
@@ -24,12 +26,6 @@ from onnxq.qdq.read import WEIGHT, dequantizer, is_constant, is_quantize, qparam
 from onnxq.qdq.tidy import tidy_quantized
 from onnxq.qdq.write import constants_of, new_graph_qparams, quantize_behind
 from onnxq.qparams import QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
-    import onnx_ir as ir
 
 _CLAMPS = ("Relu", "Clip")
 

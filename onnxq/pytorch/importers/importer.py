@@ -6,22 +6,28 @@ import contextlib
 import copy
 import enum
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
+import onnx_ir as ir
 import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
 
 from onnxq import targets
 from onnxq.checking.validation_run import try_alone
+from onnxq.core.arrays import Array
 from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, nearest
 from onnxq.graph import io
-from onnxq.pytorch.arguments.bound_inputs import bind
+from onnxq.pytorch.arguments.axes import DynamicAxes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.arguments.forward import compute, eval_mode, flatten
 from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
+from onnxq.pytorch.exporting.engines import Engine
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
 from onnxq.pytorch.importers.converted import is_converted, traceable
@@ -51,18 +57,7 @@ from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_quantizers, output_scales, tidy_quantized
 from onnxq.qdq.tidy.sums import disagreeing_sums
 from onnxq.quantized.quantized_model import QuantizedModel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
-    from onnxq.pytorch.arguments.axes import DynamicAxes
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs
-    from onnxq.pytorch.exporting.engines import Engine
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 # What torch says about itself, that a caller can do nothing about: message as a regex.
 _NOISE = (

@@ -11,9 +11,10 @@ kept, because they are what was trained, unless narrowing is asked for:
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import catalog, targets
@@ -28,16 +29,11 @@ from onnxq.qdq.read import BIAS, WEIGHT, array_of, dequantizer, is_constant
 from onnxq.qdq.tidy.biases import real_bias, store_bias
 from onnxq.qdq.write import constants_of, feed, new_graph_qparams
 from onnxq.qparams import PerChannel, PerTensor, QParams
+from onnxq.targets import Target
 from onnxq.targets.accumulation import SaturationMode
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+Integers = npt.NDArray[np.int8]
 
-    import numpy.typing as npt
-
-    from onnxq.targets import Target
-
-    Integers = npt.NDArray[np.int8]
 
 INT8_MAX = 127
 _WRAPS = (SaturationMode.WRAPS, SaturationMode.WRAPS_DEPTHWISE)

@@ -15,10 +15,10 @@ channel, which are found again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.dtypes import INT8, UINT8
 from onnxq.graph.edit import FreeNames, graph_of, replace
@@ -26,9 +26,6 @@ from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.qdq.read import WEIGHT, array_of, dequantizer
 from onnxq.qdq.write import clip_integers, constants_of, feed, new_graph_qparams
 from onnxq.qparams import SHIFT, PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 F32 = npt.NDArray[np.float32]
 

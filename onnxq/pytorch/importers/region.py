@@ -15,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,10 +34,8 @@ from onnxq.pytorch.numerics.rounding_ops import (
 )
 from onnxq.pytorch.train.sources import tensors_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Handler = Callable[..., Any]
 
-    Handler = Callable[..., Any]
 
 # --- Qparams of activations, which torch.ao keeps as numbers, as constants of the model.
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import fx, nn
 
 from onnxq.errors import QConfigError, UnsupportedError, listed
-from onnxq.pytorch.arguments.bound_inputs import bind
+from onnxq.pytorch.arguments.bound_inputs import Inputs, bind
 from onnxq.pytorch.insertion.annotate import annotate_program, training_mapping
 from onnxq.pytorch.insertion.improved_start import check_improve, improved_form, start_improved
 from onnxq.pytorch.insertion.operands import module_of
@@ -33,11 +33,22 @@ from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_mod
 from onnxq.pytorch.numerics.group import GroupMember, QParamsCopy, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded
 from onnxq.pytorch.programs.graph_module import FLOAT_STATE, TrainingGraph
-from onnxq.pytorch.programs.program import Open, program_of
-from onnxq.pytorch.programs.train_mode import check_same_form, gradient_notes, train_mode_notes
+from onnxq.pytorch.programs.program import Open, Program, program_of
+from onnxq.pytorch.programs.train_mode import (
+    check_same_form,
+    gradient_notes,
+    row_notes,
+    train_mode_notes,
+)
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.agreeing_sums import keep_sums
-from onnxq.pytorch.train.annotations import ANNOTATIONS, operand
+from onnxq.pytorch.train.annotations import (
+    ANNOTATIONS,
+    AnnotatedGroup,
+    AnnotatedWeight,
+    Annotations,
+    operand,
+)
 from onnxq.pytorch.train.conversion import QAT_MAPPING
 from onnxq.pytorch.train.modes import cover_train_mode, modes_of, restore_modes
 from onnxq.pytorch.train.parametrizations import materialize_weights
@@ -48,16 +59,11 @@ from onnxq.qconfig import (
     QConfigMapping,
     default_qconfig_mapping,
 )
+from onnxq.qdq.sum_scales import Sum
 from onnxq.static.arguments import check_mapping
 from onnxq.static.planning.activation_qparams import qparams_of_range
 from onnxq.static.prepare import backend_of
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
-    from onnxq.pytorch.programs.program import Program
-    from onnxq.pytorch.train.annotations import AnnotatedGroup, AnnotatedWeight, Annotations
-    from onnxq.qdq.sum_scales import Sum
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 # --- Builders of prepared modules: a training graph is changed, one annotation at a time.
 
@@ -383,6 +389,9 @@ def _built(
     target: str | Target | None,
     notes: tuple[str, ...] = (),
 ) -> Builder:
+    for note in (of_rows := row_notes(traced, program)):
+        warnings.warn(note, UserWarning, stacklevel=5)
+    notes = (*of_rows, *notes)
     found = annotate_program(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))
     materialize_weights(traced)  # of which folded ones are made

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx, nn
@@ -22,11 +22,10 @@ from torch.utils import _pytree as pytree
 
 from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.axes import BATCH, UNBOUNDED, Axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.modules.program_file import read_program
+from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
 from onnxq.pytorch.numerics.half_inputs import HALVES
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 Model = nn.Module | ExportedProgram | str | Path
 """A module; or what torch.export made of one, or the file that torch.export.save wrote."""
@@ -150,7 +149,9 @@ def _evaluated(program: nn.Module) -> nn.Module:
 
 def _in_float32(model: nn.Module) -> nn.Module:
     """The module, or a copy in float32 where parameters are of half precision."""
-    dtypes = {x.dtype for x in (*model.parameters(), *model.buffers())}
+    floats = (part for part in model.modules() if not isinstance(part, ExactBuffers))
+    own = ((*m.parameters(recurse=False), *m.buffers(recurse=False)) for m in floats)
+    dtypes = {x.dtype for tensors in own for x in tensors}
     halves = [str(dtype).removeprefix("torch.") for dtype in HALVES if dtype in dtypes]
     if not halves:
         return model

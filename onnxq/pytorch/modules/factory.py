@@ -7,9 +7,9 @@ import importlib.util
 import pickle
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import torch
 from safetensors import SafetensorError
@@ -18,10 +18,6 @@ from torch import Tensor, nn
 
 from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, QConfigError, first_line, kind_of, listed, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from types import ModuleType
 
 Factory = Callable[[], nn.Module]
 

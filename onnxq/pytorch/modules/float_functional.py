@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from onnxq.errors import CalibrationError, UnsupportedError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Arithmetic(nn.Module):

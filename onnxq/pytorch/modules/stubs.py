@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from onnxq.qconfig import QConfig
+from onnxq.qconfig import QConfig
 
 
 class _Stub(nn.Module):

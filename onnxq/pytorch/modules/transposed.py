@@ -7,19 +7,15 @@ operators/conv_transpose.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from onnxq.errors import ShapeError
-from onnxq.qconfig import FakeQuantSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onnxq.qconfig import Part
+from onnxq.qconfig import FakeQuantSpec, Part
 
 CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)

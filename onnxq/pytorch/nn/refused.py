@@ -33,6 +33,7 @@ QUANTIZABLE = _remedies(
     LSTM="nn.LSTM is quantized by quantize_dynamic, or by prepare(model, inputs=example).",
     LSTMCell="nn.LSTMCell is quantized by quantize_dynamic.",
 )
+QUANTIZED_DYNAMIC = _remedies(Conv="It became Conv1d, Conv2d and Conv3d.")
 QUANTIZED = _remedies(
     Dropout="nn.Dropout stays as it is, and lets integers pass in eval mode.",
     FXFloatFunctional="FloatFunctional stands for operators in eager and in graph mode.",

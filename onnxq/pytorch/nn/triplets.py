@@ -8,12 +8,11 @@ triplet(__name__, "ConvReLU", "Conv{n}d and ReLU.", QatConv, CONVS)
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Triplet = tuple[type[Any], type[Any], type[Any]]
 
-    Triplet = tuple[type[Any], type[Any], type[Any]]
 
 REQUIRED = inspect.Parameter.empty
 """Default of a parameter that has none."""

@@ -11,7 +11,8 @@ Runtime computes. There are no gradients: weights are integers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +20,8 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from onnxq import catalog
-from onnxq.operator import IntegerCall
+from onnxq.operator import Array, AttributeValue, IntegerCall
 from onnxq.pytorch.numerics.torch_operator import torch_operator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from onnxq.operator import Array, AttributeValue
 
 MICROSOFT = "com.microsoft"
 
@@ -248,3 +244,18 @@ def _unpacked(packed: Tensor, bits: int) -> Tensor:
     shifts = torch.arange(0, BYTE_BITS, bits, dtype=torch.uint8, device=packed.device)
     parts = (packed[..., None] >> shifts) & ((1 << bits) - 1)
     return parts.flatten(-2)
+
+
+def _keep_weight(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001  # torch's
+    _, integers, scales, zero_points, _, *sizes, _ = inputs
+    ctx.save_for_backward(integers, scales, zero_points)
+    ctx.sizes = sizes
+
+
+def _through_weight(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradient of x: grad @ w. The weight is integers, which stay as they are."""
+    w = real_weight(*ctx.saved_tensors, *ctx.sizes)
+    return grad @ w, *[None] * 7
+
+
+torch.library.register_autograd("onnxq::matmul_n_bits", _through_weight, setup_context=_keep_weight)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from onnxq.pytorch.numerics.torch_operator import Function, torch_operator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # --- Functions and values that torch.compile is to leave alone.
 

@@ -8,12 +8,12 @@ The first line is onnxq.pytorch.numerics.observing, the second onnxq.pytorch.num
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from onnxq.observers import MovingAverageMinMaxObserver
+from onnxq.observers import MovingAverageMinMaxObserver, ObserverSpec
 from onnxq.pytorch.numerics import rounding_ops
 from onnxq.pytorch.numerics.integer_types import torch_dtype
 from onnxq.pytorch.numerics.observing import Observing
@@ -26,12 +26,8 @@ from onnxq.pytorch.numerics.rounding import (
     passed_inside,
     rounded,
 )
-from onnxq.qconfig import FakeQuantSpec, ScaleRule
-
-if TYPE_CHECKING:
-    from onnxq.observers import ObserverSpec
-    from onnxq.qconfig import Part
-    from onnxq.qparams import QParams
+from onnxq.qconfig import FakeQuantSpec, Part, ScaleRule
+from onnxq.qparams import QParams
 
 # --- Fake quantization with gradients, in the form that is quickest where it runs.
 #
@@ -215,6 +211,11 @@ class FakeQuantize(Observing):
         self._hold(qparams)
         self.has_observed = True
         self._stale = False
+        return self
+
+    @property
+    def activation_post_process(self) -> Self:
+        """The observer, documented under this name: it watches, and knows the range of integers."""
         return self
 
     def enable_fake_quant(self, enabled: bool = True) -> Self:

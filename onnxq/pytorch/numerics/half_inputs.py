@@ -8,13 +8,11 @@ A model in float16 or bfloat16, or one under autocast, hands such tensors to its
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 P = ParamSpec("P")
 R = TypeVar("R")

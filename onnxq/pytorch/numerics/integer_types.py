@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 
 from onnxq import dtypes
-from onnxq.dtypes import find, qint8, qint32, quint8
+from onnxq.dtypes import QDType, find, qint8, qint32, quint8
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.qtensor import QTensor
-
-if TYPE_CHECKING:
-    from onnxq.dtypes import QDType
 
 _TORCH = {
     np.dtype(np.uint8): torch.uint8,

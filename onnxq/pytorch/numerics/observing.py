@@ -10,15 +10,18 @@ the state_dict.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, distributed
 
 from onnxq import dtypes
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, UnsupportedError
-from onnxq.observers import NoopObserver
+from onnxq.observers import NoopObserver, Observer, ObserverSpec
 from onnxq.pytorch.numerics.exact_buffers import ExactBuffers, never_compiled
 from onnxq.pytorch.numerics.min_max import (
     MAX,
@@ -35,16 +38,7 @@ from onnxq.pytorch.numerics.own_module import ModuleSpec
 from onnxq.pytorch.numerics.ranks import has_ranks, mean_of_ranks, merged_of_ranks, widest_of_ranks
 from onnxq.pytorch.numerics.rounding import check_floats
 from onnxq.pytorch.numerics.torch_states import STATE, adopt
-from onnxq.qparams import PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-    from onnxq.dtypes import QDType
-    from onnxq.observers import Observer, ObserverSpec
-    from onnxq.qparams import Granularity, QScheme
+from onnxq.qparams import Granularity, PerChannel, PerTensor, QParams, QScheme
 
 # --- Smallest and largest values of a tensor as an array, for observers that are NumPy.
 

@@ -11,19 +11,15 @@ Their own forward sees what passes, and their own calculate_qparams says what is
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from onnxq.errors import QConfigError, kind_of
-from onnxq.observers import MinMaxObserver, ObserverSpec, PerChannelMinMaxObserver
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.observers import Observer
+from onnxq.observers import MinMaxObserver, Observer, ObserverSpec, PerChannelMinMaxObserver
 
 
 @dataclass(frozen=True, slots=True)

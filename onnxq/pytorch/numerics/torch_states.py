@@ -8,18 +8,14 @@ One that is alone has neither a scale nor flags: they are made of what it has se
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 
-from onnxq.observers import HistogramObserver
+from onnxq.observers import HistogramObserver, ObserverSpec
 from onnxq.pytorch.numerics.min_max import MAX, MIN, observer_state, rule_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.observers import ObserverSpec
 
 STATE = "observer."
 """Entries of onnxq's that hold a NumPy observer's state."""

@@ -7,16 +7,14 @@ parameters that forward does not read, and buffers that are not saved are lost.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
 import torch
 from torch import fx, nn
 from torch._ops import OpOverload
 
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm, frozen_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 FLOAT_STATE = "float_state"
 """Key of a training graph's meta: names in the state_dict of the float model."""

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
-from onnxq.errors import UnsupportedError, listed
+from onnxq.errors import ModelError, UnsupportedError, listed
+from onnxq.pytorch.arguments.batch_axes import batch_axes
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import alike, eval_mode, flatten
 from onnxq.pytorch.programs.dropouts import LowestDraws, same_seed, seeded_run, tensor_paths
-from onnxq.pytorch.programs.program import same_buffers
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-    from onnxq.pytorch.programs.graph_module import TrainingGraph
-    from onnxq.pytorch.programs.program import Program
+from onnxq.pytorch.programs.graph_module import TrainingGraph
+from onnxq.pytorch.programs.program import Program, same_buffers
 
 _is_close = functools.partial(
     alike, share=1e-3
@@ -58,6 +56,23 @@ def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
             "which has the operators of eval mode. Update them outside of forward."
         )
     return tuple(found)
+
+
+def row_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
+    """A note where forward takes other numbers of rows, and torch.export's record of it does not.
+
+    Rows that a mask picks are so many as the record has seen, for all that it knows.
+    """
+    try:
+        with eval_mode(graph), same_buffers(graph):
+            batch_axes(graph, program.bound)
+    except ModelError:
+        return (
+            "torch.export fixes the number of rows, though forward takes others (a mask may pick "
+            "them): the prepared model takes as many as the example inputs have. Train it on "
+            "batches of that size, and export it with dynamic_axes={}.",
+        )
+    return ()
 
 
 def check_same_form(model: nn.Module, program: Program) -> None:

@@ -54,11 +54,6 @@ class FakeQuantize(numerics.FakeQuantize, metaclass=_AnyFakeQuantize):
         Observing.__init__(self, spec.observer)  # with_args is another one here
         self.spec = spec
 
-    @property
-    def activation_post_process(self) -> FakeQuantize:
-        """The observer, documented under this name: it watches, and knows the range of integers."""
-        return self
-
     @classmethod
     def with_args(cls, **kwargs: Any) -> WithArgs:  # type: ignore[override]  # here it is a maker
         """The class and its arguments, as a QConfig holds them."""

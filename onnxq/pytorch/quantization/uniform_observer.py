@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,15 +12,11 @@ from torch import Tensor, nn
 
 from onnxq import observers
 from onnxq.errors import CalibrationError, ShapeError
+from onnxq.observers import ObserverSpec
 from onnxq.pytorch.modules.torch_qconfig import own_part
 from onnxq.pytorch.numerics.min_max import UNSEEN, min_max_of, observer_state, rule_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.observers import ObserverSpec
-    from onnxq.qconfig import Part
-    from onnxq.qparams import QParams
+from onnxq.qconfig import Part
+from onnxq.qparams import QParams
 
 # --- Makers of modules: a class with arguments, as `with_args` gives them.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -39,9 +40,6 @@ from onnxq.pytorch.quantization.quantization_mappings import (
 from onnxq.pytorch.train.conversion import check_prepared
 from onnxq.pytorch.train.sources import reads_integers
 from onnxq.qparams import QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 __all__ = [
     "DeQuantStub",

@@ -6,7 +6,7 @@ on the order of the batches: amax differs from pytorch_quantization's by the bin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,13 +15,11 @@ from onnxq.errors import QConfigError
 from onnxq.observers import AmaxObserver
 from onnxq.pytorch.tensor_quant.descriptor import max_bound
 from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+    Axis,
     QuantTypeError,
     QuantValueError,
     as_num_bits,
 )
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.tensor_quant.descriptor_arguments import Axis
 
 MAX_BINS = 1 << 16
 METHODS = ("percentile", "mse", "entropy")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from onnxq.core.arrays import Singles
 from onnxq.errors import QConfigError
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Singles
 
 # --- The documented TypeError and ValueError, which are onnxq's QConfigError too (exit code 5).
 

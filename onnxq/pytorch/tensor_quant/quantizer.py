@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ from onnxq.pytorch.tensor_quant.calibrators import (
     amax_of,
     kept_axes,
 )
-from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, max_bound
+from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, ScaledQuantDescriptor, max_bound
 from onnxq.pytorch.tensor_quant.descriptor_arguments import (
     QuantTypeError,
     QuantValueError,
@@ -43,11 +44,6 @@ from onnxq.pytorch.tensor_quant.functions import (
     tensor_quant,
 )
 from onnxq.pytorch.tensor_quant.learned_bounds import Clip
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.pytorch.tensor_quant.descriptor import ScaledQuantDescriptor
 
 # --- Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable.
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onnxq.observers import ObserverSpec
-from onnxq.qconfig import ScaleRule
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.qconfig import Part
-    from onnxq.qdq.sum_scales import Sum
+from onnxq.qconfig import Part, ScaleRule
+from onnxq.qdq.sum_scales import Sum
 
 
 @dataclass(frozen=True, slots=True)

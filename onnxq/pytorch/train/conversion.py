@@ -248,7 +248,11 @@ def _converted(
     try:
         result = swapped(module, mappings)
     except OnnxqError as error:
-        raise type(error)(f"'{path or type(module).__name__}': {error}") from error
+        of_one_layer = isinstance(error, UnsupportedError) and _is_dynamic(module)
+        if not path or not of_one_layer:
+            raise type(error)(f"'{path or type(module).__name__}': {error}") from error
+        warnings.warn(f"'{path}' stays in float: {error}", UserWarning, stacklevel=2)
+        result = module
     done[module] = result
     if result is module and not isinstance(module, QatModule | FakeQuantize):
         for name, child in places(module):
@@ -256,6 +260,10 @@ def _converted(
             setattr(module, name, _converted(child, mappings, inner, done))
         module.__dict__.pop("input_fake_quant", None)
     return result
+
+
+def _is_dynamic(part: nn.Module) -> bool:
+    return isinstance(getattr(part, "qconfig", None), QConfigDynamic)
 
 
 def _annotations(part: nn.Module) -> object:

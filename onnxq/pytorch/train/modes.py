@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from onnxq.errors import listed
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm, freeze_bn_stats, hold
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 _FAR = 16  # times the range of eval mode: of trained networks they are alike
 

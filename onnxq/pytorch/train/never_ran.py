@@ -8,7 +8,8 @@ tensors have no scales.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,9 +21,6 @@ from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.group import GroupMember
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 NOT_REACHED = "was reached by no data while the prepared model was observed or trained"
 
@@ -71,6 +69,8 @@ def _prepared(
 
 
 def _own(part: nn.Module) -> list[FakeQuantize]:
+    if isinstance(part, FakeQuantize):  # which is its own activation_post_process
+        return []
     names = ("weight_fake_quant", "activation_post_process")
     found = [getattr(part, name, None) for name in names]
     return [fake for fake in found if isinstance(fake, FakeQuantize)]

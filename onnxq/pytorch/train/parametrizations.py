@@ -5,16 +5,14 @@ w = g * v / |v|,  layer(x, w)   -->   layer(x), which stores w quantized
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import fx, nn
 
 from onnxq.pytorch.arguments.forward import eval_mode
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def materialize_weights(module: nn.Module) -> None:

@@ -10,6 +10,7 @@ Learned scales are parameters, which train to the end.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import warnings
@@ -29,6 +30,7 @@ from onnxq.pytorch.numerics.fake_quantize import (
     LearnableFakeQuantize,
     disable_observer,
 )
+from onnxq.pytorch.train.conversion import convert_in_place
 
 Loss = Callable[[nn.Module, Any], Tensor]
 """Scalar that a batch gives with the model; the batch is whatever the data give."""
@@ -163,6 +165,7 @@ class _Best:
         self._lowest, self._step = math.inf, 0
         self._state: dict[str, Tensor] = {}
         self.look(0)
+        self._start, self._of_start = self._state, self._lowest
 
     def look(self, step: int) -> None:
         """Keeps the state if it is the best so far."""
@@ -172,7 +175,9 @@ class _Best:
             self._state = {name: x.clone() for name, x in self._model.state_dict().items()}
 
     def restore(self) -> None:
-        """Puts the model into the best state."""
+        """Puts the model into the best state; into its first one where that is better converted."""
+        if self._step and self._deployed(self._start) <= self._deployed(self._state):
+            self._state, self._step, self._lowest = self._start, 0, self._of_start
         self._model.load_state_dict(self._state)
         if not self._step:
             warnings.warn(
@@ -182,6 +187,14 @@ class _Best:
                 UserWarning,
                 stacklevel=3,
             )
+
+    def _deployed(self, state: dict[str, Tensor]) -> float:
+        """Mean loss of what is converted of that state, which rounds biases too."""
+        self._model.load_state_dict(state)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what never ran: the user's own convert says it
+            made = convert_in_place(copy.deepcopy(self._model).eval())
+        return mean_loss(made, self._loss, self._batches)
 
 
 def mean_loss(model: nn.Module, loss: Loss, batches: Iterable[Any]) -> float:

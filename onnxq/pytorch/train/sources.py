@@ -10,8 +10,9 @@ every layer has one there is no trace of this, and no cost.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +33,6 @@ from onnxq.pytorch.train.agreeing_sums import keep_sums, owner
 from onnxq.pytorch.train.same_scale import SAME_SCALE_AS_INPUT, Between, averaged, round_input
 from onnxq.qconfig import QConfig
 from onnxq.qdq.sum_scales import ADD, Sum
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 _MOVEMENT = """
     relu relu_ dropout dropout1d dropout2d dropout3d dropout_ max_pool1d max_pool2d max_pool3d

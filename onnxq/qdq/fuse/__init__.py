@@ -7,8 +7,10 @@ The QDQ graph run by ONNX Runtime and the fused graph give the same integers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.core.collector import without_collector
 from onnxq.graph.edit import use_short_domain
@@ -18,11 +20,6 @@ from onnxq.graph.types import infer_types
 from onnxq.qdq.fuse.scales import Int8Activations
 from onnxq.qdq.fuse.writer import QPARAMS_KEY, Writer
 from onnxq.qdq.read import is_dequantize, is_quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    import onnx_ir as ir
 
 __all__ = ["QPARAMS_KEY", "Fused", "Int8Activations", "fuse", "fuse_as_loaded"]
 

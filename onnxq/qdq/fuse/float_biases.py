@@ -9,23 +9,18 @@ does not round it where the result is float32.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.dtypes import INT32
 from onnxq.graph.edit import FreeNames, new_constant
+from onnxq.operator import Singles
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.fuse.float_weights import goes_to_quantize, is_per_output
 from onnxq.qdq.read import BIAS, array_of, dequantizer, qparams_of
 from onnxq.qparams import PerTensor, QParams, sum_scale
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.operator import Singles
 
 CONVOLUTION = "Conv"
 

@@ -14,26 +14,22 @@ bias. ONNX Runtime's WeightBiasQuantization.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq import dtypes
 from onnxq.affine import quantize
-from onnxq.graph.edit import new_constant
+from onnxq.graph.edit import FreeNames, new_constant
 from onnxq.graph.weights import constant
+from onnxq.operator import Singles
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.ort import facts
 from onnxq.ort.matmul_add import matmul_add
+from onnxq.qdq.fuse.scales import Scales
 from onnxq.qdq.read import BIAS, WEIGHT, dequantizer, is_quantize
 from onnxq.qdq.write import GraphQParams, constants_of, feed, new_integers
 from onnxq.qparams import PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from onnxq.graph.edit import FreeNames
-    from onnxq.operator import Singles
-    from onnxq.qdq.fuse.scales import Scales
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from onnxq.operator import NodePlan
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.operator import Operator, Rule
+from onnxq.operator import NodePlan, Operator, Rule
 
 
 @dataclass(frozen=True, slots=True)

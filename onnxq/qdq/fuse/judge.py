@@ -6,13 +6,14 @@ it does in the QDQ graph, so that both give the same integers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.core.arrays import Singles
 from onnxq.dtypes import INT32
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
@@ -30,12 +31,6 @@ from onnxq.qdq.read import (
     zero_point_of,
 )
 from onnxq.qparams import PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.core.arrays import Singles
-
 
 NEEDS_ZERO_POINTS = frozenset({"Gemm"})  # measured; others are fused without them, too
 

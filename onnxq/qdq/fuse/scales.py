@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -22,10 +22,6 @@ from onnxq.qdq.read import (
     zero_point_of,
 )
 from onnxq.qparams import PerBlock, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 KERNEL_TYPES = ("uint8", "int8")  # the types that ONNX Runtime's integer kernels exist for
 

@@ -11,22 +11,17 @@ here ONNX Runtime's rule holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8
+from onnxq.graph.edit import FreeNames
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
-from onnxq.operator import OpCategory, Rule
+from onnxq.operator import NodePlan, OpCategory, Rule
 from onnxq.ort import facts
 from onnxq.qdq.fuse.scales import Int8Activations
 from onnxq.qdq.read import is_dequantize, is_quantize, zero_point_of
 from onnxq.qdq.write import shifted_constant
-
-if TYPE_CHECKING:
-    from onnxq.graph.edit import FreeNames
-    from onnxq.operator import NodePlan
 
 
 def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -24,13 +24,7 @@ from onnxq.qdq.fuse.scales import Int8Activations, Scales, float_view, view_of
 from onnxq.qdq.fuse.signed import shift_to_uint8
 from onnxq.qdq.read import Unread, from_dequantize, is_dequantize, is_quantize
 from onnxq.qdq.write import graph_qparams_of, quantize_behind
-from onnxq.qparams import PerTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
-
-    from onnxq.qparams import QParams
-
+from onnxq.qparams import PerTensor, QParams
 
 MICROSOFT = "com.microsoft"
 INTEGERS_OPSET = 13  # before, MaxPool, Clip and the like are defined for floats only

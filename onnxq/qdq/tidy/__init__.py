@@ -23,13 +23,14 @@ looked at: torch.export leaves bodies to torch.cond.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.affine import integer_bounds
+from onnxq.dtypes import QDType
 from onnxq.errors import ModelError
 from onnxq.graph.checks import FORMAT_KEY
 from onnxq.graph.edit import (
@@ -44,7 +45,7 @@ from onnxq.graph.edit import (
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
-from onnxq.operator import OpCategory
+from onnxq.operator import Array, OpCategory
 from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.qdq.float_matmul import keep_float_matmul
 from onnxq.qdq.fuse import Int8Activations
@@ -70,13 +71,6 @@ from onnxq.qdq.tidy.stored_constants import store_integers, store_narrow
 from onnxq.qdq.tidy.unsigned import store_unsigned
 from onnxq.qdq.write import GraphQParams, clip_integers, constants_of, graph_qparams_of
 from onnxq.qparams import PerBlock, QParams, sum_scale
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-
-    from onnxq.dtypes import QDType
-    from onnxq.operator import Array
-
 
 # Tensors that an operator rounds. An LSTM rounds its input and h at every step; what is off by a
 # step in h fades within a few steps.

@@ -6,25 +6,19 @@ integers, the model computes the same at every level.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.affine import quantize
 from onnxq.dtypes import INT32
+from onnxq.graph.edit import FreeNames
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.qdq.read import BIAS, Unread, array_of, dequantizer, is_quantize, one_scale, qparams_of
 from onnxq.qdq.tidy.stored_constants import DEAD
-from onnxq.qdq.tidy.stored_weights import weight_of
+from onnxq.qdq.tidy.stored_weights import Int8Weight, weight_of
 from onnxq.qdq.write import constants_of, feed, new_integers
 from onnxq.qparams import PerChannel, PerTensor, QParams, product_scale, scale_for_int32_bias
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.graph.edit import FreeNames
-    from onnxq.qdq.tidy.stored_weights import Int8Weight
 
 FEW_BITS = 64  # products with such integers add up exactly on every CPU
 _INTEGER = ("Conv", "Gemm", "ConvTranspose")

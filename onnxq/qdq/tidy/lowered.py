@@ -5,23 +5,17 @@ DQ -> ConvTranspose(DQ(w), DQ(b)) -> Q     becomes     QLinearConv over phases, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
+import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.graph.edit import graph_of
+from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.fuse.scales import Scales, float_view
 from onnxq.qdq.read import dequantizer, is_constant, is_quantize, one_scale, qparams_of
 from onnxq.qparams import PerBlock, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    import onnx_ir as ir
-
-    from onnxq.graph.edit import FreeNames
 
 
 def lower_layer(node: ir.Node, names: FreeNames) -> None:

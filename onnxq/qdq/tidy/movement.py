@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.affine import integer_bounds
-from onnxq.graph.edit import graph_of, replace
+from onnxq.graph.edit import FreeNames, graph_of, replace
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.read import (
     Unread,
@@ -28,11 +27,6 @@ from onnxq.qdq.write import (
     quantize_behind,
 )
 from onnxq.qparams import QParams
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.graph.edit import FreeNames
 
 
 def onto_qparams(node: ir.Node, names: FreeNames) -> None:

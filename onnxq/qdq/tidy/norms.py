@@ -8,27 +8,20 @@ their sign. (Folded into the real weight and quantized again, they would be othe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
+from onnxq.core.arrays import Reals
 from onnxq.core.batch_norm import folded_bias
 from onnxq.dtypes import INT8
 from onnxq.graph.affine import affine_of
-from onnxq.graph.edit import bypass, graph_of, new_constant
+from onnxq.graph.edit import FreeNames, bypass, graph_of, new_constant
 from onnxq.qdq.read import BIAS, array_of
 from onnxq.qdq.tidy.stored_constants import DEAD
-from onnxq.qdq.tidy.stored_weights import weight_of
+from onnxq.qdq.tidy.stored_weights import Int8Weight, weight_of
 
 GAMMA, MEAN = 1, 3  # slots
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Reals
-    from onnxq.graph.edit import FreeNames
-    from onnxq.qdq.tidy.stored_weights import Int8Weight
 
 
 def take_divisor(norm: ir.Node, names: FreeNames) -> None:

@@ -6,24 +6,17 @@ w_integers -> Cast to 4 bits        becomes     w_integers_stored
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError
-from onnxq.graph.edit import graph_of, new_constant
+from onnxq.graph.edit import FreeNames, graph_of, new_constant
 from onnxq.graph.weights import constant
 from onnxq.qdq.read import Unread, array_of, is_dequantize, is_quantize, qparams_of
-from onnxq.qparams import SHIFT
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from onnxq.graph.edit import FreeNames
-    from onnxq.qparams import QParams
+from onnxq.qparams import SHIFT, QParams
 
 EVERYTHING = 2.0**126
 """Scale from which on every integer is 0: onnxq.pytorch.tensor_quant.quantizer."""

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.dtypes import INT8
+from onnxq.graph.edit import FreeNames
 from onnxq.operator.nodes import input_at
 from onnxq.qdq.read import SCALE, WEIGHT, Unread, array_of, dequantizer, is_constant, qparams_of
 from onnxq.qdq.write import constants_of, feed, new_integers
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.graph.edit import FreeNames
 
 
 @dataclass(frozen=True, eq=False)

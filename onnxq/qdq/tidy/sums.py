@@ -6,13 +6,10 @@ machines make of that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import onnx_ir as ir
 
 from onnxq.qdq.read import dequantizer, is_quantize, one_scale
 from onnxq.qdq.sum_scales import ADD, Sum
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 def disagreeing_sums(model: ir.Model) -> dict[str, float]:

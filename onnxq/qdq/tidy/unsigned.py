@@ -11,12 +11,12 @@ takes stay int8, and so do weights.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.graph.edit import FreeNames
 from onnxq.operator import OpCategory
 from onnxq.qdq.read import (
     ZERO_POINT,
@@ -28,11 +28,6 @@ from onnxq.qdq.read import (
     one_scale,
 )
 from onnxq.qdq.write import shifted_constant
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from onnxq.graph.edit import FreeNames
 
 UINT8 = ir.TensorType(ir.DataType.UINT8)
 

@@ -14,28 +14,23 @@ Other roundings of such a model are made in branches, and diluted where these ar
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.tensor_noise import noise_at
 from onnxq.operator import OpCategory
 from onnxq.ort.layouts import ADDED_BY_CONV
-from onnxq.static.choosing.proposals import in_float
+from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.proposals import Proposal, Proposals, in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
 from onnxq.static.insertion.decision import Quantize
 from onnxq.static.noise.sensitive import TYPICAL_NOISE, tensor_losses
+from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import NoisyStem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import onnx_ir as ir
-
-    from onnxq.static.choosing.evidence import Evidence
-    from onnxq.static.choosing.proposals import Proposal, Proposals
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
+from onnxq.static.statistics import Statistics
 
 NOISE_OF_TIME = 2e-3
 """Noise of a stem that all of float's time would be worth; about half of it reaches the outputs.

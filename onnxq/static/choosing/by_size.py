@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Float, Precision
+from onnxq.operator import DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, tensor_of
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.proposals import Proposal, open_entry
+from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
+from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import QuantizedAtRunTime
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.operator import DynamicWeight
-    from onnxq.static.choosing.evidence import Evidence
-    from onnxq.static.choosing.proposals import Proposals
-    from onnxq.static.prepared import Prepared
 
 FLOAT_BYTES, PER_CHANNEL = 4, 5
 WORTH_A_WORD = 0.05

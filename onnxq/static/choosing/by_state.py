@@ -10,19 +10,14 @@ only copies integers rounds nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import onnx_ir as ir
 
 from onnxq.graph.walk import IF, bodies
 from onnxq.operator import OpCategory
 from onnxq.operator.nodes import find_input
-from onnxq.static.choosing.proposals import in_float
+from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar, in_float
+from onnxq.static.insertion.context import Context
 from onnxq.static.reasons import CarriesState
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar
-    from onnxq.static.insertion.context import Context
 
 NOT_LINEAR = (OpCategory.ELEMENTWISE, OpCategory.MOVEMENT, OpCategory.CLAMP)
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason  # the codec reads annotations at run time
 from onnxq.dtypes import BYTE_BITS
+from onnxq.dynamic.dynamic_decision import QuantizeDynamic
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.reasons import HowAndWhy
 from onnxq.qconfig import (
     STATIC_PRECISIONS,
+    Entry,
     QConfig,
     QConfigDynamic,
     QConfigMapping,
     onnxq_default_dynamic_qconfig,
 )
+from onnxq.static.insertion.decision import Decision, Quantize
 from onnxq.static.reasons import (
     FasterLinearLayers,
     FewerConversions,
@@ -29,14 +34,7 @@ from onnxq.static.reasons import (
     SmallerValues,
     SmallerWeights,
 )
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.dynamic.dynamic_decision import QuantizeDynamic
-    from onnxq.qconfig import Entry
-    from onnxq.static.insertion.decision import Decision, Quantize
-    from onnxq.targets.target import Throughput
+from onnxq.targets.target import Throughput
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
+from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.graph.sizes import Sizes
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import OpCategory, Precision
 from onnxq.operator.nodes import find_input
-from onnxq.static.choosing.proposals import Proposal, in_float, open_entry
+from onnxq.static.choosing.proposals import Proposal, Proposals, in_float, open_entry
 from onnxq.static.choosing.weighing import Weighing, in_us, precisions_of
 from onnxq.static.insertion.decision import Quantize
 from onnxq.static.noise.sensitive import sensitive
+from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import TooLittleSaved
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.dynamic.dynamic_decision import Objective
-    from onnxq.graph.sizes import Sizes
-    from onnxq.static.choosing.proposals import Proposals
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
-    from onnxq.times.time_model import TimeSource
+from onnxq.static.statistics import Statistics
+from onnxq.times.time_model import TimeSource
 
 LEAST_GAIN = 0.05
 """Share of a model's time in float that integers have to save together: the table is wrong by 6% in

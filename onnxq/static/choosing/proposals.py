@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
 from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
-from onnxq.static.insertion.insert_quantizers import insert_quantizers
-from onnxq.static.insertion.inserted import inserted, with_reasons
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.qconfig import Entry, QConfig, QConfigMapping
-    from onnxq.static.insertion.context import Context
-    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
-    from onnxq.static.insertion.inserted import Inserted
+from onnxq.qconfig import Entry, QConfig, QConfigMapping
+from onnxq.static.insertion.context import Context
+from onnxq.static.insertion.insert_quantizers import QuantizerInsertion, insert_quantizers
+from onnxq.static.insertion.inserted import Inserted, inserted, with_reasons
 
 
 @dataclass(frozen=True, slots=True)

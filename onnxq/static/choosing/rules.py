@@ -17,37 +17,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import catalog, targets
 from onnxq.catalog import has_dynamic_form
+from onnxq.core.reason import Reason
 from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.reasons import StoredInFewerBits
 from onnxq.graph.given_weights import stored_bits
 from onnxq.graph.walk import node_name, value_name
-from onnxq.operator import Float, OpCategory, Precision
+from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
+from onnxq.static import reasons
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.static.choosing.proposals import Proposal, in_float, open_entry
+from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar, in_float, open_entry
+from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import Quantize, weight_of
-from onnxq.static.reasons import (
-    FloatReadersOfResult,
-    LookupForFloats,
-    MatMulOfActivations,
-    NobodyReads,
-    NoStaticForm,
-    RepeatedByLoop,
-    SumWithFloat,
-)
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.operator import Rule
-    from onnxq.static.choosing.proposals import Proposals, SoFar
-    from onnxq.static.insertion.context import Context
-    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
+from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 MEASURED_ON = "x86-vnni"
 
@@ -63,9 +50,9 @@ def by_static_form(so_far: SoFar) -> Proposals:
         if isinstance(operator.dynamic_rule(node), Float):
             continue
         if loop is not None:
-            found[node_name(node)] = Proposal(dynamic_entry(entry), RepeatedByLoop())
+            found[node_name(node)] = Proposal(dynamic_entry(entry), reasons.RepeatedByLoop())
         elif isinstance(context.rules.verdict(node), Float):
-            found[node_name(node)] = Proposal(dynamic_entry(entry), NoStaticForm())
+            found[node_name(node)] = Proposal(dynamic_entry(entry), reasons.NoStaticForm())
     return found
 
 
@@ -96,7 +83,7 @@ def by_lookup(so_far: SoFar) -> Proposals:
         if category is not OpCategory.MOVEMENT or isinstance(dynamic, Float):
             continue
         if dynamic.precisions[0] is Precision.WEIGHT_ONLY:
-            found[node_name(node)] = Proposal(dynamic_entry(entry), LookupForFloats())
+            found[node_name(node)] = Proposal(dynamic_entry(entry), reasons.LookupForFloats())
     return found
 
 
@@ -155,14 +142,14 @@ class _Pass:
         if base.rule.category is not OpCategory.COMPUTE:
             return None if explicit else self._useless(base)
         if len(base.varying) > 1 and not explicit:
-            return Precision.FLOAT, MatMulOfActivations()
+            return Precision.FLOAT, reasons.MatMulOfActivations()
         needed = base.rule.needs_output or any(
             t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_matmul(base)
             for t in base.results
         )
         if needed or not base.results:
             return None
-        return Precision.INT8_FLOAT_OUTPUT, FloatReadersOfResult()
+        return Precision.INT8_FLOAT_OUTPUT, reasons.FloatReadersOfResult()
 
     def _useless(self, base: _Base) -> tuple[Precision, Reason] | None:
         """FLOAT, for a node that adds or moves integers for float nodes alone.
@@ -173,9 +160,9 @@ class _Pass:
         if any(t in self.by_any for t in base.results):
             return None
         if base.rule.category is not OpCategory.ELEMENTWISE:
-            return Precision.FLOAT, NobodyReads()
+            return Precision.FLOAT, reasons.NobodyReads()
         floats = any(t not in self.from_integers for t in base.varying)
-        return (Precision.FLOAT, SumWithFloat()) if floats else None
+        return (Precision.FLOAT, reasons.SumWithFloat()) if floats else None
 
     def _read(self, base: _Base) -> None:
         """Notes which tensors the node reads in integers, directly or for those behind it."""

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.graph.sizes import Sizes
 from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
 from onnxq.ort.layouts import CONVOLUTION
 from onnxq.static.choosing.proposals import open_entry
 from onnxq.static.insertion.decision import Quantize
+from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import SlowerInIntegers
+from onnxq.times import Estimate
 from onnxq.times.changed_time import ALWAYS, NEVER, BinaryChoices, ChangedTime
 from onnxq.times.time_model import (
     FLOATS,
     READS_INTEGERS,
+    TensorState,
+    TimeSource,
     Walked,
     changing,
     predicted,
@@ -23,16 +30,6 @@ from onnxq.times.time_model import (
     walked,
 )
 from onnxq.times.work import moving
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.graph.sizes import Sizes
-    from onnxq.static.prepared import Prepared
-    from onnxq.times import Estimate
-    from onnxq.times.time_model import TensorState, TimeSource
 
 
 def precisions_of(prepared: Prepared) -> dict[str, Precision]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
+from onnxq.core.reason import Reason
 from onnxq.dtypes import INT8, UINT8, in_bytes
 from onnxq.graph.walk import node_name, op_label, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
@@ -20,33 +21,11 @@ from onnxq.operator.reasons import (
 )
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
-from onnxq.qconfig import QConfigDynamic
+from onnxq.qconfig import Entry, QConfigDynamic, QConfigMapping
+from onnxq.static import reasons
+from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import weight_observer
-from onnxq.static.reasons import (
-    AbsentInput,
-    ConversionsAlone,
-    EmptyConstant,
-    EmptyTensor,
-    InLoopBody,
-    KernelMissing,
-    NoDynamicForm,
-    NoIntegerForm,
-    NoKernelForTypes,
-    NotATensor,
-    NotFloat32,
-    QuantizedAtRunTime,
-    SlowInIntegers,
-    UnknownType,
-    UnlessNamed,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.core.reason import Reason
-    from onnxq.qconfig import Entry, QConfigMapping
-    from onnxq.static.insertion.context import Context
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 MATRIX = 2  # rank of B where MatMul + Add counts as a biased MatMul
 UNBOUNDED = (float("-inf"), float("inf"))
@@ -129,19 +108,19 @@ def by_dynamic_request(at: _Node) -> Reason | None:
     if not isinstance(at.entry, QConfigDynamic):
         return None
     is_possible = has_dynamic_form(at.node)
-    return QuantizedAtRunTime() if is_possible else NoDynamicForm(op_label(at.node))
+    return reasons.QuantizedAtRunTime() if is_possible else reasons.NoDynamicForm(op_label(at.node))
 
 
 def by_loop(at: _Node) -> Reason | None:
     """Leaves bodies of loops in float."""
-    return None if at.loop is None else InLoopBody(at.loop)
+    return None if at.loop is None else reasons.InLoopBody(at.loop)
 
 
 def by_operator(at: _Node) -> Reason | None:
     """Leaves in float what has no integer form."""
     if at.verdict is not None:
         return None
-    return NoIntegerForm(op_label(at.node), _floats_around(at.node))
+    return reasons.NoIntegerForm(op_label(at.node), _floats_around(at.node))
 
 
 def by_request(at: _Node) -> Reason | None:
@@ -162,7 +141,7 @@ def by_tensors(at: _Node) -> Reason | None:
     tensors += [node.outputs[slot] for slot in rule.outputs if slot < len(node.outputs)]
     for value in tensors:
         if value is None:
-            return AbsentInput()
+            return reasons.AbsentInput()
         if reason := _why_no_floats(value):
             return reason
         if qconfig.for_tensor(value_name(value)) is None:
@@ -176,7 +155,7 @@ def by_tensors(at: _Node) -> Reason | None:
         if value is not None and not value.is_initializer():
             return ComputedAtRunTime(what, value_name(value))
         if value is not None and _is_empty(value):
-            return EmptyConstant(what, value_name(value))
+            return reasons.EmptyConstant(what, value_name(value))
     return None
 
 
@@ -196,7 +175,7 @@ def by_integer_types(at: _Node) -> Reason | None:
     w = INT8 if rule.weight is None else weight_observer(node, rule, qconfig)().dtype
     if (x, in_bytes(w)) in pairs:
         return None
-    return NoKernelForTypes(str(x), "" if rule.weight is None else str(w))
+    return reasons.NoKernelForTypes(str(x), "" if rule.weight is None else str(w))
 
 
 def by_default(at: _Node) -> Reason | None:
@@ -205,13 +184,17 @@ def by_default(at: _Node) -> Reason | None:
     if qconfig.explicit_for_node(node_name(node), node.op_type):
         return None
     if rule.named_only:
-        return UnlessNamed(OperatorLimit(rule.named_only))
+        return reasons.UnlessNamed(OperatorLimit(rule.named_only))
     if missing := _missing_kernel(node, rule, qconfig):
-        return UnlessNamed(missing)
+        return reasons.UnlessNamed(missing)
     if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
-        return ConversionsAlone(len(_varying(node, rule)) + len(rule.outputs))
+        return reasons.ConversionsAlone(len(_varying(node, rule)) + len(rule.outputs))
     ratio = at.target.slow_in_integers.get(node.op_type)
-    return None if ratio is None else UnlessNamed(SlowInIntegers(op_label(node), ratio))
+    return (
+        None
+        if ratio is None
+        else reasons.UnlessNamed(reasons.SlowInIntegers(op_label(node), ratio))
+    )
 
 
 ALONE: tuple[Callable[[_Node], Reason | None], ...] = (
@@ -255,12 +238,12 @@ def _floats_around(node: ir.Node) -> int:
 def _why_no_floats(value: ir.Value) -> Reason | None:
     """Why the value is not known to be a tensor of float32, or None."""
     if value.type is None or value.dtype is None:
-        return UnknownType(value_name(value))
+        return reasons.UnknownType(value_name(value))
     if not isinstance(value.type, ir.TensorType):  # it has the dtype of what it holds
-        return NotATensor(value_name(value))
+        return reasons.NotATensor(value_name(value))
     if value.dtype != ir.DataType.FLOAT:
-        return NotFloat32(value.dtype.name.lower())
-    return EmptyTensor(value_name(value)) if _is_empty(value) else None
+        return reasons.NotFloat32(value.dtype.name.lower())
+    return reasons.EmptyTensor(value_name(value)) if _is_empty(value) else None
 
 
 def _is_empty(value: ir.Value) -> bool:
@@ -277,7 +260,7 @@ def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reaso
     if ir.DataType[x.onnx] not in facts.of(node, OLDEST).lacks:
         return None
     version = ".".join(map(str, OLDEST))
-    return KernelMissing(version, node.op_type, str(x))
+    return reasons.KernelMissing(version, node.op_type, str(x))
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:

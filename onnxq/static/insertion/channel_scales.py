@@ -18,25 +18,19 @@ the Clip's bound.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.observers import ChannelHistogramObserver, HistogramObserver, ObserverSpec
+from onnxq.observers import ChannelHistogramObserver, HistogramObserver, Observer, ObserverSpec
+from onnxq.qconfig import QConfigMapping
+from onnxq.qparams import QParams
 from onnxq.static.insertion.decision import Quantize, weight_observer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.observers import Observer
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.qparams import QParams
-    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
+from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 CHANNEL_AXIS = 1  # of what a convolution writes and reads
 CHANNEL_SCALES_KEY = "onnxq.channel_scale"

@@ -9,23 +9,16 @@ bits only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from onnxq.dtypes import INT2, INT4, INT8, INT16, UINT2, UINT4, UINT8, UINT16, in_bytes
+import onnx_ir as ir
+
+from onnxq.dtypes import INT2, INT4, INT8, INT16, UINT2, UINT4, UINT8, UINT16, QDType, in_bytes
 from onnxq.errors import UnsupportedError
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.observers import NoopObserver
-from onnxq.static.insertion.decision import Quantize, weight_observer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.dtypes import QDType
-    from onnxq.observers import ObserverSpec
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.static.insertion.decision import Decision
+from onnxq.observers import NoopObserver, ObserverSpec
+from onnxq.qconfig import QConfigMapping
+from onnxq.static.insertion.decision import Decision, Quantize, weight_observer
 
 ACTIVATIONS = (UINT8, INT8, UINT16, INT16)
 WEIGHTS = (*ACTIVATIONS, UINT4, INT4, UINT2, INT2)

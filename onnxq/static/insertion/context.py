@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.walk import node_name, walk
-from onnxq.operator import Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.operator import Float, OpCategory
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.targets import Target
+from onnxq.operator import Float, OpCategory, Rule
+from onnxq.qconfig import QConfigMapping
+from onnxq.targets import Target
 
 
 @dataclass(frozen=True, slots=True)

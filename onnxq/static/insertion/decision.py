@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from onnxq.core.reason import Reason  # noqa: TC001  # the codec reads annotations at run time
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason  # the codec reads annotations at run time
 from onnxq.core.saved import Key
 from onnxq.graph.walk import node_name, value_name
+from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Rule
 from onnxq.operator.nodes import input_at, tensor_of
+from onnxq.qconfig import QConfigMapping
+from onnxq.targets import Target
 from onnxq.targets.reduce_range import ReduceRange
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.observers import ObserverSpec
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.targets import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from onnxq.dtypes import QDType
+from onnxq.observers import ObserverSpec
+from onnxq.qconfig import QConfigMapping
 from onnxq.static.insertion.channel_scales import ChannelScale, channel_observer
+from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 from onnxq.static.insertion.overrides import group_override
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
-
-    from onnxq.dtypes import QDType
-    from onnxq.observers import ObserverSpec
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,40 +13,24 @@ copies form a group with one set for all.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
 from onnxq.dtypes import INT8
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.reasons import NotTried
+from onnxq.qconfig import QConfig, QConfigMapping
 from onnxq.qdq.read import dequantizer, one_scale
+from onnxq.static import reasons
 from onnxq.static.insertion.candidates import UNBOUNDED, Candidate, find_candidates
+from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import Decision, Quantize, weight_limit, weight_observer
 from onnxq.static.insertion.unbounded import by_infinity
-from onnxq.static.reasons import (
-    BetterBehind,
-    BoundsOutsideRange,
-    ClampOnIntegers,
-    FloatBetweenIntegers,
-    InputsInFloat,
-    IntegerKernel,
-    MovesDataOnly,
-    MovesIntegers,
-    MovesUnreadData,
-    PartOf,
-    ReadInFloat,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.qconfig import QConfig, QConfigMapping
-    from onnxq.static.insertion.context import Context
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 BITS_OF_RANGES = 8  # Rule.output_range is made for integers of 8 bits; wider ones are observed
 
@@ -234,7 +218,7 @@ def _take(
         rule, _how(candidate, has_output, qconfig, target), None, names
     )
     for folded, folded_rule in candidate.folded:
-        part = PartOf(node.op_type, node_name(node))
+        part = reasons.PartOf(node.op_type, node_name(node))
         insertion.decisions[node_name(folded)] = Quantize(folded_rule, part, node_name(node))
 
 
@@ -288,19 +272,19 @@ def by_conversions(
     # around the node in integers, whose readers are float, and in float
     needed, saved = arrive.count(False) + len(candidate.results), sum(arrive)
     if candidate.rule.category is OpCategory.ELEMENTWISE and not any(arrive):
-        return InputsInFloat(needed, saved)
+        return reasons.InputsInFloat(needed, saved)
     if _is_idle(candidate, demand):
-        return ReadInFloat(needed, saved)
+        return reasons.ReadInFloat(needed, saved)
     if candidate.rule.category in (OpCategory.MOVEMENT, OpCategory.CLAMP):
         early = candidate.rule.category is OpCategory.CLAMP or candidate.rule.shrinks
         if early and not any(value_name(v) in insertion.quantized for v in varying):
-            return BetterBehind()
+            return reasons.BetterBehind()
         if any(v in demand.by_compute for v in candidate.results):
             return None
         if not (arrive and all(arrive)):
-            return MovesDataOnly(needed, saved)
+            return reasons.MovesDataOnly(needed, saved)
         if candidate.results and not any(v in demand.by_any for v in candidate.results):
-            return MovesUnreadData(needed, saved)
+            return reasons.MovesUnreadData(needed, saved)
     return None
 
 
@@ -312,7 +296,7 @@ def by_clip_bounds(_: Context, candidates: Mapping[ir.Node, Candidate]) -> dict[
     """
     clamps = {node: candidate.rule.clamp for node, candidate in candidates.items()}
     return {
-        node: BoundsOutsideRange(*clamp)
+        node: reasons.BoundsOutsideRange(*clamp)
         for node, clamp in clamps.items()
         if clamp is not None and not clamp[0] <= 0 <= clamp[1]
     }
@@ -326,16 +310,16 @@ def _how(candidate: Candidate, has_output: bool, qconfig: QConfigMapping, target
     """The integer form of a node."""
     rule = candidate.rule
     if rule.category is OpCategory.CLAMP:
-        return ClampOnIntegers()
+        return reasons.ClampOnIntegers()
     if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
-        return FloatBetweenIntegers()
+        return reasons.FloatBetweenIntegers()
     if rule.shares_qparams:
-        return MovesIntegers()
+        return reasons.MovesIntegers()
     if rule.weight is None:
-        return IntegerKernel("", None, has_output)
+        return reasons.IntegerKernel("", None, has_output)
     dtype = weight_observer(candidate.node, rule, qconfig)().dtype
     within = weight_limit(rule, target) if dtype == INT8 else None
-    return IntegerKernel(str(dtype), within, has_output)
+    return reasons.IntegerKernel(str(dtype), within, has_output)
 
 
 def _leave_float(candidate: Candidate, reason: Reason, insertion: QuantizerInsertion) -> None:

@@ -23,43 +23,34 @@ float32. Stored as uint8 from the start, all of it runs in integers on every mac
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from onnxq.dtypes import INT8, UINT8, in_bytes
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
+from onnxq.dtypes import INT8, UINT8, QDType, in_bytes
 from onnxq.errors import listed
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Float, OpCategory
+from onnxq.operator import Float, OpCategory, Rule
 from onnxq.operator.reasons import LeftByRequest
-from onnxq.static.insertion.channel_scales import find_channel_scales
+from onnxq.qconfig import QConfigMapping
+from onnxq.static.insertion.channel_scales import ChannelScale, find_channel_scales
 from onnxq.static.insertion.check_types import check_types
-from onnxq.static.insertion.decision import Quantize, weight_observer
-from onnxq.static.insertion.groups import groups_of
+from onnxq.static.insertion.context import Context
+from onnxq.static.insertion.decision import Decision, Quantize, weight_observer
+from onnxq.static.insertion.groups import TensorGroup, groups_of
+from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 from onnxq.static.insertion.overrides import (
     check_overrides,
     group_override,
     unmet_precisions,
     unmet_requests,
 )
+from onnxq.targets import Target
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.dtypes import QDType
-    from onnxq.operator import Rule
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.static.insertion.channel_scales import ChannelScale
-    from onnxq.static.insertion.context import Context
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.insertion.groups import TensorGroup
-    from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
-    from onnxq.targets import Target
-
-    _LastMembers = tuple[tuple[str, ...], bool]
-    """Last copies of what is read of a value; whether they lack some of its values."""
+_LastMembers = tuple[tuple[str, ...], bool]
+"""Last copies of what is read of a value; whether they lack some of its values."""
 
 
 @dataclass(frozen=True, slots=True)

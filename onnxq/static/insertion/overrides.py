@@ -9,23 +9,18 @@ never writes, or two that disagree on tensors with common qparams cannot be foll
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
 from onnxq.errors import QConfigError, listed
 from onnxq.graph.walk import node_name, tensor_names, value_name, walk
 from onnxq.observers import ObserverSpec
 from onnxq.operator import Float, Precision
 from onnxq.operator.nodes import find_input
-from onnxq.static.insertion.decision import Quantize, weight_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.static.insertion.decision import Decision
+from onnxq.qconfig import QConfigMapping
+from onnxq.static.insertion.decision import Decision, Quantize, weight_of
 
 
 def group_override(members: Sequence[str], qconfig: QConfigMapping) -> ObserverSpec | None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from onnxq.operator import Float, InfiniteOperand, OpCategory
+import onnx_ir as ir
+
+from onnxq.core.reason import Reason
+from onnxq.operator import Float, InfiniteOperand, OpCategory, Rule
+from onnxq.static.insertion.candidates import Candidate
+from onnxq.static.insertion.context import Context
 from onnxq.static.reasons import ReadsInfinity
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.reason import Reason
-    from onnxq.operator import Rule
-    from onnxq.static.insertion.candidates import Candidate
-    from onnxq.static.insertion.context import Context
 
 
 def by_infinity(context: Context, candidates: Mapping[ir.Node, Candidate]) -> dict[ir.Node, Reason]:

@@ -11,27 +11,20 @@ function, too:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
+from onnxq.core.arrays import Reals
 from onnxq.graph.passes.formulas import line_of
 from onnxq.graph.walk import value_name
-from onnxq.observers import FloatHistogramObserver
-from onnxq.operator import Curve, OpCategory
+from onnxq.observers import FloatHistogramObserver, Observer
+from onnxq.operator import Curve, OpCategory, Rule
 from onnxq.operator.nodes import find_input
+from onnxq.static.insertion.context import Context
 from onnxq.static.noise.probed import responses
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Reals
-    from onnxq.observers import Observer
-    from onnxq.operator import Rule
-    from onnxq.static.insertion.context import Context
 
 _SLACK = 1e-6  # of the ends of a range, for the rounding of a line's numbers
 

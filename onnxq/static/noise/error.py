@@ -24,16 +24,12 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxq.operator import Linear
-
-if TYPE_CHECKING:
-    from onnxq.core.arrays import Array, Reals
-    from onnxq.observers.tensor_noise import TensorNoise
-    from onnxq.operator import Summed
+from onnxq.core.arrays import Array, Reals
+from onnxq.observers.tensor_noise import TensorNoise
+from onnxq.operator import Linear, Summed
 
 SECOND_ORDER = 2.0  # variance of e^2 / (E e^2)^2 of a normal distribution
 SQUARE = 2.0

@@ -15,20 +15,25 @@ product with another tensor is that with 1 / d, where the samples tell it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.core.arrays import Array, Reals
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import constant_array
-from onnxq.observers import FloatHistogramObserver, NormalizationObserver
+from onnxq.observers import FloatHistogramObserver, NormalizationObserver, Observer
 from onnxq.observers.tensor_noise import decibels, noise_at
-from onnxq.operator import Curve, Factored, Linear, Normalizing, Summed, Weighted, WeightSlot
+from onnxq.operator import Curve, Factored, Linear, Normalizing, Rule, Summed, Weighted, WeightSlot
 from onnxq.operator.nodes import constant, find_input, input_at
-from onnxq.operator.propagated_errors import propagated_errors
+from onnxq.operator.propagated_errors import PropagatedError, propagated_errors
+from onnxq.static.insertion.context import Context
 from onnxq.static.noise.error import (
+    Change,
+    Error,
     Signs,
     added,
     bounded,
@@ -40,19 +45,6 @@ from onnxq.static.noise.error import (
     times,
 )
 from onnxq.static.noise.probed import responses
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Reals
-    from onnxq.observers import Observer
-    from onnxq.operator import Rule
-    from onnxq.operator.propagated_errors import PropagatedError
-    from onnxq.static.insertion.context import Context
-    from onnxq.static.noise.error import Change, Error
-
 
 MOST_MAGNIFIERS = 8  # kept per tensor; those behind have been counted on the way
 MOST_FACTORS = 16  # of the sizes that a tensor of factors has: as many quantiles

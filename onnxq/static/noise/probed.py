@@ -5,17 +5,12 @@ Few are: the inputs of normalizations, per channel, and those of functions that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.walk import value_name, walk
-from onnxq.observers import FloatHistogramObserver, NormalizationObserver
+from onnxq.observers import FloatHistogramObserver, NormalizationObserver, ObserverSpec
 from onnxq.operator import Curve, Normalizing, Response
-
-if TYPE_CHECKING:
-    from onnxq.observers import ObserverSpec
 
 
 def responses(node: ir.Node) -> tuple[Response, ...]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import statistics as numbers
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,17 +23,13 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import HistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, noise_at, predicted_noise
 from onnxq.operator import Float
+from onnxq.qparams import QParams
 from onnxq.static.noise.error import of_codes
 from onnxq.static.noise.error_paths import Magnifier, magnifiers
 from onnxq.static.planning.activation_qparams import tensor_qparams
+from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import BelowSqnr
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from onnxq.qparams import QParams
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
+from onnxq.static.statistics import Statistics
 
 TYPICAL_DB = 35.0
 """SQNR of 8 bits on a Laplace distribution, whose tails are as heavy as a usual tensor's: 35 to 36,

@@ -13,35 +13,26 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.affine import dequantize, integer_bounds, quantize
+from onnxq.core.arrays import Reals
+from onnxq.core.reason import Reason
+from onnxq.dtypes import QDType
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.walk import IF, node_name, walk
 from onnxq.graph.weights import constant_array
-from onnxq.observers import HistogramObserver, NoopObserver
+from onnxq.observers import HistogramObserver, NoopObserver, Observer
 from onnxq.observers.value_range import EPS
 from onnxq.qparams import MIN_SCALE, QParams, per_tensor, stored_as
-from onnxq.static.insertion.groups import as_observed, with_stand_ins
-from onnxq.static.noise.curves_behind import curves_behind
+from onnxq.static.insertion.groups import TensorGroup, as_observed, with_stand_ins
+from onnxq.static.noise.curves_behind import CurveBehind, curves_behind
+from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import NeverObserved, NoScaleComputed, TensorNotFinite
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Reals
-    from onnxq.core.reason import Reason
-    from onnxq.dtypes import QDType
-    from onnxq.observers import Observer
-    from onnxq.qparams import QParams
-    from onnxq.static.insertion.groups import TensorGroup
-    from onnxq.static.noise.curves_behind import CurveBehind
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
+from onnxq.static.statistics import Statistics
 
 NEARLY_ALL = 0.95  # share of the integers in use, from which on the others are not meant
 NEARLY = 1.05

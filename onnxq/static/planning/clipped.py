@@ -11,26 +11,20 @@ rounding. A Relu always does, as 0 is an integer of every scale.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
 from onnxq.affine import dequantize, quantize
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.observers import HistogramObserver
+from onnxq.observers import HistogramObserver, Observer
 from onnxq.observers.qparams_search import Moments
 from onnxq.observers.tensor_noise import predicted_noise
 from onnxq.operator.nodes import input_at
-from onnxq.static.insertion.decision import Quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.observers import Observer
-    from onnxq.qparams import QParams
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
+from onnxq.qparams import QParams
+from onnxq.static.insertion.decision import Decision, Quantize
+from onnxq.static.prepared import Prepared
+from onnxq.static.statistics import Statistics
 
 
 def with_shared_qparams(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ModelError
@@ -15,20 +16,21 @@ from onnxq.graph.given_weights import is_given
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
+from onnxq.operator import Rule
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.ort.matmul_add import matmul_add
 from onnxq.qparams import MIN_SCALE, PerChannel, PerTensor, QParams, scale_for_int32_bias, sum_scale
-from onnxq.static.insertion.decision import Quantize, weight_limit, weight_observer, weight_of
-from onnxq.targets.bias_preserving import BiasPreservingRounding  # noqa: TC001  # the codec reads annotations at run time
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.operator import Rule
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.prepared import Prepared
+from onnxq.static.insertion.decision import (
+    Decision,
+    Quantize,
+    weight_limit,
+    weight_observer,
+    weight_of,
+)
+from onnxq.static.prepared import Prepared
+from onnxq.targets.bias_preserving import (
+    BiasPreservingRounding,  # the codec reads annotations at run time
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,25 +7,19 @@ Of other targets calibration looks at none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
-from onnxq.observers import ChannelMeanObserver
+from onnxq.observers import ChannelMeanObserver, Observer, ObserverSpec
+from onnxq.operator import Rule
 from onnxq.operator.nodes import input_at, is_constant
-from onnxq.static.insertion.decision import Quantize, weight_of
+from onnxq.static.insertion.decision import Decision, Quantize, weight_of
+from onnxq.targets import Target
 from onnxq.targets.bias_preserving import InputMeans
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.observers import Observer, ObserverSpec
-    from onnxq.operator import Rule
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.targets import Target
 
 
 def averaged(

@@ -16,32 +16,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError
 from onnxq.graph.weights import constant_array
+from onnxq.operator import Rule, Singles
 from onnxq.qparams import PerChannel, QParams
 from onnxq.static.insertion.decision import weight_of
+from onnxq.static.planning.constants import PlannedWeight
+from onnxq.targets import Target
 from onnxq.targets.bias_preserving import BiasPreservingRounding, InputMeans, leave_int16
 from onnxq.targets.reduce_range import ReducedRange, ReduceRange
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from collections.abc import Set as AbstractSet
-
-    import onnx_ir as ir
-
-    from onnxq.operator import Rule, Singles
-    from onnxq.static.planning.constants import PlannedWeight
-    from onnxq.targets import Target
-
-    Saturated = Mapping[str, AbstractSet[int]]
-    """Weight (a float initializer) -> channels in which a pair of products left int16."""
+Saturated = Mapping[str, AbstractSet[int]]
+"""Weight (a float initializer) -> channels in which a pair of products left int16."""
 
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

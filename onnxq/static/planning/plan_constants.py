@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq.graph.given_weights import is_given, notes_on_given, qparams_of_weight
 from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.observers.weight_observation import WeightKey
 from onnxq.operator import Float
 from onnxq.operator.nodes import has_input, input_at
-from onnxq.static.insertion.decision import weight_of
+from onnxq.qparams import QParams
+from onnxq.static.insertion.decision import Decision, weight_of
 from onnxq.static.planning.constants import (
+    PlannedBias,
+    PlannedWeight,
     folded_bias,
     plan_bias,
     plan_weight,
@@ -19,23 +27,10 @@ from onnxq.static.planning.constants import (
     with_room,
 )
 from onnxq.static.planning.input_means import input_means
-from onnxq.static.planning.pair_range import reduced, with_means
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-    import numpy.typing as npt
-    import onnx_ir as ir
-
-    from onnxq.observers.weight_observation import WeightKey
-    from onnxq.qparams import QParams
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.planning.constants import PlannedBias, PlannedWeight
-    from onnxq.static.planning.pair_range import Saturated
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
-    from onnxq.targets.reduce_range import ReducedRange
+from onnxq.static.planning.pair_range import Saturated, reduced, with_means
+from onnxq.static.prepared import Prepared
+from onnxq.static.statistics import Statistics
+from onnxq.targets.reduce_range import ReducedRange
 
 
 @dataclass(frozen=True, slots=True)

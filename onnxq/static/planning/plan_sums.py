@@ -9,24 +9,19 @@ sums are raised for every target.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.walk import attribute_values, node_name, value_name, walk
 from onnxq.operator import Operator
 from onnxq.operator.nodes import constant
 from onnxq.qdq.sum_scales import Among, Sum, raise_scales
-from onnxq.static.insertion.decision import Quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.qparams import QParams
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.prepared import Prepared
+from onnxq.qparams import QParams
+from onnxq.static.insertion.decision import Decision, Quantize
+from onnxq.static.prepared import Prepared
 
 
 def with_agreeing_sums(

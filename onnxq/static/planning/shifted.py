@@ -15,25 +15,18 @@ convolutions that pad: the padding is 0 and not g, so that g cannot move into th
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq.graph.passes.formulas import line_of
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.qparams import PerTensor, per_tensor
-from onnxq.static.insertion.decision import Quantize
+from onnxq.qparams import PerTensor, QParams, per_tensor
+from onnxq.static.insertion.decision import Decision, Quantize
+from onnxq.static.insertion.groups import TensorGroup
 from onnxq.static.insertion.overrides import group_override
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.qparams import QParams
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.insertion.groups import TensorGroup
-    from onnxq.static.prepared import Prepared
+from onnxq.static.prepared import Prepared
 
 
 def with_shifts(

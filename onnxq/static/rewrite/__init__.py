@@ -6,11 +6,12 @@ Guard of a rewrite: a plan may come from a file, and be of other nodes than the 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.core.collector import without_collector
-from onnxq.dtypes import INT8
+from onnxq.dtypes import INT8, QDType
 from onnxq.dynamic.check_decisions import check_decisions, does_not_fit
 from onnxq.dynamic.rewrite_dynamic import opset_needed, write_dynamic
 from onnxq.errors import CalibrationError, nearest
@@ -32,17 +33,12 @@ from onnxq.qdq.narrow import narrow_types, store_narrow
 from onnxq.qdq.qoperator import FORMATS, check_format
 from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.write import min_opset
+from onnxq.qparams import QParams
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.static.insertion.decision import Quantize, weight_of
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite.qdq import write_qdq
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.dtypes import QDType
-    from onnxq.qparams import QParams
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
 
 LOG = logging.getLogger(__name__)
 

@@ -8,19 +8,14 @@ DQ -> MatMul -> Add -> Q        too: they become a Gemm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, value_name
 from onnxq.ort import facts
-from onnxq.ort.matmul_add import matmul_add, matmul_add_of
+from onnxq.ort.matmul_add import MatMulAdd, matmul_add, matmul_add_of
 from onnxq.ort.version import OLDEST
 from onnxq.qdq.read import dequantizer
-
-if TYPE_CHECKING:
-    from onnxq.ort.matmul_add import MatMulAdd
-    from onnxq.static.plan import Plan
+from onnxq.static.plan import Plan
 
 
 def inputs_to_guard(node: ir.Node, plan: Plan) -> tuple[int, ...]:

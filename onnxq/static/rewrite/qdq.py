@@ -11,8 +11,8 @@ sweep and its state are one thing.)
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 from onnx_ir.tape import Tape
@@ -26,20 +26,14 @@ from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import Float, NodePlan, Precision, Rule, Site
 from onnxq.operator.nodes import input_at
 from onnxq.ort.kept_copy import KEPT_COPY
-from onnxq.ort.matmul_add import matmul_add
+from onnxq.ort.matmul_add import MatMulAdd, matmul_add
 from onnxq.qdq.initializers import Initializers
 from onnxq.qdq.write import clip_integers
+from onnxq.qparams import QParams
 from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY, written_channel_scales
-from onnxq.static.insertion.decision import Quantize
+from onnxq.static.insertion.decision import Decision, Quantize
+from onnxq.static.plan import Plan
 from onnxq.static.rewrite.guards import inputs_to_guard, results_to_guard
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from onnxq.ort.matmul_add import MatMulAdd
-    from onnxq.qparams import QParams
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.plan import Plan
 
 
 def write_qdq(model: ir.Model, plan: Plan) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.operator import Precision
 from onnxq.ort.layouts import FEW_CHANNELS, FUSED_BEHIND_CONV
 from onnxq.ort.runtime import Optimization
@@ -27,11 +28,6 @@ from onnxq.times.microbenchmarks.link import (
     weights,
 )
 from onnxq.times.work import FUSED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.core.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.operator import Precision
 from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
@@ -35,11 +36,6 @@ from onnxq.times.microbenchmarks.link import (
     sizes_alone,
     tensors_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.core.arrays import Array
 
 IMAGES = (
     *((16, 4), (64, 4), (32, 14), (96, 14), (64, 28), (128, 28), (64, 56), (32, 112), (64, 112)),

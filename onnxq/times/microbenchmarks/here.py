@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime
 import platform
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from onnxq.core.arrays import Singles
 from onnxq.core.processor import processor_name
 from onnxq.operator import Precision
-from onnxq.ort.runtime import FirstRunIn, Optimization, open_session
+from onnxq.ort.runtime import FirstRunIn, Optimization, Session, open_session
 from onnxq.ort.version import distribution
 from onnxq.targets import find
 from onnxq.targets.detection import flags_here
@@ -40,13 +40,6 @@ from onnxq.times.microbenchmarks.link import (
     weights,
 )
 from onnxq.times.work import RUN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.core.arrays import Singles
-    from onnxq.ort.runtime import Session
-
 
 # --- Measures links: the least CPU time of the longer model, less that of the shorter one
 

@@ -9,28 +9,22 @@ branches  x -> link -> Shape, x -> link ...  all else; Shape reads the sizes alo
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 
+from onnxq.core.arrays import Array, Singles
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
 from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
 from onnxq.ort.runtime import Optimization
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
 from onnxq.times import Change, Work, work_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.core.arrays import Array, Singles
-
 
 # --- A small model that repeats one link, so that the time of a link is a difference of two
 #     runs

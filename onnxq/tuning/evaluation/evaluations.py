@@ -14,26 +14,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from io import BufferedRandom
+from pathlib import Path
+from typing import ClassVar, Self, TypeVar
 
 from onnxq.core.append_only import AppendOnlyFile, RecordsHead, begin
 from onnxq.core.saved import UNREADABLE, Saved, plain
 from onnxq.errors import CalibrationError, ModelError, QConfigError, UnsupportedError, first_line
 from onnxq.jobs import in_order
+from onnxq.qconfig import QConfigMapping
+from onnxq.tuning.evaluation.evaluator import Evaluator
 from onnxq.tuning.scoring.metric import MetricError
 from onnxq.tuning.scoring.score import Score
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
-    from io import BufferedRandom
-    from pathlib import Path
-
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.tuning.evaluation.evaluator import Evaluator
-
 
 Value = TypeVar("Value", bound=Saved)
 Records = dict[tuple[str, str], "Mapping[str, object]"]

@@ -6,47 +6,41 @@ is one quantized model on all of its samples, on one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from onnxq.checking.check import Check
+from onnxq.checking.runnable import Made
 from onnxq.checking.static_job import StaticJob, carry_out
+from onnxq.core.arrays import Array
 from onnxq.core.memory import bytes_to_keep
 from onnxq.errors import CalibrationError, LimitError, ModelError
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes
+from onnxq.observers import Observer, ObserverSpec
+from onnxq.operator import Precision
 from onnxq.ort.runtime import Session, open_session
+from onnxq.qconfig import QConfigMapping
 from onnxq.samples import Batches, Samples, as_taken, input_specs
+from onnxq.samples.excerpt import Excerpt
+from onnxq.samples.inputs import Batch
 from onnxq.static.calibrate import calibrate
 from onnxq.static.insertion.decision import Quantize
+from onnxq.static.plan import Plan
+from onnxq.static.prepared import Prepared
+from onnxq.static.statistics import Statistics
 from onnxq.times.time_model import Precisions
 from onnxq.times.timed_runs import one_row
-from onnxq.tuning.scoring.metric import Kind
+from onnxq.tuning.scoring.metric import Kind, Metric
 from onnxq.tuning.scoring.model_run import ModelRun
 from onnxq.tuning.scoring.paired_outputs import PairedOutputs
 from onnxq.tuning.scoring.score import Score
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from onnxq.checking.runnable import Made
-    from onnxq.core.arrays import Array
-    from onnxq.observers import Observer, ObserverSpec
-    from onnxq.operator import Precision
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.samples.excerpt import Excerpt
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.plan import Plan
-    from onnxq.static.prepared import Prepared
-    from onnxq.static.statistics import Statistics
-    from onnxq.tuning.scoring.metric import Metric
-    from onnxq.tuning.scoring.subject import Subject
-    from onnxq.tuning.scoring.tuning_samples import TuningSamples
-
+from onnxq.tuning.scoring.subject import Subject
+from onnxq.tuning.scoring.tuning_samples import TuningSamples
 
 T = TypeVar("T")
 Ratio = Callable[[Precisions], float | None]

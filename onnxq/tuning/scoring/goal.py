@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence  # noqa: TC003  # read at run time by `plain`
+from collections.abc import Callable, Sequence  # read at run time by `plain`
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError, kind_of, member
@@ -14,10 +13,8 @@ from onnxq.page.card import card_of
 from onnxq.qconfig import QConfigMapping
 from onnxq.tuning.defaults import IMPROVE, MOST_RUNS
 from onnxq.tuning.scoring.metric import Metric, as_metric
+from onnxq.tuning.scoring.score import Score
 from onnxq.weights import wanted
-
-if TYPE_CHECKING:
-    from onnxq.tuning.scoring.score import Score
 
 
 @dataclass(frozen=True)

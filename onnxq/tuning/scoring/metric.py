@@ -32,13 +32,14 @@ import math
 import reprlib
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.core.regular import why_no_file
 from onnxq.errors import (
     CalibrationError,
@@ -50,14 +51,9 @@ from onnxq.errors import (
     nearest,
 )
 from onnxq.metrics import BesideFloat, Boxes, Frames, Masks, Words, minus_bits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.tuning.scoring.model_run import ModelRun
-    from onnxq.tuning.scoring.paired_outputs import PairedOutputs
-    from onnxq.tuning.scoring.tuning_samples import TuningSamples
+from onnxq.tuning.scoring.model_run import ModelRun
+from onnxq.tuning.scoring.paired_outputs import PairedOutputs
+from onnxq.tuning.scoring.tuning_samples import TuningSamples
 
 Function = Callable[..., object]
 """f(run, samples) -> number."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, listed, nearest
-from onnxq.samples import as_taken
+from onnxq.ort.runtime import Session
+from onnxq.samples import InputSpec, as_taken
 from onnxq.samples.state import State
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnxq.core.arrays import Array
-    from onnxq.ort.runtime import Session
-    from onnxq.samples import InputSpec
 
 
 class ModelRun:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.observers.tensor_noise import noise_at
-
-if TYPE_CHECKING:
-    from onnxq.tuning.scoring.goal import Goal
-    from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.score import Score
 
 MARGIN_DB = 0.8
 """Distance from the bound that a search keeps: two models of three have at most so many decibels

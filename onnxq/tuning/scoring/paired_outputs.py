@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Mapping
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from onnxq.checking.side_by_side import Pair
+from onnxq.checking.side_by_side import Pair, Sums
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError
+from onnxq.graph.quantized import QuantizedIO
 from onnxq.language.decoder import LOGITS
+from onnxq.metrics import BesideFloat
 from onnxq.quantized.verdict import OutputVerdict
 from onnxq.tuning.scoring.score import least_db
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.checking.side_by_side import Sums
-    from onnxq.core.arrays import Array
-    from onnxq.graph.quantized import QuantizedIO
-    from onnxq.metrics import BesideFloat
 
 
 class PairedOutputs:

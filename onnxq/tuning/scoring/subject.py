@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
@@ -15,22 +15,15 @@ from onnxq.graph.portable import PortableModel
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.qconfig import default_qconfig_mapping
-from onnxq.qconfig.quantized_input import as_quantized_input
-from onnxq.samples import input_specs
+from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
+from onnxq.qconfig.quantized_input import Asked, as_quantized_input
+from onnxq.samples import InputSpec, input_specs
 from onnxq.samples.state import as_feedback
 from onnxq.static.prepare import backend_of, prepare, prepared_with
+from onnxq.static.prepared import ModelSource, Prepared
+from onnxq.targets import Target
+from onnxq.times import Costs
 from onnxq.tuning.scoring.model_run import ModelRun
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.qconfig.quantized_input import Asked
-    from onnxq.samples import InputSpec
-    from onnxq.static.prepared import ModelSource, Prepared
-    from onnxq.targets import Target
-    from onnxq.times import Costs
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 
+from onnxq.checking.check import Check
+from onnxq.core.arrays import Array
 from onnxq.core.memory import bytes_to_keep
 from onnxq.errors import CalibrationError, nearest
 from onnxq.samples import InputSpec, Samples, as_taken
@@ -18,17 +20,10 @@ from onnxq.samples.columns import npz_columns
 from onnxq.samples.excerpt import EVERY, held_apart, rows_of
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.images import Images
+from onnxq.samples.inputs import Batch
 from onnxq.samples.items import TENSORS, folder_files
 from onnxq.samples.sources import open_samples
 from onnxq.samples.tensor_file import tensor_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onnxq.checking.check import Check
-    from onnxq.core.arrays import Array
-    from onnxq.samples.inputs import Batch
-
 
 LABELS = "labels"
 """Name of the entry of a tuple that is no input."""

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from onnxq.observers import MinMaxObserver, NarrowRangeObserver, PercentileObserver
+from onnxq.observers import MinMaxObserver, NarrowRangeObserver, ObserverSpec, PercentileObserver
 from onnxq.operator import Precision
-from onnxq.qconfig import QConfig, QConfigDynamic, onnxq_default_qconfig
+from onnxq.qconfig import Entry, QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
 from onnxq.static.choosing.choices import dynamic_entry
-from onnxq.tuning.search.quantization_groups import Layers, by_layer_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from onnxq.observers import ObserverSpec
-    from onnxq.qconfig import Entry, QConfigMapping
-    from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.quantization_groups import QuantizationGroup
-
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.quantization_groups import Layers, QuantizationGroup, by_layer_type
 
 DYNAMIC = (Precision.DYNAMIC_INT8, Precision.WEIGHT_ONLY)
 """Precisions that a QConfigDynamic names."""

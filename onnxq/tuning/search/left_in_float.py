@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.operator import Precision
 from onnxq.times.model_times import IN_FLOAT
 from onnxq.tuning.scoring.objective_function import FARTHEST_DB
-from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.proposals import LEAST_SAVING
-from onnxq.tuning.search.quantization_groups import by_layer_type
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.operator import Precision
-    from onnxq.tuning.search.candidate import MeasuredCandidate
-    from onnxq.tuning.search.proposals import Proposals
-    from onnxq.tuning.search.quantization_groups import QuantizationGroup
+from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
+from onnxq.tuning.search.proposals import LEAST_SAVING, Proposals
+from onnxq.tuning.search.quantization_groups import QuantizationGroup, by_layer_type
 
 LOST_DB = -FARTHEST_DB / 2
 """Decibels of a lost output: those of layer_sets that lose all by themselves are -FARTHEST_DB."""

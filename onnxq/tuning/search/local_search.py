@@ -25,22 +25,23 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import QConfigError
 from onnxq.operator import Precision
+from onnxq.qconfig import QConfigMapping
 from onnxq.tuning.evaluation.evaluations import Refusal
-from onnxq.tuning.search.candidate import MeasuredCandidate
-from onnxq.tuning.search.proposals import LEAST_COST, options_of, times_alone
-
-if TYPE_CHECKING:
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
-    from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import Candidate, ConfigChange
-    from onnxq.tuning.search.proposals import Batch, Closed, Proposals
-
+from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.candidate import Candidate, ConfigChange, MeasuredCandidate
+from onnxq.tuning.search.proposals import (
+    LEAST_COST,
+    Batch,
+    Closed,
+    Proposals,
+    options_of,
+    times_alone,
+)
 
 EvaluateAll = Callable[[Sequence["QConfigMapping"]], "Sequence[Score | Refusal]"]
 """Measures mappings, which may run beside each other; results in their order."""

@@ -14,18 +14,14 @@ it does not explain is put down to the groups of the batch.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from onnxq.operator import Precision
 from onnxq.tuning.scoring.objective_function import noise_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate, PrecisionChange
-    from onnxq.tuning.search.quantization_groups import QuantizationGroup
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate, PrecisionChange
+from onnxq.tuning.search.quantization_groups import QuantizationGroup
 
 NOISE_AT = {
     Precision.INT8: 1.0,

@@ -7,25 +7,20 @@ says of time is judged on whole runs, each of them once: they are kept in the jo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
+from onnxq.qconfig import QConfigMapping
 from onnxq.times.model_times import IN_FLOAT
 from onnxq.times.timed_runs import WholeTime, time_beside_float
-from onnxq.tuning.evaluation.evaluations import key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.tuning.evaluation.evaluations import Journal
-    from onnxq.tuning.evaluation.evaluator import Evaluator
-    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
-    from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
-    from onnxq.tuning.search.local_search import SearchResult
+from onnxq.tuning.evaluation.evaluations import Journal, key_of
+from onnxq.tuning.evaluation.evaluator import Evaluator
+from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
+from onnxq.tuning.search.local_search import SearchResult
 
 TIMED = "timed"
 """Kind of the records in the journal."""

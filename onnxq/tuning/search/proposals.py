@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onnxq.core.knapsack import Knapsack, Option
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
-from onnxq.tuning.scoring.objective_function import DB_OF_TIME, TIME_ERROR
-from onnxq.tuning.search.candidate import PrecisionChange
-from onnxq.tuning.search.quantization_groups import by_layer_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onnxq.tuning.scoring.objective_function import ObjectiveFunction
-    from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate
-    from onnxq.tuning.search.noise_estimates import NoiseEstimates
-    from onnxq.tuning.search.quantization_groups import Layers, QuantizationGroup
-
+from onnxq.tuning.scoring.objective_function import DB_OF_TIME, TIME_ERROR, ObjectiveFunction
+from onnxq.tuning.search.candidate import Candidate, MeasuredCandidate, PrecisionChange
+from onnxq.tuning.search.noise_estimates import NoiseEstimates
+from onnxq.tuning.search.quantization_groups import Layers, QuantizationGroup, by_layer_type
 
 Batch = tuple[PrecisionChange, ...]
 """Changes that are measured together, those that promise most first."""

@@ -11,9 +11,9 @@ keep, that.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -21,16 +21,10 @@ from onnxq import catalog
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
+from onnxq.qconfig import QConfigMapping
 from onnxq.static.choosing.proposals import open_entry
-from onnxq.static.insertion.decision import Quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.times.time_model import Precisions
-
+from onnxq.static.insertion.decision import Decision, Quantize
+from onnxq.times.time_model import Precisions
 
 MOST_INTEGERS = (
     Precision.INT8,

@@ -5,59 +5,49 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from onnxq.core.version import VERSION
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort.version import installed
-from onnxq.qconfig import Choice
+from onnxq.qconfig import Choice, QConfigMapping
 from onnxq.targets.speedups import LINEAR_OPS
+from onnxq.times import Costs
 from onnxq.times.model_times import IN_FLOAT, Times
-from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations, Journal, JournalHead
-from onnxq.tuning.evaluation.evaluator import precisions_of
+from onnxq.times.time_model import Precisions
+from onnxq.tuning.evaluation.evaluations import REFUSALS, Evaluations, Journal, JournalHead, Refusal
+from onnxq.tuning.evaluation.evaluator import Evaluator, precisions_of
 from onnxq.tuning.measure_times import measure_times, times_of
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.metric import Metric
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction, noise_of
 from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.scoring.subject import Subject
+from onnxq.tuning.scoring.tuning_samples import TuningSamples
 from onnxq.tuning.search.candidate import (
     AlgorithmChange,
     Candidate,
+    ConfigChange,
     MeasuredCandidate,
     QuantizedAlone,
     WeightsPerTensor,
     is_per_channel,
 )
-from onnxq.tuning.search.local_search import LocalSearch
+from onnxq.tuning.search.local_search import LocalSearch, SearchResult
 from onnxq.tuning.search.noise_estimates import NoiseEstimates, spread
-from onnxq.tuning.search.pareto_candidates import float_candidates, judged, stored_candidate
+from onnxq.tuning.search.pareto_candidates import Clock, float_candidates, judged, stored_candidate
 from onnxq.tuning.search.proposals import Proposals
 from onnxq.tuning.search.quantization_groups import (
     Layers,
+    QuantizationGroup,
     by_layer_type,
     dearest_parts,
     quantization_groups_of,
 )
-from onnxq.tuning.sensitivity import sensitivity_of
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
-    from pathlib import Path
-
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.times import Costs
-    from onnxq.times.time_model import Precisions
-    from onnxq.tuning.evaluation.evaluations import Refusal
-    from onnxq.tuning.evaluation.evaluator import Evaluator
-    from onnxq.tuning.scoring.goal import Goal
-    from onnxq.tuning.scoring.metric import Metric
-    from onnxq.tuning.scoring.subject import Subject
-    from onnxq.tuning.scoring.tuning_samples import TuningSamples
-    from onnxq.tuning.search.candidate import ConfigChange
-    from onnxq.tuning.search.local_search import SearchResult
-    from onnxq.tuning.search.pareto_candidates import Clock
-    from onnxq.tuning.search.quantization_groups import QuantizationGroup
-    from onnxq.tuning.sensitivity import Sensitivity
+from onnxq.tuning.sensitivity import Sensitivity, sensitivity_of
 
 Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""

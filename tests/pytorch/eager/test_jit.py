@@ -2,13 +2,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError
-from onnxq.ort import runtime
 from onnxq.ort.runtime import NodeKind, integer_nodes, optimized_graph
 from onnxq.pytorch.eager.jit import quantize_dynamic_jit, quantize_jit
 from onnxq.qconfig import default_dynamic_qconfig, get_default_qconfig
@@ -66,11 +64,14 @@ def test_quantize_jit_gives_a_model_that_runs_in_integers(how: str) -> None:
     uses = integer_nodes(optimized_graph(model))
     integers = {use.op_type for use in uses if use.kind is NodeKind.INTEGER}
     assert {"QLinearConv", "QLinearGlobalAveragePool", "QGemm"} <= integers
-    name = str(model.graph.inputs[0].name)
-    with runtime.open_session(model) as session, torch.no_grad():
-        found = session.run({name: X[:3].numpy()})[0]
-        wanted = module(X[:3]).numpy()
-    assert np.abs(found - wanted).max() < 0.1 * np.abs(wanted).max()
+    with torch.no_grad():
+        found, wanted = model.eval()(X[:3]), module(X[:3])
+    assert isinstance(found, torch.Tensor)
+    assert (found - wanted).abs().max() < 0.1 * wanted.abs().max()
+    assert model.verdict is not None
+    assert str(model.verdict) == str(model)
+    with pytest.raises(CalibrationError, match="got 2 inputs; wanted image"):
+        model(X, X)
 
 
 def test_entries_of_submodules_hold_for_their_nodes() -> None:
@@ -95,6 +96,9 @@ def test_quantize_dynamic_jit_stores_integers() -> None:
     x = torch.randn(4, 512)
     model = quantize_dynamic_jit(module, {"": default_dynamic_qconfig}, inputs=x)
     assert "MatMulInteger" in [node.op_type for node in model.graph]
+    found = model(x)
+    assert isinstance(found, torch.Tensor)
+    assert (found - module(x)).abs().max() < 0.05 * module(x).abs().max()
 
 
 def test_bad_input_is_refused() -> None:
@@ -114,5 +118,7 @@ def test_bad_input_is_refused() -> None:
         quantize_dynamic_jit(module, everything, inputs=X)
     with pytest.raises(QConfigError, match="format"):
         quantize_jit(module, everything, calibrate, [[X]], format="qop")
+    with pytest.raises(QConfigError, match=r"give it inputs=\."):
+        quantize_dynamic_jit(module, {"": default_dynamic_qconfig})
     with pytest.raises(QConfigError, match="got 2 inputs"):
         quantize_dynamic_jit(module, {"": default_dynamic_qconfig}, inputs=[X, X])

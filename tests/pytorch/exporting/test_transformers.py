@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch.nn.modules import transformer
 import onnxq
 from onnxq.errors import VerificationError
 from onnxq.ort import runtime
-from onnxq.pytorch import export
+from onnxq.pytorch import export, prepare_qat
 from onnxq.pytorch.exporting.trace import tracing
 
 SIZES: dict[str, Any] = {"d_model": 32, "nhead": 4, "dim_feedforward": 64, "batch_first": True}
@@ -113,3 +114,34 @@ def test_layers_without_shortcuts_compute_what_torch_trains() -> None:
     with tracing(model.eval()), torch.no_grad():
         got = model(x, y, tgt_mask=causal, src_key_padding_mask=padded)
     assert torch.allclose(got, wanted, atol=1e-5)
+
+
+class Experts(nn.Module):
+    """Two experts, each token's chosen by its values, in the ways that transformers has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.weights = nn.Parameter(torch.randn(2, 8, 8))
+        self.config = SimpleNamespace(way="grouped_mm")
+
+    def get_experts_implementation(self) -> dict[str, str]:
+        return {"": self.config.way}
+
+    def set_experts_implementation(self, way: str | dict[str, str]) -> None:
+        self.config.way = way if isinstance(way, str) else way[""]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chosen = (x[:, 0] > 0).long()
+        if self.config.way == "batched_mm":
+            return torch.bmm(x.unsqueeze(1), self.weights[chosen]).squeeze(1)
+        return torch.stack([row @ self.weights[int(i)] for row, i in zip(x, chosen, strict=True)])
+
+
+def test_experts_of_transformers_are_traced_as_products_of_gathered_weights() -> None:
+    model, x = Experts().eval(), torch.randn(4, 8)
+    assert "MatMul" in {node.op_type for node in export(model, x).graph}  # and holds both
+    prepared = prepare_qat(model, inputs=x)
+    prepared(x).square().mean().backward()
+    assert onnxq.cross_check(export(prepared.eval(), x), {"x": x.numpy()}).differing == 0
+    assert model.config.way == "grouped_mm"

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import onnxq
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.ort import runtime
-from onnxq.pytorch import export
+from onnxq.pytorch import convert, export, prepare_qat
 from onnxq.pytorch.arguments.bound_inputs import bind
 from onnxq.pytorch.modules.adapter import as_module, check_traceable, exported_axes, in_float32
 
@@ -119,3 +120,15 @@ def test_a_module_that_has_an_orig_mod_of_its_own_is_itself() -> None:
     module = nn.Linear(2, 2)
     module._orig_mod = nn.ReLU()
     assert as_module(module) is module
+
+
+@pytest.mark.filterwarnings("ignore:.*is taken in float32:UserWarning")
+def test_a_model_given_in_bfloat16_trains_on_bfloat16_batches() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)).bfloat16()
+    x = torch.randn(4, 8, dtype=torch.bfloat16)
+    prepared = prepare_qat(net, inputs=x)
+    prepared(x).square().mean().backward()
+    assert all(p.grad is not None and p.dtype is torch.float32 for p in prepared.parameters())
+    model = export(convert(prepared.eval()), x)
+    assert onnxq.cross_check(model, {str(model.graph.inputs[0].name): x.float().numpy()}).exact

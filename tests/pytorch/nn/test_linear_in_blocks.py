@@ -146,6 +146,47 @@ def test_layers_with_a_qconfig_of_their_own_need_no_stubs() -> None:
     assert len(products(export(converted, x))) == 2
 
 
+class Adapted(nn.Module):
+    """A layer with what LoRA adds to it, as peft's modules do: y + x A B."""
+
+    def __init__(self, base: nn.Module, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.base = base
+        self.a = nn.Parameter(torch.randn(inputs, 2) / 4)
+        self.b = nn.Parameter(torch.zeros(2, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., outputs)."""
+        y: Tensor = self.base(x) + x @ self.a @ self.b
+        return y
+
+
+def test_adapters_are_trained_over_integer_weights_and_deployed() -> None:
+    torch.manual_seed(0)
+    config = entry(rows("int4", "per_channel_symmetric"), 16)
+    net = nn.Sequential(nn.Linear(INPUTS, 24), nn.ReLU(), nn.Linear(24, 5)).train()
+    for layer in (net[0], net[2]):
+        layer.qconfig = config  # type: ignore[assignment]
+    x, y = torch.randn(64, INPUTS), torch.randn(64, 5)
+    base = convert(prepare_qat(net).eval())
+    integers = [buffer.clone() for buffer in base.buffers()]
+    model = nn.Sequential(Adapted(base[0], INPUTS, 24), nn.ReLU(), Adapted(base[2], 24, 5))  # type: ignore[index]
+    optimizer, losses = torch.optim.Adam(model.parameters(), 1e-2), []
+    for _ in range(20):
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        torch.autograd.backward(
+            loss
+        )  # the first adapter's gradient comes through the second's integers
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.9 * losses[0]
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
+    assert all(map(torch.equal, base.buffers(), integers))
+    deployed = export(model.eval(), x)
+    assert [n.op_type for n in deployed.graph].count("MatMulNBits") == 2
+
+
 def test_a_state_dict_of_a_converted_layer_loads() -> None:
     x = torch.randn(4, INPUTS)
     layer: Any = convert(trained(groupwise_4bit_qat_qconfig, x)).up

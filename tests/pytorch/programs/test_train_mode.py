@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import onnxq
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch import prepare_qat
+from onnxq.pytorch import convert, export, prepare_qat
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.train_mode import train_mode_notes
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -49,6 +50,31 @@ class Drawn(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The layer's result, or x."""
         return x if self.training and self.draw() < 1e-3 else self.layer(x)
+
+
+class Picking(nn.Module):
+    """A head that reads the rows of a marked token, as transformers' BART does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+        """(N, 3)."""
+        h = torch.relu(self.layer(x))
+        y: Tensor = self.head(h[ids.eq(2), :].view(h.shape[0], -1, h.shape[-1])[:, -1, :])
+        return y
+
+
+def test_rows_that_a_mask_picks_are_fixed_and_the_export_that_works_is_named() -> None:
+    x, ids = torch.randn(2, 5, 8), torch.tensor([[7, 5, 8, 5, 2], [5, 6, 6, 8, 2]])
+    with pytest.warns(
+        UserWarning, match=r"fixes the number of rows.*export it with dynamic_axes=\{\}"
+    ):
+        prepared = prepare_qat(Picking(), inputs=(x, ids))
+    model = export(convert(prepared.eval()), (x, ids), dynamic_axes={})
+    feeds = {"x": x.numpy(), "ids": ids.numpy()}
+    assert onnxq.cross_check(model, onnxq.Samples([feeds], batch_size=2)).differing == 0
 
 
 class Strict(nn.Module):

@@ -89,6 +89,13 @@ def test_float16_weights_are_stored_so(x: torch.Tensor) -> None:
     assert torch.equal(again(x), made(x))
 
 
+def test_a_layer_without_dynamic_form_stays_float_and_the_others_do_not() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.LSTM(3, 4, proj_size=2))
+    with pytest.warns(UserWarning, match=r"'1' stays in float: LSTM.*proj_size 2"):
+        made = tq.quantize_dynamic(model)
+    assert [type(part) for part in made.children()] == [dynamic.Linear, nn.LSTM]
+
+
 def test_other_types_of_weights_are_refused() -> None:
     with pytest.raises(QConfigError, match=r"dtype torch\.qint32; wanted"):
         tq.quantize_dynamic(Net(), {nn.Linear}, dtype=torch.qint32)

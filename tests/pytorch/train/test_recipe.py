@@ -176,6 +176,24 @@ def test_training_ends_in_the_best_state_on_batches_held_apart() -> None:
         best_start(model, batches[0], [], FOUR_BITS)
 
 
+def test_the_start_comes_back_where_what_is_deployed_of_training_is_worse() -> None:
+    torch.manual_seed(0)
+    batches = [images() for _ in range(2)]
+    prepared = prepare_qat(Cnn(), inputs=batches[0], qconfig=FOUR_BITS)
+    before = {name: x.clone() for name, x in prepared.state_dict().items()}
+
+    def loss(model: nn.Module, batch: Tensor) -> Tensor:
+        rounds = any(isinstance(part, FakeQuantize) for part in model.modules())
+        found: Tensor = model(batch).square().mean() * (1 if rounds else -1)  # less is worse there
+        return found
+
+    recipe = Recipe(4, 1e-3, freeze_activations=0, freeze=0)
+    with pytest.warns(UserWarning, match="no step was better than the start"):
+        finetune(prepared, batches, loss, recipe, [batches[1]])
+    after = prepared.state_dict()
+    assert all(torch.equal(x, after[n]) for n, x in before.items() if n.endswith("weight"))
+
+
 def test_the_rate_rises_and_falls_to_nothing() -> None:
     rates = [Recipe(steps=100, learning_rate=1.0).rate(step) for step in range(100)]
     assert rates[0] == pytest.approx(0.1)

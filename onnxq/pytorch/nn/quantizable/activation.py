@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from onnxq.errors import ModelError, QConfigError, UnsupportedError
 from onnxq.pytorch.modules.float_functional import FloatFunctional
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _LAYERS = ("linear_Q", "linear_K", "linear_V")
 

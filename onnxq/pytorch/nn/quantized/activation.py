@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
+from onnxq.dtypes import QDType
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.dtypes import QDType
 
 __all__ = ["ELU", "Hardswish", "LeakyReLU", "MaxPool2d", "ReLU", "ReLU6", "Sigmoid", "Softmax"]
 UINT8 = torch.uint8

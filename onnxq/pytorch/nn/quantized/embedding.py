@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
+from onnxq.dtypes import QDType
 from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
@@ -17,9 +18,6 @@ from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_layer, float
 from onnxq.pytorch.numerics.integer_types import qdtype_of, torch_dtype
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qtensor import QTensor
-
-if TYPE_CHECKING:
-    from onnxq.dtypes import QDType
 
 MODES = ("sum", "mean", "max")
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -21,10 +22,8 @@ from onnxq.errors import ShapeError, kind_of
 from onnxq.pytorch.numerics.integer_types import from_torch, qdtype_of, to_torch
 from onnxq.qtensor import QTensor
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Function = Callable[..., torch.Tensor]
 
-    Function = Callable[..., torch.Tensor]
 
 _QUANTIZED = ("input", "weight")
 """Parameters that take quantized tensors; a bias is float."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.pytorch.nn.quantized.weighted import Weighted, check_layer, float_weights
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Linear(Weighted):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
-from onnxq.dtypes import INT32
+from onnxq.dtypes import INT32, QDType
 from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
 from onnxq.pytorch.nn.quantized.observed import check_observed, output_fake_quantize
@@ -22,11 +23,6 @@ from onnxq.pytorch.numerics.rounding_ops import (
     quantize_linear,
 )
 from onnxq.qparams import PerTensor, QParams
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from onnxq.dtypes import QDType
 
 
 def _number(value: float | torch.Tensor) -> npt.NDArray[Any]:

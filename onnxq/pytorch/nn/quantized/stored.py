@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -14,9 +15,6 @@ from onnxq.pytorch.numerics.integer_types import from_torch, qdtype_of, torch_dt
 from onnxq.pytorch.numerics.rounding_ops import dequantize_4bits, dequantize_linear
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.qtensor import QTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Stored(ExactBuffers):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import torch
 from torch import nn
@@ -28,9 +29,6 @@ from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_mod
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear, quantize_linear
 from onnxq.qconfig import QConfig
 from onnxq.qtensor import QTensor
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class FloatWeights(NamedTuple):

@@ -11,12 +11,12 @@ from onnxq.checking.cross_check import cross_check
 from onnxq.errors import QConfigError, ShapeError, UnsupportedError
 from onnxq.ort.runtime import integer_nodes, optimized_graph
 from onnxq.pytorch import export
+from onnxq.pytorch import quantization as tq
 from onnxq.pytorch.eager.convert import convert
 from onnxq.pytorch.nn.quantized import dynamic as nnqd
 from onnxq.qconfig import (
     QConfigDynamic,
     default_dynamic_qconfig,
-    float16_dynamic_qconfig,
     get_default_qconfig,
     per_channel_dynamic_qconfig,
 )
@@ -156,10 +156,6 @@ def test_linear_takes_weights_as_torch_does() -> None:
 
 
 def test_refusals_name_the_remedy() -> None:
-    half = nn.LSTM(2, 2)
-    half.qconfig = float16_dynamic_qconfig
-    with pytest.raises(UnsupportedError, match="float16"):
-        nnqd.LSTM.from_float(half)
     static = nn.Linear(2, 2)
     static.qconfig = get_default_qconfig()  # type: ignore[assignment]
     with pytest.raises(QConfigError, match="QConfigDynamic"):
@@ -174,3 +170,32 @@ def test_refusals_name_the_remedy() -> None:
         nnqd.RNNCell(3, 4, nonlinearity="gelu")
     with pytest.raises(QConfigError, match="nonlinearity"):
         nnqd.RNN(3, 4, nonlinearity="gelu")
+
+
+class EveryRecurrence(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.lstm = nn.LSTM(16, 12, 2, batch_first=True, bidirectional=True)
+        self.gru, self.rnn = nn.GRU(24, 8), nn.RNN(8, 6, nonlinearity="relu")
+        self.cells = nn.ModuleList([nn.LSTMCell(6, 5), nn.GRUCell(5, 4), nn.RNNCell(4, 3)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.rnn(self.gru(self.lstm(x)[0])[0])[0][:, 0]
+        h: torch.Tensor = self.cells[0](y)[0]
+        z: torch.Tensor = self.cells[2](self.cells[1](h))
+        return z
+
+
+def test_recurrences_store_weights_as_float16_and_compute_in_float() -> None:
+    model, x = EveryRecurrence().eval(), torch.randn(3, 4, 16)
+    made = tq.quantize_dynamic(model, dtype=torch.float16)
+    halves = [name for name, b in made.named_buffers() if b.dtype is torch.float16]
+    assert len(halves) == 2 * (2 + 1 + 1 + 3)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "weight" in name:
+                p.copy_(p.half().float())
+        wanted = model(x)
+    torch.testing.assert_close(made(x), wanted, rtol=0, atol=1e-6)
+    assert {"LSTM", "GRU", "RNN"} <= {node.op_type for node in export(made, x).graph}

@@ -13,7 +13,8 @@ arithmetic: y = layer(x, fq(w f), fq32(folded bias)).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +24,6 @@ from onnxq.errors import ModelError
 from onnxq.pytorch.modules.folding import bias_behind, gamma_of, std_of
 from onnxq.pytorch.nn.qat.base import QatModule, along
 from onnxq.pytorch.numerics.exact_buffers import held
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 

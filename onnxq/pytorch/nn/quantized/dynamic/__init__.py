@@ -4,6 +4,9 @@ Linear, LSTM and the cells quantize their activations when they run; GRU, RNN an
 compute in float, where ONNX Runtime has no integer kernel or a slower one.
 """
 
+from typing import TYPE_CHECKING
+
+from onnxq.pytorch.modules.refused_names import refusing
 from onnxq.pytorch.nn.quantized.dynamic import conv
 from onnxq.pytorch.nn.quantized.dynamic.cells import GRUCell as GRUCell
 from onnxq.pytorch.nn.quantized.dynamic.cells import LSTMCell as LSTMCell
@@ -13,6 +16,10 @@ from onnxq.pytorch.nn.quantized.dynamic.linear import Linear as Linear
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import GRU as GRU
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import LSTM as LSTM
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import RNN as RNN
+from onnxq.pytorch.nn.refused import QUANTIZED_DYNAMIC
+
+if not TYPE_CHECKING:
+    __getattr__ = refusing(__name__, QUANTIZED_DYNAMIC)
 
 __all__ = sorted(
     ["GRU", "LSTM", "RNN", *vars(conv)["__all__"], "GRUCell", "LSTMCell", "Linear", "RNNCell"]

@@ -1,4 +1,7 @@
-"""One step of a recurrence, both of its linear layers in integers; the gates are float32."""
+"""One step of a recurrence, both of its linear layers in integers; the gates are float32.
+
+With dtype=torch.float16, both linear layers have weights of that type.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from torch import nn
 
 from onnxq.errors import QConfigError
 from onnxq.pytorch.nn.quantized.dynamic.linear import Linear
-from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
+from onnxq.pytorch.nn.quantized.dynamic.weights import dtype_of
 from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 
@@ -44,11 +47,10 @@ class _Cell(nn.Module):
         """
         check_type(mod, cls.float_type, cls.__name__)
         cell: Any = mod
-        made = cls(**arguments_in(mod, cls))
+        made = cls(**arguments_in(mod, cls), dtype=dtype_of(mod))
         made.to(cell.weight_ih.device)
-        part = weight_part(mod, cls.__name__)
-        made.ih.set_weight_bias(quantized(cell.weight_ih, part), cell.bias_ih)
-        made.hh.set_weight_bias(quantized(cell.weight_hh, part), cell.bias_hh)
+        for layer, name in ((made.ih, "ih"), (made.hh, "hh")):
+            layer.take_from(mod, getattr(cell, f"weight_{name}"), getattr(cell, f"bias_{name}"))
         return made
 
 

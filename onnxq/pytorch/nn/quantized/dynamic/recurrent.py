@@ -1,4 +1,7 @@
-"""LSTM in integers; GRU and RNN in float on int8 weights, as ONNX Runtime has no integer kernel."""
+"""LSTM in integers; GRU and RNN in float on int8 weights, as ONNX Runtime has no integer kernel.
+
+With dtype=torch.float16, all three compute in float on weights of that type.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ import torch
 from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, kind_of
-from onnxq.pytorch.nn.quantized.dynamic.weights import quantized, weight_part
+from onnxq.pytorch.nn.quantized.dynamic.weights import dtype_of, quantized, weight_part
 from onnxq.pytorch.nn.quantized.stored import Stored, tensors_of
 from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
 from onnxq.pytorch.numerics.dynamic_ops import (
     ONNX_GATES,
     dynamic_quantize_lstm,
     in_onnx_order,
+    in_torch_order,
     stored_recurrence,
 )
 from onnxq.pytorch.numerics.half_inputs import takes_halves
@@ -39,9 +43,10 @@ class _Recurrent(Stored):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        dtype: torch.dtype = torch.qint8,  # noqa: ARG002  # of torch's signature; integers are int8
+        dtype: torch.dtype = torch.qint8,
     ) -> None:
         super().__init__()
+        self.is_half = dtype == torch.float16
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
         self.bidirectional = bidirectional
@@ -53,8 +58,9 @@ class _Recurrent(Stored):
         width = len(ONNX_GATES[self.kind]) * self.hidden_size
         inputs = self.input_size if layer == 0 else self.hidden_size * self.directions
         for name, size in (("w", inputs), ("r", self.hidden_size)):
+            halves = torch.zeros((self.directions, width, size), dtype=torch.float16)
             integers = torch.zeros(self.laid_out(width, size), dtype=torch.int8)
-            self.register_buffer(f"{name}_{layer}", integers)
+            self.register_buffer(f"{name}_{layer}", halves if self.is_half else integers)
             shape = self.scale_shape(1)
             self.register_buffer(f"{name}_{layer}_scale", torch.ones(shape))
             zero = torch.zeros(shape, dtype=torch.int8)
@@ -87,9 +93,9 @@ class _Recurrent(Stored):
                 f"{cls.__name__}.from_float: proj_size {source.proj_size}; ONNX has no projections "
                 "in its recurrences. Use a module without, and a Linear behind it."
             )
-        made = cls(**arguments_in(mod, cls))
+        made = cls(**arguments_in(mod, cls), dtype=dtype_of(mod))
         made.to(source.weight_ih_l0.device)
-        part = weight_part(mod, cls.__name__)
+        part = None if made.is_half else weight_part(mod, cls.__name__)
         for layer in range(source.num_layers):
             made.take(layer, source, part)
         return made
@@ -99,8 +105,12 @@ class _Recurrent(Stored):
         suffixes = ["", "_reverse"][: self.directions]
         for name, of in (("w", "weight_ih"), ("r", "weight_hh")):
             stored, scales = [], []
-            for suffix in suffixes:
-                rows = in_onnx_order(getattr(source, f"{of}_l{layer}{suffix}"), self.kind)
+            every = [getattr(source, f"{of}_l{layer}{suffix}") for suffix in suffixes]
+            rows_of = [in_onnx_order(weight, self.kind) for weight in every]
+            if self.is_half:
+                setattr(self, f"{name}_{layer}", torch.stack(rows_of).detach().half())
+                continue
+            for rows in rows_of:
                 weight = quantized(rows, part)
                 if weight.qparams.zero_point.any():
                     raise UnsupportedError(
@@ -212,8 +222,10 @@ class LSTM(_Recurrent):
         self, layer: int, x: torch.Tensor, state: list[torch.Tensor] | None
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """(y, [h, c])."""
-        h, c = (None, None) if state is None else state
         own = self.layer_of(layer)
+        if self.is_half:
+            return self._run_halves(own, x, state)
+        h, c = (None, None) if state is None else state
         y, h, c = dynamic_quantize_lstm(
             x,
             own["w"],
@@ -227,6 +239,19 @@ class LSTM(_Recurrent):
             own["r_zero_point"],
             self.direction,
         )
+        return y, [h, c]
+
+    def _run_halves(
+        self, own: dict[str, Any], x: torch.Tensor, state: list[torch.Tensor] | None
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """(y, [h, c]) in float, on weights of float16."""
+        biases = () if own["b"] is None else own["b"].chunk(2, 1)
+        parts = [in_torch_order(p, "LSTM") for p in (own["w"].float(), own["r"].float(), *biases)]
+        flat = [part[d] for d in range(self.directions) for part in parts]
+        zeros = x.new_zeros((self.directions, x.shape[1], self.hidden_size))
+        options = (bool(biases), 1, 0.0, False, self.bidirectional, False)
+        run: Any = torch.lstm  # its types take no options at once
+        y, h, c = run(x, state or [zeros, zeros], flat, *options)
         return y, [h, c]
 
     @takes_halves

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from onnxq.errors import QConfigError, UnsupportedError, kind_of
+from onnxq.errors import QConfigError, kind_of
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.quantized.stored import WeightBuffers
 from onnxq.pytorch.numerics.fake_quantize import fake_quantize_module
@@ -27,6 +27,11 @@ def is_float16(mod: nn.Module) -> bool:
     return isinstance(qconfig, QConfigDynamic) and qconfig.weight_observer.name == "NoopObserver"
 
 
+def dtype_of(mod: nn.Module) -> torch.dtype:
+    """The type of weights, as torch names it, that the module's qconfig asks for."""
+    return torch.float16 if is_float16(mod) else torch.qint8
+
+
 def weight_part(mod: nn.Module, wanted_by: str) -> Part:
     """How the module's weights are quantized: by its QConfigDynamic, else onnxq's default."""
     qconfig = getattr(mod, "qconfig", None) or onnxq_default_dynamic_qconfig
@@ -34,12 +39,6 @@ def weight_part(mod: nn.Module, wanted_by: str) -> Part:
         raise QConfigError(
             f"{wanted_by}.from_float: the {type(mod).__name__} has {kind_of(qconfig)}; "
             "wanted a QConfigDynamic, such as onnxq.qconfig.default_dynamic_qconfig."
-        )
-    if is_float16(mod):
-        raise UnsupportedError(
-            f"{wanted_by}.from_float: the qconfig stores weights as float16; this module holds "
-            "int8. Use onnxq.pytorch.quantize_dynamic(model, dtype=torch.float16), which writes "
-            "them to the ONNX model."
         )
     return qconfig.weight
 
@@ -101,12 +100,16 @@ class DynamicWeights(WeightBuffers):
         """Stores the weight of a float module as its QConfigDynamic says, and its bias."""
         source: Any = mod
         self.to(source.weight.device)
+        return self.take_from(mod, source.weight, source.bias)
+
+    def take_from(self, mod: nn.Module, weight: torch.Tensor, bias: torch.Tensor | None) -> Self:
+        """Stores one of a float module's weights as its QConfigDynamic says, and its bias."""
         if is_float16(mod):
-            self.weight_integers = source.weight.detach().to(torch.float16)
-            self._store_bias(source.bias)
+            self.weight_integers = weight.detach().to(torch.float16)
+            self._store_bias(bias)
             return self
         part = along_channels(weight_part(mod, type(self).__name__), mod)
-        self.set_weight_bias(quantized(source.weight, part), source.bias)
+        self.set_weight_bias(quantized(weight, part), bias)
         return self
 
     def __repr__(self) -> str:
