@@ -33,7 +33,9 @@ DISK_BYTES = 8192
 
 COMMANDS = {
     "quantize": ("quantize", "{m}.onnx", "{m}.npz", "-o", "{out}/q.onnx"),
-    "quantize-dynamic": ("quantize-dynamic", "{m}.onnx", "-o", "{out}/q.onnx"),
+    "quantize-dynamic": (
+        *("quantize-dynamic", "{m}.onnx", "--objective", "size", "-o", "{out}/q.onnx"),
+    ),
     "quantize-weights": ("quantize-weights", "{m}.onnx", "-o", "{out}/q.onnx"),
     "gptq": ("quantize-weights", "{m}.onnx", "{m}.npz", "-o", "{out}/q.onnx"),
     "quantize-cache": ("quantize-cache", "{d}.onnx", "{d}.npz", "-o", "{out}/q.onnx"),

@@ -151,8 +151,7 @@ class Prediction(Saved):
         machines: one entry per kind of arithmetic among the targets, exact ones included.
         floats: op_type -> nodes that round floats; their last bits may differ between machines.
             What is said of integers holds for equal integers: integers computed from these floats
-                may be
-            one LSB apart, which is not predicted.
+            may be one LSB apart, which is not predicted.
         behind_floats: names of the nodes that make such integers or compute with them, in graph
             order.
         float_outputs: names of the outputs that are computed from such floats.

@@ -71,7 +71,7 @@ def _split(node: ir.Node, names: FreeNames) -> None:
     results: list[ir.Value] = []
     for index, part in enumerate(parts):
         name = names.value(f"{value_name(stack)}.{index}")
-        weight = derived(lambda i=index: tensor.numpy()[i], tensor.dtype, matrix, name)  # type: ignore[misc]
+        weight = derived(lambda i=index: tensor.numpy()[i], tensor.dtype, matrix, name)  # type: ignore[misc]  # mypy infers no lambda with a default
         product = ir.node("MatMul", [part, new_initializer(graph, name, weight)])
         results += inserted(product, f"{stem}.{index}", (*one[:-1], matrix[-1])).outputs
     joined = ir.node("Concat", results, {"axis": len(given) + STACK_AXIS}, name=names.node(stem))

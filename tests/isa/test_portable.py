@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from onnx import helper
 
 import onnxq
+from onnxq import targets
 from onnxq.ort import runtime
 from onnxq.targets.accumulation import SaturationMode
+from onnxq.targets.reduce_range import ReduceRange
 from tests.examples import model
 from tests.isa.machines import BY_MACHINE, Machine, save_case
 from tests.this_machine import SATURATES
@@ -32,7 +35,9 @@ CONTROL = "control"
 KINDS: dict[str, dict[str, Any]] = {
     "worst-case": {"target": "portable"},
     "on integers": {"target": "portable", "format": "qoperator"},
-    "everywhere": {"target": "portable", "reduce_range": "everywhere"},
+    "everywhere": {
+        "target": replace(targets.resolve("portable"), reduce_range=ReduceRange.EVERYWHERE)
+    },
     CONTROL: {"target": "x86-vnni"},
 }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,4 +32,6 @@ def test_killed_commands_leave_whole_files_and_go_on() -> None:
 @pytest.mark.nightly(nights=5)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_200_kills_leave_whole_files_and_go_on(seed: int) -> None:
-    assert "42 kills" in _kills("--n", "42", "--seed", str(seed))
+    said = re.search(r"(\d+) kills", _kills("--n", "42", "--seed", str(seed)))
+    assert said is not None
+    assert int(said[1]) >= 42  # a share for each command, rounded up

@@ -49,7 +49,7 @@ TEXTS: dict[str, Kind] = {
         }""",
         {"w": (4, 64, 32), "out": (32, 8)},
         (1, 6, 64),
-        (1, 1),
+        (5, 0),
     ),
     "fused before": (
         """g (float[N, 64] x) => (float[N, 64] y)

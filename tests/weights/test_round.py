@@ -75,8 +75,7 @@ def rounded(source: onnx.ModelProto, bits: int, target: str = TARGET) -> Improve
 def test_every_layer_is_rounded_onto_its_own_qparams_and_the_outputs_gain(bits: int) -> None:
     better = rounded(layers(), bits)
     outcomes = {outcome.place: outcome for outcome in better.outcomes}
-    names = {"plain", "grouped", "depthwise", "product", "gemm"}
-    names |= {"transposed"} if bits == 8 else set()  # which has no kernel of fewer
+    names = {"plain", "grouped", "depthwise", "product", "gemm", "transposed"}
     assert set(outcomes) == names | {""}
     assert {"grouped", "depthwise"} <= {n for n in names if outcomes[n].kept}
     whole = outcomes[""]

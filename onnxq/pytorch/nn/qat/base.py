@@ -167,9 +167,13 @@ class QatModule(MappedModule):
     def start_at(self, weight: Tensor, bias: Tensor | None) -> None:
         """Changes the parameters so that `folded` gives these."""
         self.weight.copy_(weight)
-        if bias is not None and self.bias is not None:
+        if bias is not None:
+            self._start_bias_at(bias)
+
+    def _start_bias_at(self, bias: Tensor) -> None:
+        if self.bias is not None:
             self.bias.copy_(bias)
-        elif bias is not None and bias.any():
+        elif bias.any():
             self.bias = nn.Parameter(bias.to(self.weight))
 
     def to_float(self) -> nn.Module:
