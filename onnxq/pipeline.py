@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from onnxq import targets
 from onnxq.checking.check import Check
-from onnxq.checking.static_job import StaticJob, samples_apart
+from onnxq.checking.static_job import Shares, StaticJob, shares_of
 from onnxq.checking.with_verdict import (
     dynamic_validation,
     first_unseen,
@@ -68,7 +68,7 @@ def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     """
     work = Stopwatch()
     check_prepared(prepared, "convert")
-    check_samples(prepared.qconfig.improve, None)
+    check_samples(prepared.qconfig.algorithms, None)
     statistics = prepared.statistics
     validation = static_validation(prepared, Check.CALIBRATION, prepared.excerpt, work)
     made = make_static(prepared, lambda p: plan(p, statistics), format, validation)
@@ -106,8 +106,8 @@ def quantize(
             quantize(model, run_fn, run_args). onnxq.Samples says how they are read.
         run_args: for a run function.
         qconfig: what to quantize and how, or the path of a YAML file that says it; None: onnxq's
-            default. Improvements of weights that it names (`set_improve`) are each judged on a
-            quarter of the samples, which it does not see (docs/guides/improve.md).
+            default. Improvements of weights that it names (`set_improve`; none: "auto") are each
+            judged on a quarter of the samples, which it does not see (docs/guides/improve.md).
         target: the machine that the result is for; None: `targets.get_default()`. Its range
             reduction "observed" needs samples, on which alone it is exact.
         format: see `rewrite`.
@@ -169,8 +169,9 @@ def quantize(
         exclude=exclude,
     )
     prepared = with_algorithms(prepared, given if can_share else None, size)
+    shares = Shares(given, given, None, checked)
     if can_share:
-        given, checked = samples_apart(checked, given, prepared)
+        shares = shares_of(given, checked, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if isinstance(source, Statistics):
@@ -178,10 +179,11 @@ def quantize(
         if callable(source):
             source(prepared, *run_args)
             return prepared.statistics, prepared.excerpt
-        probed = excerpt.watching(open_samples(given, prepared.inputs))
+        probed = excerpt.watching(open_samples(shares.observed, prepared.inputs))
         return calibrate(prepared, probed, executor=executor), excerpt
 
-    job = StaticJob(prepared, format, checked, given if can_share else None, aim, work, size)
+    fitted = shares.fitted if can_share else None
+    job = StaticJob(prepared, format, shares.check, fitted, aim, work, size, shares.apart)
     made, _ = carry_out_and_repair(checked.repair, model, job, observe)
     _note(made.model, made.plan)
     _warn(made.model)

@@ -165,7 +165,9 @@ def pytest_collection_finish() -> None:
 
     A full collection looks at every object of torch and of 15,000 tests, and exports set off many.
     No model loses its integers for its time or size: tests ask for integers of tiny models, whose
-    times are chance, and which are smaller in float. `judged_here` asks for it.
+    times are chance, and which are smaller in float. `judged_here` asks for it. Nor is a model
+    improved by default: most tests are of plans, and would take twice as long. `improved_here` asks
+    for that.
     """
     if "torch" in sys.modules:  # tests without it do not wait for its import
         from tests import export_memo, quick_export
@@ -179,6 +181,9 @@ def pytest_collection_finish() -> None:
     from onnxq.repair import slower
 
     slower.is_judged_here = _is_nowhere_judged
+    from onnxq.weights import carry_out
+
+    carry_out.DEFAULT = ()
     gc.freeze()
     gc.enable()
 
@@ -207,6 +212,14 @@ def judged_here(monkeypatch: pytest.MonkeyPatch) -> None:
     from onnxq.repair import slower
 
     monkeypatch.setattr(slower, "is_judged_here", lambda _target, _objective: True)
+
+
+@pytest.fixture
+def improved_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for by tests of the algorithms that `quantize` has by default."""
+    from onnxq.weights import carry_out
+
+    monkeypatch.setattr(carry_out, "DEFAULT", ("auto",))
 
 
 @pytest.fixture

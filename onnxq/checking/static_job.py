@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made
+from onnxq.checking.validation import Validation
 from onnxq.checking.with_verdict import make_static, static_validation
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import CalibrationError
 from onnxq.qdq.qoperator import check_format
+from onnxq.quantized.verdict import InputSource
 from onnxq.samples import Samples, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
@@ -39,6 +41,7 @@ class StaticJob:
             none are left.
         work: CPU time since the work began.
         size: of the file, over that of the float model; None: weights have the qconfig's bits.
+        apart: samples that no algorithm fits, to try the result on where the check names none.
     """
 
     prepared: Prepared
@@ -48,21 +51,41 @@ class StaticJob:
     objective: Objective = Objective.SPEED
     work: Stopwatch = field(default_factory=Stopwatch)
     size: float | None = None
+    apart: Samples | None = None
 
 
-def samples_apart(check: Check, samples: Samples, prepared: Prepared) -> tuple[Samples, Check]:
-    """(samples to calibrate on, the check): of others, where an algorithm fits the samples.
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares of the samples, of which some may be held apart from algorithms, or from everything.
 
-    Ranges alone fit little: two numbers of a tensor of thousands, from all samples together. There
-    all samples are calibrated on, and ENOUGH of them are tried.
+    Attributes:
+        observed: the ranges come from these.
+        fitted: algorithms look at these.
+        apart: the others of those observed, to try the result on; None: there are none.
+        check: on samples that nothing saw, where some were named or are to be held apart.
     """
-    fits = bool(prepared.qconfig.improve)
+
+    observed: Samples
+    fitted: Samples
+    apart: Samples | None
+    check: Check
+
+
+def shares_of(samples: Samples, check: Check, prepared: Prepared) -> Shares:
+    """The shares of the samples: where an algorithm fits some, the result is tried on others.
+
+    Ranges alone fit little, two numbers of a tensor of thousands, and few samples less cost them
+    decibels. So they come from all samples.
+    """
+    fits = bool(prepared.qconfig.algorithms)
     again = fits or prepared.target.reduce_range is ReduceRange.OBSERVED
     if again and samples.is_one_shot:
         samples = replace(samples, source=open_samples(samples, prepared.inputs).in_memory())
-    if fits:
-        return check.held_apart_by_itself(samples, prepared.inputs)
-    return check.held_apart(samples, prepared.inputs)
+    if fits and check.samples is None and check.hold_apart is None:
+        fitted, tried = check.held_apart_by_itself(samples, prepared.inputs)
+        return Shares(samples, fitted, tried.unseen, check)
+    rest, check = check.held_apart(samples, prepared.inputs)
+    return Shares(rest, rest, None, check)
 
 
 def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]:
@@ -74,7 +97,7 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
             refused without it was looked at: it may take minutes.
     """
     check_format(job.file_format)
-    names = job.prepared.qconfig.improve
+    names = job.prepared.qconfig.algorithms
     check_samples(names, job.samples)
     if job.size is not None and job.samples is None:
         raise CalibrationError(
@@ -86,6 +109,9 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
     unseen = None
     if job.check.unseen is not None:
         unseen = static_validation(prepared, job.check, excerpt, job.work)
+    elif job.apart is not None:
+        apart = open_samples(job.apart, prepared.inputs)
+        unseen = Validation(prepared.model, InputSource.NOT_FITTED, apart, work=job.work)
     if names:
         batches = open_samples(job.samples, prepared.inputs)
         prepared = improve_model(prepared, batches, job.objective)
@@ -101,7 +127,7 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
     def improved(prepared: Prepared, plan: Plan) -> Improved:
         if not names:
             return Improved(prepared, plan)
-        return improve_weights(prepared, plan, batches, job.work.spent_s)
+        return improve_weights(prepared, plan, batches)
 
     # beside the float model as it was given, whatever an improvement made of it
     validation = unseen or static_validation(job.prepared, job.check, seen, job.work)

@@ -46,7 +46,7 @@ class Validation:
     @property
     def has_samples(self) -> bool:
         """Whether outputs can be compared with the float model's."""
-        return self.input_source in (InputSource.CALIBRATION, InputSource.UNSEEN)
+        return self.input_source in HAVE_SAMPLES
 
     @property
     def is_beside_float(self) -> bool:
@@ -55,6 +55,7 @@ class Validation:
         return self.has_samples or timed
 
 
+HAVE_SAMPLES = (InputSource.CALIBRATION, InputSource.NOT_FITTED, InputSource.UNSEEN)
 REFUSALS = (ModelError, CalibrationError, LimitError)
 """Errors of a session whose model ONNX Runtime does not open or run."""
 

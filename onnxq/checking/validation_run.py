@@ -248,7 +248,8 @@ class _Run:
 
         Samples that were named for the purpose are run, all of them.
         """
-        is_chosen = self._validation.input_source is InputSource.CALIBRATION
+        by_itself = (InputSource.CALIBRATION, InputSource.NOT_FITTED)
+        is_chosen = self._validation.input_source in by_itself
         spent_s = self._validation.work.spent_s
         allowed = max(RUN_SHARE * self._begun_s, LEAST_RUN_S)
         return is_chosen and self.samples > 0 and spent_s - self._begun_s > allowed

@@ -17,6 +17,7 @@ from onnxq.cli.options import (
     costs_option,
     dtype_option,
     external_option,
+    fast_option,
     improve_option,
     json_option,
     made_output_option,
@@ -98,6 +99,7 @@ REPAIR = click.option(
 @objective_option
 @costs_option
 @improve_option
+@fast_option
 @weight_bits_option
 @click.option(
     "--size",
@@ -153,6 +155,7 @@ def quantize(
     as_json: bool,
     ends: Ends,
     improve: tuple[str, ...],
+    fast: bool,
     weight_bits: int | None,
     size: float | None,
     workers: Workers,
@@ -162,6 +165,8 @@ def quantize(
     """Quantize MODEL, calibrated on SAMPLES or with --stats, and run it before it is written."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     _check_samples(samples, stats, alone=check is None and not no_verdict, hold_apart=hold_apart)
+    if fast and improve:
+        raise click.UsageError("--fast wants no improvements: leave it out, or --improve.")
     if size is not None and (weight_bits is not None or stats):
         raise click.UsageError("--size wants SAMPLES, and stands in place of --weight-bits.")
     check_report(report, check or samples)
@@ -170,7 +175,7 @@ def quantize(
     claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
     source = load_model(model, outputs)
     from onnxq.checking.check import Repair
-    from onnxq.checking.static_job import StaticJob, samples_apart
+    from onnxq.checking.static_job import Shares, StaticJob, shares_of
     from onnxq.checking.summary import summarize_choices
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
@@ -193,22 +198,26 @@ def quantize(
         choice,
         ends,
         costs,
-        improve,
+        () if fast else improve or None,
         weight_bits,
     ).read_from(model)
-    prepared = with_algorithms(prepared, samples, size)
     all_samples = replace(reading, source=samples)
-    to_see, to_check = all_samples, asked.as_check(reading, hold_apart)
+    prepared = with_algorithms(prepared, None if stats else all_samples, size)
+    shares = Shares(all_samples, all_samples, None, asked.as_check(reading, hold_apart))
     if not stats:
-        to_see, to_check = samples_apart(to_check, to_see, prepared)
+        shares = shares_of(all_samples, shares.check, prepared)
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
             return merged_files(stats), excerpt
-        seen = calibrate_model(prepared, to_see, excerpt=excerpt, threads=threads, workers=workers)
+        see = shares.observed
+        seen = calibrate_model(prepared, see, excerpt=excerpt, threads=threads, workers=workers)
         return seen, excerpt
 
-    job = StaticJob(prepared, file_format, to_check, None if stats else to_see, aim, work, size)
+    fitted = None if stats else shares.fitted
+    job = StaticJob(
+        prepared, file_format, shares.check, fitted, aim, work, size, apart=shares.apart
+    )
     made, statistics = carry_out_and_repair(wanted, source, job, observe, progress_bar)
     plan = made.plan
     summary = summarize_choices(prepared.model, plan.decisions, plan.choices, plan.dtypes)

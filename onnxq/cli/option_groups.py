@@ -10,8 +10,8 @@ FIRST = (
 )
 GROUPS = {
     "What is quantized, and how": (
-        "--qconfig --set --reduce-range --format --improve --costs --dtype --shape --group-size "
-        "--scheme --accuracy-level --embedding-bits --bits-average --size"
+        "--qconfig --set --reduce-range --format --improve --fast --costs --dtype --shape "
+        "--group-size --scheme --accuracy-level --embedding-bits --bits-average --size"
     ),
     "Samples": (
         "--stats --batch-size --ignore --image-size --image-mean --image-std --feedback "

@@ -105,7 +105,7 @@ def asked_mapping(
     overrides: tuple[str, ...],
     target: str | None,
     choice: str | None = None,
-    improve: tuple[str, ...] = (),
+    improve: tuple[str, ...] | None = None,
     weight_bits: int | None = None,
 ) -> QConfigMapping | None:
     """The mapping that the options name for that target; None: they name none.
@@ -133,12 +133,12 @@ def asked_mapping(
         )
     if overrides:
         mapping = (mapping or default_qconfig_mapping(backend)).with_overrides(overrides)
-    if improve:
+    if improve is not None:
         mapping = (mapping or default_qconfig_mapping(backend)).set_improve(improve)
     if weight_bits is not None:
         mapping = (mapping or default_qconfig_mapping(backend)).set_weight_bits(weight_bits)
     if mapping is not None:
-        wanted(mapping.improve)
+        wanted(mapping.algorithms)
     if choice is not None:
         mapping = (mapping or default_qconfig_mapping(backend)).set_choice(Choice(choice))
     if mapping is None and backend:  # a target that is a value says no backend
@@ -165,7 +165,7 @@ def prepare_model(
     choice: str | None = None,
     ends: Ends = NO_ENDS,
     costs: Path | None = None,
-    improve: tuple[str, ...] = (),
+    improve: tuple[str, ...] | None = None,
     weight_bits: int | None = None,
 ) -> Prepared:
     """A Prepared of the model, with the configuration, target and costs that were named."""

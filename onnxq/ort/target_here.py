@@ -27,6 +27,13 @@ def target_here() -> Target:
     return found
 
 
+def saturates_here_alone(target: Target) -> bool:
+    """Whether sums of pairs of products saturate on this machine, and not on the target."""
+    if target.reduces_range or target.saturation_mode is SaturationMode.SATURATES:
+        return False
+    return target_here().saturation_mode is SaturationMode.SATURATES
+
+
 def _pair_of_products() -> int:
     """Result of [255, 255] by [127, 127]: LARGEST, or 32767 where it saturates."""
     a = ir.Value(name="a", shape=ir.Shape([1, 2]), type=ir.TensorType(ir.DataType.UINT8))

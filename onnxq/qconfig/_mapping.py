@@ -146,7 +146,8 @@ class QConfigMapping:
         nodes: node name or glob (*, ?, [...]) -> entry.
         tensors: tensor name or glob -> observer; None leaves the tensor in float.
         choice: precisions of the nodes for which no entry names one.
-        improve: names of the improvements of weights that are carried out (onnxq.weights).
+        improve: names of the PTQ algorithms that are carried out (onnxq.weights); None: those of
+            the workflow, which are "auto" where `quantize` has samples, and none elsewhere.
         weight_bits: 2, 4 or 8, of the weights of nodes whose entry says 8 (see `weight_observer`).
     Raises:
         QConfigError: a value is no QConfig, observer or None, the choice is none, or `improve` is
@@ -158,7 +159,7 @@ class QConfigMapping:
     nodes: Mapping[str, Entry] = field(default_factory=dict, hash=False)
     tensors: Mapping[str, ObserverSpec | None] = field(default_factory=dict, hash=False)
     choice: Choice = Choice.BEST
-    improve: tuple[str, ...] = ()
+    improve: tuple[str, ...] | None = None
     weight_bits: int = 8
 
     __repr__ = brief
@@ -176,7 +177,8 @@ class QConfigMapping:
         }
         object.__setattr__(self, "tensors", Entries(tensors))
         object.__setattr__(self, "choice", as_choice(self.choice, "QConfigMapping"))
-        object.__setattr__(self, "improve", as_names(self.improve, "QConfigMapping"))
+        if self.improve is not None:
+            object.__setattr__(self, "improve", as_names(self.improve, "QConfigMapping"))
         as_weight_bits(self.weight_bits, "QConfigMapping")
 
     def set_global(self, entry: Entry | str) -> QConfigMapping:
@@ -201,8 +203,13 @@ class QConfigMapping:
         """A mapping with that choice of the precisions that no entry names."""
         return replace(self, choice=choice)
 
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Names of the PTQ algorithms; none where it leaves them to the workflow."""
+        return self.improve or ()
+
     def set_improve(self, names: Sequence[str]) -> QConfigMapping:
-        """A mapping with these improvements of weights, in place of those that it had.
+        """A mapping with these PTQ algorithms, in place of those that it had; () is none at all.
 
         Raises:
             QConfigError: it is no list of names, or one stands in it twice.
@@ -234,7 +241,7 @@ class QConfigMapping:
 
     def all_open(self) -> QConfigMapping:
         """The mapping without precisions and improvements: the best are to be chosen."""
-        return replace(self.without_precisions(), choice=Choice.BEST, improve=())
+        return replace(self.without_precisions(), choice=Choice.BEST, improve=None)
 
     def entry_for_node(self, name: str, op_type: str) -> Entry:
         """The entry that applies to the node, static or dynamic; None leaves it in float."""
@@ -334,7 +341,7 @@ class QConfigMapping:
         """YAML text that `from_yaml` reads back to an equal mapping."""
         base = base_of(self.global_qconfig)
         choice = {} if self.choice is Choice.BEST else {"choice": self.choice.value}
-        improve = {"improve": list(self.improve)} if self.improve else {}
+        improve = {} if self.improve is None else {"improve": list(self.improve)}
         bits = {} if self.weight_bits == BYTE_BITS else {"weight_bits": self.weight_bits}
         return dump_yaml(
             {
@@ -391,7 +398,7 @@ class QConfigMapping:
             nodes,
             {k: tensor_from(v, f"{where}: tensors '{k}'") for k, v in tensors.items()},
             as_choice(data.get("choice", choice), where),
-            as_names(data.get("improve", ()), where),
+            as_names(data["improve"], where) if "improve" in data else None,
             as_weight_bits(data.get("weight_bits", BYTE_BITS), where),
         )
 

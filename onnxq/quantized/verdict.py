@@ -72,6 +72,8 @@ class InputSource(enum.Enum):
 
     CALIBRATION = "calibration samples"
     """Some of those that its ranges come from: it looks a little better there than elsewhere."""
+    NOT_FITTED = "samples that no algorithm fitted"
+    """Some of those that its ranges come from, held apart from the algorithms that fit samples."""
     UNSEEN = "samples to check on"
     """Samples that were given for the purpose; no observer saw them."""
     EXAMPLES = "example inputs"

@@ -24,7 +24,7 @@ from onnxq.checking.static_job import Observe, StaticJob, carry_out
 from onnxq.errors import OnnxqError, counted, first_line
 from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRepair, LeftByRequest
-from onnxq.ort.target_here import target_here
+from onnxq.ort.target_here import saturates_here_alone
 from onnxq.qconfig import Choice, QConfigMapping
 from onnxq.quantized.verdict import Verdict
 from onnxq.repair.slower import static_worth_it
@@ -34,11 +34,10 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepare
 from onnxq.static.prepared import ModelSource, Prepared
 from onnxq.static.statistics import Statistics
-from onnxq.targets import Target
-from onnxq.targets.accumulation import SaturationMode
 from onnxq.times import Costs, costs_of
 from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Tuned
+from onnxq.weights.carry_out import DEFAULT
 
 MOST_RUNS = 16
 """Models that the search runs over its samples; PTQ algorithms and a bisection take some ten."""
@@ -48,7 +47,8 @@ TIMES_SO_FAR = 2.0
 LEAST_SHARE = 0.5
 """Least time of a search, as a share of what the first model took."""
 FREE = ("bias", "smooth", "round")
-"""PTQ algorithms that cost nothing at run time, those first that take least time to try."""
+"""PTQ algorithms that cost nothing at run time, those first that take least time to try; `auto`,
+the default of `quantize`, has tried them all."""
 BETTER_DB = 0.5
 """Less is no repair."""
 
@@ -126,7 +126,7 @@ def _repaired(
         return "the samples come only once. Give a file, or arrays"
     if job.prepared.qconfig.choice is Choice.ALL_INTEGERS:
         return "all integers were asked for"
-    if _saturates_here_alone(job.prepared.target):
+    if saturates_here_alone(job.prepared.target):
         return (
             f"sums of products saturate on this machine, and not on {job.prepared.target}: judge "
             "the model there"
@@ -155,13 +155,6 @@ def _repaired(
     note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {counted(step.changes)}"
     made.model.attach(replace(then, notes=(*then.notes, note)))
     return made, statistics
-
-
-def _saturates_here_alone(target: Target) -> bool:
-    """Whether a low verdict may come of this machine's sums, which the target's are not."""
-    if target.reduces_range or target.saturation_mode is SaturationMode.SATURATES:
-        return False
-    return target_here().saturation_mode is SaturationMode.SATURATES
 
 
 def _best_step(found: Tuned) -> Milestone | None:
@@ -217,7 +210,7 @@ def _searched(
         min_sqnr_db=wanted.floor_db if verdict.worst_db < math.inf else None,
         max_runs=MOST_RUNS,
         max_seconds=seconds,
-        improve=FREE,
+        improve=() if job.prepared.qconfig.improve == DEFAULT else FREE,
     )
     if any(o.agreement is not None and o.likeness_db < wanted.floor_db for o in verdict.outputs):
         most_changed = 10 ** (-wanted.floor_db / 10) / 2

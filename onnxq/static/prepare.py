@@ -124,7 +124,7 @@ def _check_names(model: ir.Model, mapping: QConfigMapping) -> None:
     nodes = [node for node, _ in walk(model.graph)]
     tensors = tensor_names(model)
     names = {node.name for node in nodes if node.name}
-    if mapping.improve:  # a qconfig that was saved names nodes that improvements will add, too
+    if mapping.algorithms:  # a qconfig that was saved names nodes that improvements will add, too
         names |= set(map(divider_name, tensors))
     mapping.check({node.op_type for node in nodes}, names, tensors)
 

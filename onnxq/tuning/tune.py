@@ -108,6 +108,7 @@ def tune(
     check_feedback(subject.canonical.model, wishes.feedback)
     search, apart = open_tuning_samples(given, checked_on, subject.inputs)
     asked = excluding(subject.default if named is None else named, exclude)
+    asked = asked.set_improve(asked.algorithms)  # what it measures is all that its qconfig names
     work = Stopwatch()
     baseline = baseline_of(subject, search, by)
     by, layout = by.told_by(baseline.beside())

@@ -1,89 +1,153 @@
-"""Rounding of the layers that gain by it, and bias correction of the others, within a budget.
+"""PTQ algorithms that cost nothing at run time, within bounded work: the default of `quantize`.
 
-    a layer has      its better proposal of `round` and of `bias`, by the batches held back
-    budget           CPU seconds from the start on; then no layer is solved any more
-    afterwards       biases are corrected, which takes next to no time
+    each layer       rounded by samples, or its bias corrected where that would be too much work
+    samples          a part of those given, SAMPLES of them at least
+    work allowed     SHARE multiply-adds for each one of the float model over all samples given
+    kept             if the outputs lose no more than before, on batches held back
 
-Both look at the same inputs, so that a layer is walked through once. Layers come in the order in
-which they run: those behind the end of the budget make up for what those ahead have left over.
+Work is counted, not timed: the same call gives the same file on a slow machine and on a fast one.
+Layers come in the order in which they run. Each adds what its own share allows, and what it leaves
+over is there for those behind it.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 from onnxq.core.arrays import Singles
+from onnxq.errors import OnnxqError, first_line
+from onnxq.quantized.outcome import Outcome
 from onnxq.samples import Batches
+from onnxq.samples.excerpt import rows_of
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.bias import bias_work
 from onnxq.weights.improvement import Improved, WeightImprovement, register
-from onnxq.weights.layers import Layer
-from onnxq.weights.layerwise import LayerWork, Proposal, layerwise
-from onnxq.weights.round import rounding_of
+from onnxq.weights.judgement import thinned
+from onnxq.weights.layers import Layer, layers_of
+from onnxq.weights.layerwise import LayerWork, Proposal, layerwise, with_outcomes
+from onnxq.weights.round import rounding_of, rounding_products
 
-LEAST_SECONDS = 1.0
-"""Budget where the work so far took less: what small models take in all."""
+SAMPLES = 64
+"""Rows that are looked at where there are as many: more of them gain some tenths of a dB."""
+LOOKED_AT = 4
+"""One row in so many is looked at where that is more than SAMPLES."""
+SHARE = 4.0
+"""Multiply-adds of rounding for one of the float model's run: those of a calibration take about so
+many times as long, observers included."""
+LEAST = 2e9
+"""Multiply-adds that are allowed in any case: about a tenth of a second."""
 
-TIME_WAS_UP = "its weights were not tried with rounding: the time was up"
+TOO_MUCH = "its bias alone is corrected: to round it by samples would take {:.1e} multiply-adds"
+WORSE = "it loses on the samples held back"
 
 
 @register
 class Auto(WeightImprovement):
-    """The better of `round` and `bias` for each layer, within a budget."""
+    """Rounding by samples, or bias correction, whichever is worth its work."""
 
     name = "auto"
     corrects_biases = True
 
-    def __init__(self, seconds: float = LEAST_SECONDS) -> None:
-        self._seconds = seconds
-
-    def within(self, spent_s: float) -> Auto:
-        """The same with a budget of as long as the work took so far."""
-        return Auto(max(spent_s, LEAST_SECONDS))
-
     def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
-        """Layer by layer; see the module."""
-        until_s = time.process_time() + self._seconds
+        """Layer by layer; what fails leaves everything as it is, and says why."""
+        as_it_is = Improved(prepared, plan)
+        if not layers_of(prepared.model, plan):
+            return with_outcomes(as_it_is, (Outcome(self.name, "", False, why="no layers"),))
+        rows = _rows(samples)
+        most = max(SAMPLES, rows // LOOKED_AT)
+        budget = _Budget(max(1.0, rows / most), LEAST)
 
         def begin(layer: Layer, batches: int) -> LayerWork | str:
-            bias = bias_work(layer, batches)
-            if time.process_time() > until_s:
-                return bias if isinstance(bias, str) else _Best([bias], until_s)
             rounding = rounding_of(prepared.target, layer, batches)
-            works = [work for work in (rounding, bias) if not isinstance(work, str)]
-            return _Best(works, until_s) if works else rounding
+            bias = bias_work(layer, batches)
+            if isinstance(rounding, str):
+                return rounding if isinstance(bias, str) else bias
+            return _Bounded(layer, batches, rounding, bias, budget)
 
-        return layerwise(prepared, plan, samples, self.name, begin)
+        try:
+            made = layerwise(prepared, plan, thinned(samples, most), self.name, begin)
+        except OnnxqError as error:
+            outcome = Outcome(self.name, "", False, why=first_line(error))
+            return with_outcomes(as_it_is, (outcome,))
+        *places, whole = made.outcomes[len(plan.improvements) :]
+        if whole.gain_db is None or whole.gain_db >= 0 or not whole.kept:
+            return made
+        undone = [replace(each, kept=False, why=each.why or WORSE) for each in (*places, whole)]
+        return with_outcomes(as_it_is, tuple(undone))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Best:
-    """The better proposal of several works on one layer.
+def _rows(samples: Batches) -> int:
+    """Rows of all batches, if they are alike."""
+    first = next(iter(samples), None)
+    count = sum(1 for _ in samples) if samples.count is None else samples.count
+    return 0 if first is None else count * rows_of(first)
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Multiply-adds that are allowed, and not spent yet.
 
     Attributes:
-        works: rounding first, where there is one; the last one takes least time.
-        until_s: CPU time of the process after which the last one alone is asked.
+        looked_at: rows that were given, over those that are looked at.
     """
 
-    works: list[LayerWork]
-    until_s: float
+    looked_at: float
+    left: float
+
+    def allows(self, run: int, wanted: int) -> bool:
+        """Whether a layer of so many multiply-adds, over the rows looked at, may take the others.
+
+        What is allowed for it is added, whatever becomes of it.
+        """
+        self.left += SHARE * self.looked_at * run
+        if wanted > self.left:
+            return False
+        self.left -= wanted
+        return True
+
+
+class _Bounded:
+    """Rounding of a layer where the budget allows it, else the bias.
+
+    Args:
+        layer: to work on.
+        batches: that it will see.
+        rounding: the dearer work.
+        bias: the cheaper one, or why there is none.
+        budget: of all layers.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        batches: int,
+        rounding: LayerWork,
+        bias: LayerWork | str,
+        budget: _Budget,
+    ) -> None:
+        self._layer, self._batches, self._budget = layer, batches, budget
+        self._works: list[LayerWork | str] = [bias, rounding]
+        self._why = ""
 
     def observe(self, x: Singles, y: Singles, index: int) -> None:
-        for work in self.works:
+        """Shows a batch to the work; which of them it is, the first batch tells."""
+        if len(self._works) > 1:
+            places = self._layer.unfolded.places(x) * self._batches
+            groups, outputs, inputs = self._layer.scale.shape[0], *self._layer.matrix.shape[1:]
+            wanted = rounding_products(groups, outputs, inputs, places)
+            if not self._budget.allows(places * groups * outputs * inputs, wanted):
+                self._why = TOO_MUCH.format(wanted)
+                self._works.pop()
+            del self._works[:-1]
+        (work,) = self._works
+        if not isinstance(work, str):
             work.observe(x, y, index)
 
     def proposal(self) -> Proposal:
-        """The proposal that gains most on the batches held back; it says where time was short."""
-        if time.process_time() > self.until_s:
-            only = self.works[-1].proposal()
-            return replace(only, why="; ".join(filter(None, (only.why, TIME_WAS_UP))))
-        return max((work.proposal() for work in self.works), key=_improvement_db)
-
-
-def _improvement_db(proposal: Proposal) -> float:
-    """Improvement in dB on the batches held back; -inf where there is no proposal."""
-    if proposal.new is None or proposal.before_db is None or proposal.after_db is None:
-        return float("-inf")
-    return proposal.after_db - proposal.before_db
+        """The proposal of the one that was chosen."""
+        work = self._works[-1]
+        if isinstance(work, str):
+            return Proposal(None, why=f"{self._why}; {work}")
+        found = work.proposal()
+        return replace(found, why="; ".join(filter(None, (found.why, self._why))))

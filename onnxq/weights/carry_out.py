@@ -17,8 +17,10 @@ from onnxq.errors import (
     first_line,
     kind_of,
 )
+from onnxq.ort.target_here import saturates_here_alone
 from onnxq.quantized.outcome import summaries
-from onnxq.samples import Batches
+from onnxq.samples import Batches, Samples, open_samples
+from onnxq.samples.excerpt import HANDFUL
 from onnxq.static.deciders import decided_again
 from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepared_again
@@ -33,6 +35,8 @@ from onnxq.weights.improvement import (
 )
 
 Made = TypeVar("Made", EqualModel, Improved)
+DEFAULT: tuple[str, ...] = ("auto",)
+"""Algorithms where a qconfig names none: they cost nothing at run time, and bounded work here."""
 FEW_BITS = ("round", "bias")
 """Algorithms of weights below 8 bits: ResNet-20 keeps 16 dB at 4 bits without them, 26 dB with."""
 OURS = __name__.partition(".")[0]
@@ -67,21 +71,44 @@ def check_samples(names: Sequence[str], samples: object | None) -> None:
 
 
 def with_algorithms(
-    prepared: Prepared, samples: object | None, size: float | None = None
+    prepared: Prepared, samples: Samples | None, size: float | None = None
 ) -> Prepared:
-    """The Prepared with FEW_BITS, where its weights have few bits and it names no algorithm."""
+    """The Prepared with DEFAULT where its qconfig names no algorithms, FEW_BITS for few bits."""
     asked = prepared.qconfig
     has_few = asked.weight_bits < BYTE_BITS or size is not None
-    if not has_few or asked.improve or samples is None:
+    if has_few and samples is not None and asked.improve is None:
+        return dataclasses.replace(prepared, qconfig=asked.set_improve(FEW_BITS))
+    if asked.algorithms or not DEFAULT:
         return prepared
-    return dataclasses.replace(prepared, qconfig=asked.set_improve(FEW_BITS))
+    if why := _why_none(prepared, samples):
+        notes = (*prepared.notes, f"no PTQ algorithm was tried: {why}")
+        return dataclasses.replace(prepared, notes=notes)
+    return dataclasses.replace(prepared, qconfig=asked.set_improve(DEFAULT))
+
+
+def _why_none(prepared: Prepared, samples: Samples | None) -> str:
+    """Reason why no algorithm is tried by default; the empty string: DEFAULT is."""
+    if prepared.qconfig.improve is not None:
+        return "none was asked for"
+    if samples is None:
+        return "they fit samples, and there are only statistics"
+    if samples.is_one_shot:
+        return "the samples come only once"
+    if prepared.feedback:
+        return "each sample hands its state to the next one"
+    if saturates_here_alone(prepared.target):
+        return f"sums of products saturate on this machine, and not on {prepared.target}"
+    count = open_samples(samples, prepared.inputs).count
+    if count is None or count < HANDFUL:
+        return f"wanted {HANDFUL} batches of samples or more, their number known"
+    return ""
 
 
 def improve_model(
     prepared: Prepared, samples: Batches, objective: Objective = Objective.SPEED
 ) -> Prepared:
     """The Prepared of a model that its ModelImprovements made; itself where it asks for none."""
-    for improvement in wanted(prepared.qconfig.improve):
+    for improvement in wanted(prepared.qconfig.algorithms):
         if isinstance(improvement, ModelImprovement):
             work = partial(improvement.improve, prepared, samples, objective)
             made = _result(improvement, work, EqualModel)
@@ -91,15 +118,12 @@ def improve_model(
     return prepared
 
 
-def improve_weights(
-    prepared: Prepared, plan: Plan, samples: Batches, spent_s: float = 0.0
-) -> Improved:
+def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
     """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
     improved = Improved(prepared, plan)
-    for improvement in wanted(prepared.qconfig.improve):
+    for improvement in wanted(prepared.qconfig.algorithms):
         if isinstance(improvement, WeightImprovement):
-            bounded = improvement.within(spent_s)
-            work = partial(bounded.improve, improved.prepared, improved.plan, samples)
+            work = partial(improvement.improve, improved.prepared, improved.plan, samples)
             improved = _result(improvement, work, Improved)
     notes = (*improved.plan.notes, *summaries(improved.outcomes))
     return Improved(improved.prepared, dataclasses.replace(improved.plan, notes=notes))

@@ -95,11 +95,6 @@ class WeightImprovement(Improvement):
     biases_alone: ClassVar[bool] = False
     corrects_biases: ClassVar[bool] = False
 
-    def within(self, spent_s: float) -> WeightImprovement:
-        """This improvement, bounded by the CPU time of the work so far if it has such a bound."""
-        del spent_s
-        return self
-
     @abstractmethod
     def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
         """The same model with other constants; `prepared.model` stays as it is.

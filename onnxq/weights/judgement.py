@@ -27,12 +27,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from onnxq.core.arrays import Array, Reals
 from onnxq.observers.tensor_noise import decibels
-from onnxq.samples import Batches
+from onnxq.samples.batches import Batches
 from onnxq.samples.excerpt import EVERY, is_last, rows_of
 from onnxq.samples.inputs import Batch, has_dynamic_batch
 from onnxq.static.prepared import Prepared
@@ -204,7 +205,7 @@ def enough(samples: Batches, prepared: Prepared) -> list[Batch]:
     """
     if prepared.feedback:
         return list(_first(samples))
-    batches = list(itertools.islice(samples, 0, None, _stride(samples)))
+    batches = list(itertools.islice(samples, 0, None, _stride(samples, MOST_SAMPLES)))
     if not too_few(batches) or not batches or not has_dynamic_batch(prepared.inputs):
         return batches
     if rows_of(one_row(prepared.model, prepared.inputs, batches[0])) > 1:  # a constant fixes it
@@ -222,13 +223,21 @@ def _first(samples: Batches) -> Iterator[Batch]:
             return
 
 
-def _stride(samples: Batches) -> int:
-    """One batch in so many makes at most about MOST_SAMPLES; 1 where that would leave too few."""
+def thinned(samples: Batches, most: int) -> Batches:
+    """Every n-th batch, so that they have about so many rows at most."""
+    stride = _stride(samples, most)
+    count = None if samples.count is None else -(-samples.count // stride)
+    produce = partial(itertools.islice, samples, 0, None, stride)
+    return Batches(samples.where, count, produce)
+
+
+def _stride(samples: Batches, most: int) -> int:
+    """One batch in so many makes about so many rows at most; 1 where that would leave too few."""
     first = next(iter(samples), None)
     if first is None:
         return 1
     count = sum(1 for _ in samples) if samples.count is None else samples.count
-    return max(1, min(-(-count * rows_of(first) // MOST_SAMPLES), count // EVERY))
+    return max(1, min(-(-count * rows_of(first) // most), count // EVERY))
 
 
 def _cut(batch: Batch) -> list[Batch]:

@@ -21,14 +21,17 @@ square is
 Every term is of the size of the error, so that sums of float32 products are enough.
 
 The damping stands between samples and what they are drawn from: without any, W* fits the samples.
-It is chosen by the error on samples held back, as is each channel's scale where integers are few: a
-narrower range that clips the largest weights, or the plan's own.
+It is chosen by the error on samples held back, from a medium one on, as long as the next one is
+better; each channel's scale, too, where integers are few: a narrower range that clips the largest
+weights, or the plan's own. Where the medium one is no better than the bias alone, no other is
+tried, and the weight stays as it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +55,8 @@ from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, LayerWork, Proposal, la
 PERCDAMPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Damping, as multiples of the mean diagonal of the Hessian; the best was .1 to 1 at 8 bits, .01 to
 .3 at 4."""
+FIRST = 2
+"""Index of the one that is tried first."""
 FEW_BITS = 4
 FACTORS = (1.0, 0.92, 0.85, 0.78, 0.71, 0.64)
 """Scales that are tried where integers have FEW_BITS or fewer, as multiples of the plan's."""
@@ -95,6 +100,20 @@ def rounding_of(target: Target, layer: Layer, batches: int) -> LayerWork | str:
     return _Rounding(layer, batches, layer.partners)
 
 
+def rounding_products(groups: int, outputs: int, inputs: int, places: int) -> int:
+    """Multiply-adds of rounding a layer by so many places, about: the Hessian, and three dampings.
+
+    The Hessian takes inputs^2 for each place; a damping inputs^3 for its inverse, and inputs^2 for
+    each output to round it and to tell its error.
+    """
+    seen = min(places, _most_places(inputs))
+    return groups * inputs * (seen * (inputs + 2 * outputs) + 3 * inputs * (inputs + 3 * outputs))
+
+
+def _most_places(inputs: int) -> int:
+    return max(LEAST_PLACES * inputs, min(MOST_PLACES, PRODUCTS // inputs**2))
+
+
 class _Rounding:
     """The work on one layer: sums over its places, those of the batches held back apart."""
 
@@ -104,8 +123,7 @@ class _Rounding:
         self._stored = layer.stored
         self._bias = layer.bias[:, np.newaxis]
         self._sums = tuple(LayerSums(*self._stored.shape) for _ in range(2))
-        inputs = self._stored.shape[-1]
-        self._places = max(LEAST_PLACES * inputs, min(MOST_PLACES, PRODUCTS // inputs**2))
+        self._places = _most_places(self._stored.shape[-1])
 
     def observe(self, x: Singles, y: Singles, index: int) -> None:
         """Adds a batch."""
@@ -119,21 +137,41 @@ class _Rounding:
         if not all(sums.count for sums in self._sums):
             return Proposal(None, why=NO_ELEMENTS)
         seen, held = (sums.means() for sums in self._sums)
-        found: tuple[float, _Rounded] | None = None
-        for percdamp in PERCDAMPS:
-            try:
-                made = self._rounded(seen, percdamp)
-            except np.linalg.LinAlgError:  # the damping is lost beside means that are large
-                continue
-            error = float(held.error(made.change, made.shift).sum())
-            if found is None or error < found[0]:
-                found = error, made
-        if found is None:
-            return Proposal(None, why="its inputs hardly vary")
-        error, made = found
+        best = self._bias_alone(seen, held)
+        first = self._tried(seen, held, FIRST)
+        if first.error < best.error:
+            best = self._searched(seen, held, first)
         signal = float(held.yy.sum())
-        before, after = decibels(signal, float(held.rr.sum())), decibels(signal, error)
-        return Proposal(self._constants(made), before, after)
+        before, after = decibels(signal, float(held.rr.sum())), decibels(signal, best.error)
+        return Proposal(self._constants(best.rounded), before, after)
+
+    def _bias_alone(self, seen: LayerMeans, held: LayerMeans) -> _Tried:
+        """The weight as it is, with the bias that takes the means."""
+        change = np.zeros_like(self._stored)
+        shift = np.zeros(change.shape[:-1]) if self._layer.bias_slot is None else seen.r
+        return _Tried(float(held.error(change, shift).sum()), _Rounded(None, None, change, shift))
+
+    def _tried(self, seen: LayerMeans, held: LayerMeans, index: int) -> _Tried:
+        """The weight of that damping; of infinite error where its inputs hardly vary."""
+        try:
+            made = self._rounded(seen, PERCDAMPS[index])
+        except np.linalg.LinAlgError:  # the damping is lost beside means that are large
+            return _Tried(math.inf, self._bias_alone(seen, held).rounded)
+        return _Tried(float(held.error(made.change, made.shift).sum()), made)
+
+    def _searched(self, seen: LayerMeans, held: LayerMeans, first: _Tried) -> _Tried:
+        """The best of the dampings downhill from the first one, on either side of it."""
+        best = first
+        for step in (1, -1):
+            index = FIRST + step
+            while 0 <= index < len(PERCDAMPS):
+                tried = self._tried(seen, held, index)
+                if not tried.error < best.error:
+                    break
+                best, index = tried, index + step
+            if best is not first:
+                break
+        return best
 
     def _rounded(self, seen: LayerMeans, percdamp: float) -> _Rounded:
         """Integers that this damping gives, each row with the scale that suits it best."""
@@ -161,11 +199,13 @@ class _Rounding:
     def _constants(self, made: _Rounded) -> NewConstants:
         layer = self._layer
         qparams = layer.plan.qparams
+        bias = None if layer.bias_slot is None else layer.bias + made.shift
+        if made.integers is None or made.factors is None:
+            return NewConstants(bias=bias)
         if qparams.scale.size == made.factors.size:
             scale = qparams.scale * made.factors.reshape(qparams.scale.shape)
             qparams = dataclasses.replace(qparams, scale=scale.astype(np.float32))
         weight = layer.on_qparams(made.integers, qparams)
-        bias = None if layer.bias_slot is None else layer.bias + made.shift
         return NewConstants(weight, qparams, bias)
 
 
@@ -259,16 +299,24 @@ class _Rounded:
     """Integers of a layer, and what they change.
 
     Attributes:
-        integers: int32 (groups, outputs, inputs).
-        factors: float64 (groups, outputs, 1), of the plan's scales.
+        integers: int32 (groups, outputs, inputs); None: the layer's own.
+        factors: float64 (groups, outputs, 1), of the plan's scales; None: the scales as they are.
         change: float64 (groups, outputs, inputs), of the weight.
         shift: float64 (groups, outputs), of the bias.
     """
 
-    integers: Ints
-    factors: Reals
+    integers: Ints | None
+    factors: Reals | None
     change: Reals
     shift: Reals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tried:
+    """Constants, and the sum of their mean squared errors on the batches held back."""
+
+    error: float
+    rounded: _Rounded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -296,19 +344,23 @@ class IntegerRows:
             weight: float64 (..., rows, columns).
             factor: of the Hessian.
         """
-        rounded = np.zeros(weight.shape, np.int32)  # in act_order
+        *groups, rows, columns = weight.shape
+        rounded = np.zeros((math.prod(groups), columns, rows), np.int32)  # in act_order
+        every = np.arange(len(rounded))
         scale = np.broadcast_to(self.scale, (*weight.shape[:-1], 1))[..., 0]
-        partner = None if self.partner is None else _moved(self.partner, factor.act_order)
+        partner = None
+        if self.partner is not None:
+            partner = _moved(self.partner, factor.act_order).reshape(-1, columns)
 
         def round_column(j: int, column: Reals) -> Reals:
             raw = np.clip(np.rint(column / scale), self.low, self.high)
             if partner is not None:
-                raw = _beside(raw, rounded, partner[..., j])
-            rounded[..., j] = raw
+                raw = _beside(raw, rounded[every, partner[:, j]].reshape(raw.shape))
+            rounded[:, j] = raw.reshape(-1, rows)
             return np.asarray(raw * scale, np.float64)
 
         gptq(weight, factor.act_order, factor.upper, round_column)
-        return factor.as_given(rounded)
+        return factor.as_given(np.swapaxes(rounded, 1, 2).reshape(weight.shape))
 
 
 def _moved(partner: Places, act_order: Places) -> Places:
@@ -317,10 +369,8 @@ def _moved(partner: Places, act_order: Places) -> Places:
     return np.take_along_axis(place, partner[act_order], -1)
 
 
-def _beside(raw: Reals, rounded: Ints, partner: Places) -> Reals:
+def _beside(raw: Reals, other: Ints) -> Reals:
     """The integers of a column, within what its partner's leave; 0 of one still to come."""
-    index = np.broadcast_to(partner[..., np.newaxis, np.newaxis], (*raw.shape, 1))
-    other = np.take_along_axis(rounded, index, -1)[..., 0]
     return np.clip(raw, -LARGEST_SUM - np.minimum(other, 0), LARGEST_SUM - np.maximum(other, 0))
 
 

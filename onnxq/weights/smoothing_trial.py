@@ -87,7 +87,7 @@ class Flow:
     @property
     def corrects_biases(self) -> bool:
         """Whether an improvement follows that does."""
-        asked = map(find, self.prepared.qconfig.improve)
+        asked = map(find, self.prepared.qconfig.algorithms)
         return any(isinstance(each, WeightImprovement) and each.corrects_biases for each in asked)
 
     def asking(self, name: str) -> Flow:

@@ -39,7 +39,7 @@ def test_some_of_the_calibration_samples_are_tried() -> None:
 def test_what_an_algorithm_fits_is_told_by_others_from_a_handful_on() -> None:
     asked = default_qconfig_mapping().set_improve(["bias"])
     verdict = verdict_of(onnxq.quantize(network(), {"x": images(8)}, qconfig=asked))
-    assert verdict.input_source is InputSource.UNSEEN
+    assert verdict.input_source is InputSource.NOT_FITTED
     assert verdict.samples == 2
     verdict = verdict_of(onnxq.quantize_weights(network(), {"x": images(8)}))
     assert (verdict.input_source, verdict.samples) == (InputSource.UNSEEN, 2)

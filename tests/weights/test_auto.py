@@ -1,22 +1,29 @@
-"""The better of rounding and bias correction for each layer, within a budget."""
+"""Rounding of each layer, or bias correction, within counted work."""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import onnxq
-from onnxq.weights import Auto, Bias, Round
+from onnxq.errors import ModelError
+from onnxq.quantized.outcome import Outcome
+from onnxq.samples import open_samples
+from onnxq.samples.excerpt import HANDFUL
+from onnxq.weights import Auto, Improved, Round
 from onnxq.weights import auto as module
+from onnxq.weights.judgement import thinned
+from onnxq.weights.layerwise import with_outcomes
 from tests.dynamic_models import parsed
 from tests.examples import ALL_INTEGERS
 
 if TYPE_CHECKING:
     import onnx
 
+    from onnxq.samples import Batches
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
 
@@ -45,36 +52,71 @@ def planned() -> tuple[Prepared, Plan, onnxq.Samples]:
     return prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, read)), read
 
 
-def test_each_layer_has_the_better_of_the_two() -> None:
-    from onnxq.samples import open_samples
-
+def test_each_layer_is_rounded_where_the_work_is_allowed() -> None:
     prepared, plan, read = planned()
     batches = open_samples(read, prepared.inputs)
-    gains = {
-        each.name: {o.place: o.gain_db or 0 for o in each.improve(prepared, plan, batches).outcomes}
-        for each in (Auto(1e9), Round(), Bias())
-    }
-    first = next(place for place in gains["auto"] if place)
-    assert gains["auto"][first] == max(gains["round"][first], gains["bias"][first])
+    some = thinned(batches, 512 // module.LOOKED_AT)
+    auto = Auto().improve(prepared, plan, batches).outcomes
+    alone = Round().improve(prepared, plan, some).outcomes
+    assert [o.gain_db for o in auto[:2]] == [o.gain_db for o in alone[:2]]
+    assert any(o.kept for o in auto)
 
 
-def test_behind_the_budget_biases_alone_are_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
-    from onnxq.samples import open_samples
-
+def test_beyond_the_work_allowed_biases_alone_are_corrected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     prepared, plan, read = planned()
-    monkeypatch.setattr(module, "rounding_of", lambda *_: pytest.fail("it is late"))
-    late = Auto(-time.process_time())
-    made = late.improve(prepared, plan, open_samples(read, prepared.inputs))
+    monkeypatch.setattr(module, "LEAST", 0.0)
+    monkeypatch.setattr(module, "SHARE", 0.0)
+    made = Auto().improve(prepared, plan, open_samples(read, prepared.inputs))
     assert [o.improvement for o in made.outcomes] == ["auto"] * len(made.outcomes)
-    assert all(module.TIME_WAS_UP in o.why for o in made.outcomes if o.place)
+    assert all("its bias alone is corrected" in o.why for o in made.outcomes if o.place)
     weights = {name: each.qparams for name, each in plan.weights.items()}
     assert {name: each.qparams for name, each in made.plan.weights.items()} == weights
 
 
-def test_the_budget_is_as_long_as_the_work_so_far() -> None:
-    assert Auto().within(7.0)._seconds == 7.0
-    assert Auto().within(0.1)._seconds == module.LEAST_SECONDS
-    assert Bias().within(7.0).name == "bias"
+def test_the_work_that_a_layer_leaves_over_is_there_for_those_behind() -> None:
+    budget = module._Budget(looked_at=2.0, left=0.0)
+    assert budget.allows(run=100, wanted=100)
+    assert budget.allows(run=0, wanted=700)
+    assert not budget.allows(run=0, wanted=1)
+
+
+def test_a_part_of_the_samples_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def layerwise(prepared: Prepared, plan: Plan, samples: Batches, *_: object) -> Improved:
+        seen.append(sum(len(batch["x"]) for batch in samples))
+        return with_outcomes(Improved(prepared, plan), (Outcome("auto", "", True),))
+
+    monkeypatch.setattr(module, "layerwise", layerwise)
+    prepared, plan, _ = planned()
+    for rows in (32, 512):
+        read = onnxq.Samples(samples(rows=rows), batch_size=8)
+        Auto().improve(prepared, plan, open_samples(read, prepared.inputs))
+    assert seen == [32, 512 // module.LOOKED_AT]
+
+
+def test_what_fails_or_loses_leaves_the_plan_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared, plan, read = planned()
+    batches = open_samples(read, prepared.inputs)
+
+    def refused(*_: object) -> Improved:
+        raise ModelError("no kernel for it")
+
+    monkeypatch.setattr(module, "layerwise", refused)
+    made = Auto().improve(prepared, plan, batches)
+    assert made.prepared.model is prepared.model
+    assert [o.why for o in made.outcomes] == ["no kernel for it"]
+
+    def losing(*_: object) -> Improved:
+        lost = Outcome("auto", "", True, 30.0, 29.9, "chance")
+        return with_outcomes(Improved(prepared, replace(plan, weights={})), (lost,))
+
+    monkeypatch.setattr(module, "layerwise", losing)
+    made = Auto().improve(prepared, plan, batches)
+    assert made.plan.weights == plan.weights
+    assert not made.outcomes[-1].kept
 
 
 def test_quantize_knows_its_name() -> None:
@@ -82,3 +124,36 @@ def test_quantize_knows_its_name() -> None:
     made = onnxq.quantize(layers(), samples(), qconfig=asked, target="x86-vnni")
     assert made.verdict is not None
     assert any("improvement 'auto'" in note for note in made.verdict.notes)
+
+
+@pytest.mark.usefixtures("improved_here")
+def test_quantize_improves_by_default_unless_told_otherwise() -> None:
+    target = "portable"
+    asked = ALL_INTEGERS.set_improve(())
+    files = []
+    for qconfig in (ALL_INTEGERS, ALL_INTEGERS.set_improve(["auto"]), asked):
+        made = onnxq.quantize(layers(), samples(rows=256), qconfig=qconfig, target=target)
+        files.append(made.to_bytes())
+        verdict = made.verdict
+        assert verdict is not None
+        is_none = qconfig is asked
+        assert is_none == any("no PTQ algorithm was tried: none was" in n for n in verdict.notes)
+        source = "calibration samples" if is_none else "samples that no algorithm fitted"
+        assert verdict.input_source.value == source
+        assert is_none != any("improvement 'auto'" in n for n in verdict.notes)
+    assert files[0] == files[1]
+
+
+@pytest.mark.usefixtures("improved_here")
+@pytest.mark.parametrize("given", ["few", "once", "statistics"])
+def test_no_algorithm_is_tried_without_samples_to_judge_by(given: str) -> None:
+    few = samples(rows=HANDFUL - 1)
+    prepared = onnxq.prepare(layers(), ALL_INTEGERS, target="portable")
+    source: Any = {
+        "few": few,
+        "once": iter([{"x": row[None]} for row in samples(rows=16)["x"]]),
+        "statistics": onnxq.calibrate(prepared, few),
+    }[given]
+    made = onnxq.quantize(layers(), source, qconfig=ALL_INTEGERS, target="portable")
+    assert made.verdict is not None
+    assert any("no PTQ algorithm was tried" in note for note in made.verdict.notes)

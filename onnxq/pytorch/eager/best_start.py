@@ -54,7 +54,7 @@ def best_start(
         raise CalibrationError("best_start: held_apart has no batches; hold some rows back.")
     judged = distilling(copy.deepcopy(model)) if loss is None else loss
     mapping = training_mapping(qconfig, target)
-    names = dict.fromkeys((mapping.improve, *_IMPROVEMENTS))
+    names = dict.fromkeys((mapping.algorithms, *_IMPROVEMENTS))
     starts = [
         prepare_qat(model, inputs=inputs, qconfig=replace(mapping, improve=each), target=target)
         for each in names

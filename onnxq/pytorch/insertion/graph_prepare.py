@@ -328,7 +328,7 @@ def prepare_graph_qat(
     """
     check_not_sharded(model, "prepare_qat")
     mapping = training_mapping(qconfig, target)
-    check_improve(mapping.improve)
+    check_improve(mapping.algorithms)
     modes = modes_of(model)
     program = _program(model, inputs, mapping)
     check_same_form(model, program)
@@ -345,7 +345,7 @@ def prepare_graph_qat(
     check_observed_values(prepared)
     found = prepared.meta[ANNOTATIONS]
     notes = found.notes
-    if mapping.improve:
+    if mapping.algorithms:
         made = improved_form(program, mapping, target, found)
         notes += start_improved(prepared, made, found, builder.fakes)
     restore_modes(prepared.train(), modes)
@@ -363,10 +363,10 @@ def prepare_graph(
     """A copy of the model that observes, batch norm folded; what prepare gives with `inputs`."""
     check_mapping(qconfig)
     mapping = default_qconfig_mapping(backend_of(target)) if qconfig is None else qconfig
-    if mapping.improve:
+    if mapping.algorithms:
         raise QConfigError(
-            f"prepare: the qconfig asks for the improvements {listed(mapping.improve)}, which look "
-            "at the samples again once they were observed. Take them out with "
+            f"prepare: the qconfig asks for the improvements {listed(mapping.algorithms)}, which "
+            "look at the samples again once they were observed. Take them out with "
             "qconfig.set_improve(()); onnxq.quantize and prepare_qat carry them out."
         )
     program = _program(model, inputs, mapping)

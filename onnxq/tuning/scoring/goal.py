@@ -55,7 +55,9 @@ class Goal:
     def __post_init__(self) -> None:
         object.__setattr__(self, "objective", member(Objective, self.objective, "objective"))
         object.__setattr__(self, "metric", as_metric(self.metric))
-        object.__setattr__(self, "improve", QConfigMapping(None).set_improve(self.improve).improve)
+        object.__setattr__(
+            self, "improve", QConfigMapping(None).set_improve(self.improve).algorithms
+        )
         wanted(self.improve)
         _check_number("min_sqnr_db", self.min_sqnr_db, -math.inf)
         _check_number("max_drop", self.max_drop, 0.0)

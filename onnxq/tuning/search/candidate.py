@@ -146,7 +146,7 @@ class AlgorithmChange:
 
     def applied(self, mapping: QConfigMapping) -> QConfigMapping:
         """The mapping that asks for it behind those that it asks for already."""
-        return mapping.set_improve((*mapping.improve, self.which))
+        return mapping.set_improve((*mapping.algorithms, self.which))
 
 
 OTHER_OBSERVERS = (MinMaxObserver, PercentileObserver)

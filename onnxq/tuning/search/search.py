@@ -98,7 +98,7 @@ class Begun:
     @property
     def improve(self) -> tuple[str, ...]:
         """The PTQ algorithms of the point, behind which sensitivity is measured."""
-        return self.point.candidate.mapping.improve
+        return self.point.candidate.mapping.algorithms
 
 
 class Search:
@@ -216,7 +216,7 @@ class Search:
             proposals, self._all, changes, max(1, self._goal.max_runs - kept), self._is_late
         )
         algorithms = [
-            AlgorithmChange(name) for name in self._goal.improve if name not in asked.improve
+            AlgorithmChange(name) for name in self._goal.improve if name not in asked.algorithms
         ]
         return Begun(starts[0], local, local.begin(starts, algorithms))
 

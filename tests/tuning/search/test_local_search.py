@@ -271,7 +271,7 @@ def test_algorithms_that_take_no_time_are_tried_before_layers_go_to_float() -> N
         for mapping in mappings:
             (score,) = network.measured([mapping])
             assert isinstance(score, Score)
-            db = score.worst_db + (30.0 if "smooth" in mapping.improve else 0.0)
+            db = score.worst_db + (30.0 if "smooth" in mapping.algorithms else 0.0)
             found.append(replace(score, metric=db, sqnr_db={"y": db}))
         return [*found]
 
@@ -296,7 +296,7 @@ def test_near_the_goal_changes_of_the_whole_come_before_layers_go_to_float() -> 
         found: list[Score | Refusal] = []
         for mapping in mappings:
             score = network.score([precision_in(mapping, group) for group in network.groups])
-            db = score.worst_db + (3.0 if "bias" in mapping.improve else 0.0)
+            db = score.worst_db + (3.0 if "bias" in mapping.algorithms else 0.0)
             found.append(replace(score, metric=db, sqnr_db={"y": db}))
         return found
 
