@@ -52,8 +52,11 @@ def summaries(outcomes: tuple[Outcome, ...]) -> list[str]:
 def _summary(name: str, outcomes: list[Outcome]) -> str:
     places = [outcome for outcome in outcomes if outcome.place]
     kept = sum(outcome.kept for outcome in places)
+    wholes = [outcome for outcome in outcomes if not outcome.place]
+    if not places and len(wholes) == 1 and wholes[0].gain_db is None and wholes[0].why:
+        return f"improvement '{name}': not tried: {wholes[0].why}"
     said = f"improvement '{name}': kept at {kept} of {len(places)} places"
-    for whole in (outcome for outcome in outcomes if not outcome.place):
+    for whole in wholes:
         if whole.gain_db is not None:
             said += (
                 f"; outputs {whole.before_db:.1f} -> {whole.after_db:.1f} dB on samples held back"

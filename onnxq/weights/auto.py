@@ -72,7 +72,12 @@ class Auto(WeightImprovement):
             return with_outcomes(as_it_is, (outcome,))
         *places, whole = made.outcomes[len(plan.improvements) :]
         if whole.gain_db is None or whole.gain_db >= 0 or not whole.kept:
-            return made
+            if rows <= most:
+                return made
+            told = (*made.outcomes[:-1], replace(whole, why=""))  # few by choice, of enough
+            return Improved(
+                replace(made.prepared, improvements=told), replace(made.plan, improvements=told)
+            )
         undone = [replace(each, kept=False, why=each.why or WORSE) for each in (*places, whole)]
         return with_outcomes(as_it_is, tuple(undone))
 

@@ -18,7 +18,7 @@ from onnxq.errors import (
     kind_of,
 )
 from onnxq.ort.target_here import saturates_here_alone
-from onnxq.quantized.outcome import summaries
+from onnxq.quantized.outcome import Outcome, summaries
 from onnxq.samples import Batches, Samples, open_samples
 from onnxq.samples.excerpt import HANDFUL
 from onnxq.static.deciders import decided_again
@@ -80,16 +80,17 @@ def with_algorithms(
         return dataclasses.replace(prepared, qconfig=asked.set_improve(FEW_BITS))
     if asked.algorithms or not DEFAULT:
         return prepared
+    if asked.improve is not None:  # none
+        return prepared
     if why := _why_none(prepared, samples):
-        notes = (*prepared.notes, f"no PTQ algorithm was tried: {why}")
-        return dataclasses.replace(prepared, notes=notes)
+        untried = (Outcome(DEFAULT[0], "", kept=False, why=why),)
+        outcomes, notes = (*prepared.improvements, *untried), (*prepared.notes, *summaries(untried))
+        return dataclasses.replace(prepared, improvements=outcomes, notes=notes)
     return dataclasses.replace(prepared, qconfig=asked.set_improve(DEFAULT))
 
 
 def _why_none(prepared: Prepared, samples: Samples | None) -> str:
     """Reason why no algorithm is tried by default; the empty string: DEFAULT is."""
-    if prepared.qconfig.improve is not None:
-        return "none was asked for"
     if samples is None:
         return "they fit samples, and there are only statistics"
     if samples.is_one_shot:

@@ -13,6 +13,7 @@ from onnxq.checking.static_job import StaticJob
 from onnxq.errors import QConfigError, VerificationError
 from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRepair
+from onnxq.ort import target_here
 from onnxq.repair import search as repair
 from onnxq.repair.search import carry_out_and_repair
 from onnxq.samples import open_samples
@@ -159,7 +160,7 @@ def test_statistics_and_too_little_time_are_said() -> None:
 
 
 def test_what_saturates_here_alone_is_judged_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "target_here", lambda: onnxq.targets.find("x86-avx2"))
+    monkeypatch.setattr(target_here, "target_here", lambda: onnxq.targets.find("x86-avx2"))
     with pytest.warns(UserWarning, match="keeps"):
         made = onnxq.quantize(collapsing(), samples(), target="x86-vnni")
     assert made.verdict is not None
