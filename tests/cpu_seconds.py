@@ -27,8 +27,8 @@ SLOW_S = 0.5
 SHARE_S = 0.1
 """CPU seconds that the cases of one function together may cost by day; the night runs all."""
 
-LONG_S = 1.0
-"""CPU seconds of one case that waits for the night: a hundred of them take minutes."""
+LONG_S = 0.6
+"""CPU seconds of one case that waits for the night: a hundred of them take a minute and more."""
 
 ALWAYS = ("tests/test_main_job.py", "tests/test_readme.py")
 """Files of the main job, all of whose functions have a case by day."""

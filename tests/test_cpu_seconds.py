@@ -35,7 +35,7 @@ def test_a_share_of_the_cases_of_a_dear_function_stays_by_day_and_one_of_each() 
     assert left == cpu_seconds.left_for_the_night([*others, *cases[::-1]], seconds)
 
 
-def test_a_case_of_more_than_a_second_waits_for_the_night_unless_of_the_main_job() -> None:
+def test_a_long_case_waits_for_the_night_unless_of_the_main_job() -> None:
     names = ["tests/a.py::test_b", "tests/test_readme.py::test_c", "tests/a.py::test_d"]
-    seconds = {names[0]: 1.5, names[1]: 1.5, names[2]: 0.9}
+    seconds = {names[0]: 1.5, names[1]: 1.5, names[2]: 0.5}
     assert cpu_seconds.left_for_the_night(names, seconds) == {names[0]}
