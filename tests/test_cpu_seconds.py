@@ -29,7 +29,7 @@ def test_functions_of_a_file_count_together() -> None:
 def test_a_share_of_the_cases_of_a_dear_function_stays_by_day_and_one_of_each() -> None:
     cases = [f"a.py::test_b[{i}]" for i in range(40)]
     others = [f"a.py::test_c[{i}]" for i in range(3)] + ["a.py::test_d"]
-    seconds = {"a.py::test_b": cpu_seconds.SHARE_S * 4, "a.py::test_c": 2.0}
+    seconds = {"a.py::test_b": cpu_seconds.SHARE_S * 4, "a.py::test_c": 1.5}
     left = cpu_seconds.left_for_the_night([*cases, *others], seconds)
     assert [sum(name in left for name in part) for part in (cases, others)] == [30, 2]
     assert left == cpu_seconds.left_for_the_night([*others, *cases[::-1]], seconds)
