@@ -38,6 +38,7 @@ from onnxq.errors import (
 )
 from onnxq.float16_model import half
 from onnxq.graph.annotations import Annotations
+from onnxq.graph.checks import check_quantizable
 from onnxq.graph.io import load
 from onnxq.graph.saving import EXTERNAL_BYTES, data_files, locations, save, saved_bytes
 from onnxq.page.card import card_of
@@ -213,6 +214,8 @@ def hub_folder(
             (part_folder / FOLDER).mkdir(parents=True)
         place, files_found = _found(Path(model), part_folder)
         models = {file.stem: _with_named_batch(load(file)) for file in files_found}
+        for each in models.values():
+            check_quantizable(each)
         beside = _beside(place if files is None else Path(files))
         config = _read_config(beside[CONFIG])
         if samples is not None and len(models) > 1:

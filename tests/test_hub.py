@@ -212,6 +212,14 @@ def test_a_folder_that_lacks_something_is_refused_whole(
     assert {path.name for path in tmp_path.iterdir()} == {"given"}
 
 
+def test_a_quantized_model_is_no_fp32(source: Path, tmp_path: Path) -> None:
+    path = source / "onnx" / "model.onnx"
+    onnxq.quantize_dynamic(path).save(path)
+    with pytest.raises(ModelError, match="is quantized already"):
+        onnxq.hub_folder(source, tmp_path / "hub")
+    assert not (tmp_path / "hub").exists()
+
+
 def test_unknown_variants_are_refused_with_the_nearest(source: Path, tmp_path: Path) -> None:
     with pytest.raises(QConfigError, match="Did you mean 'q4f16'"):
         onnxq.hub_folder(source, tmp_path / "out", variants=["q4f61"])

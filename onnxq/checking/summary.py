@@ -186,7 +186,9 @@ class Summary:
         if runs is not None and MATMUL_NBITS in runs.integer_nodes:
             computes.add(Precision.WEIGHT_ONLY_GROUPWISE)
         integers = sum(
-            node.precision in computes and not fallen & {node.name, node.part_of}
+            node.precision in computes
+            and node.op_type != "com.microsoft.MoE"  # QMoE's kernel dequantizes weights
+            and not fallen & {node.name, node.part_of}
             for node in self.nodes
         )
         floats = sum(node.precision is Precision.FLOAT for node in self.nodes)

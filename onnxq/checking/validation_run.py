@@ -6,7 +6,7 @@ Both sessions have one thread, so that the CPU time of the runs that are compare
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,6 +28,7 @@ from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.language.decoder import LOGITS
 from onnxq.ort import runtime
+from onnxq.ort.target_here import target_here
 from onnxq.ort.turns import Schedule, taken, taking_turns
 from onnxq.qdq.narrow import packed_bytes
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -36,6 +37,8 @@ from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import has_dynamic_batch
 from onnxq.samples.state import State
+from onnxq.targets import all_targets
+from onnxq.targets.accumulation import SaturationMode
 from onnxq.times.timed_runs import runs_on
 
 SESSION_SIZES = 2.0
@@ -85,10 +88,25 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
         quantized_bytes=saved_bytes(model),
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),
-        notes=(*notes, *run.notes(), *_note_on_packed(model)),
+        notes=(*notes, *run.notes(), *_note_on_sums(model, outputs), *_note_on_packed(model)),
         answers=run.answers.found,
     )
     return verdict, runs, run.timed_on
+
+
+def _note_on_sums(model: QuantizedModel, outputs: Sequence[OutputVerdict]) -> list[str]:
+    """One note where sums saturate on this machine and not on the model's target; else none."""
+    name = model.metadata_props.get("onnxq.target")
+    meant = next((target for target in all_targets() if target.name == name), None)
+    if not outputs or meant is None or meant.saturation_mode is not SaturationMode.EXACT:
+        return []
+    here = target_here()
+    if here.saturation_mode is not SaturationMode.SATURATES:
+        return []
+    return [
+        f"this machine is {here.name}, where sums of two products can saturate; on {meant.name} "
+        "they do not, and outputs may be nearer to float there. For this machine: --target portable"
+    ]
 
 
 def _note_on_packed(model: QuantizedModel) -> list[str]:

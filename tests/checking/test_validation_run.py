@@ -21,6 +21,7 @@ from onnxq.graph.io import load
 from onnxq.ort import runtime
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import open_samples
+from onnxq.targets import find
 from tests.examples import images, model, network, weights
 from tests.refused_models import refused, samples
 
@@ -64,6 +65,24 @@ def test_outputs_speed_sizes_and_nodes_are_found(pair: tuple[ir.Model, Quantized
     assert verdict.integer_nodes == sum(runs.integer_nodes.values()) > 0
     assert verdict.quantized_bytes == len(quantized.to_bytes())
     assert verdict.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "here", "notes"),
+    [("x86-vnni", "x86-avx2", 1), ("x86-vnni", "x86-vnni", 0), ("portable", "x86-avx2", 0)],
+)
+def test_a_machine_that_saturates_where_the_target_does_not_is_named(
+    target: str, here: str, notes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "target_here", lambda: find(here))
+    x = {"x": images(8)}
+    prepared = onnxq.prepare(network(), target=target)
+    quantized = onnxq.rewrite(prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, x)))
+    validation = Validation(prepared.model, InputSource.UNSEEN, batches(1), None)
+    verdict, *_ = try_out(quantized, validation)
+    found = [note for note in verdict.notes if "this machine is x86-avx2" in note]
+    assert len(found) == notes
+    assert all("on x86-vnni they do not" in note for note in found)
 
 
 def test_speed_is_not_measured_where_that_takes_long(

@@ -190,3 +190,9 @@ def test_gptq_of_what_each_expert_sees_is_nearer_than_rounding(scheme: str) -> N
         assert made.verdict is not None
         found[method] = made.verdict.outputs[0].known_db
     assert found["gptq"] > found["rtn"] + 1
+
+
+def test_experts_store_integers_and_compute_in_float_beside_a_router_in_integers() -> None:
+    verdict = onnxq.quantize_weights(mixture(), samples=batches()).verdict
+    assert verdict is not None
+    assert (verdict.integer_nodes, verdict.stored_nodes) == (1, 1)
