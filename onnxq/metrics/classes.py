@@ -57,7 +57,7 @@ class Masks(BesideFloat[Numbers]):
 
     def add(self, x: Numbers, y: Numbers) -> None:
         """Adds masks of a batch."""
-        for label in range(x.shape[1]) if x.dtype == np.bool_ else np.unique(x).tolist():
+        for label in range(x.shape[1]) if x.dtype == np.bool_ else np.union1d(x, y).tolist():
             a, b = (m[:, label] if m.dtype == np.bool_ else m == label for m in (x, y))
             new = (int((a & b).sum()), int((a | b).sum()), int(a.sum()))
             old = self._counts.get(label, [0, 0, 0])

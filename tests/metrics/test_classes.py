@@ -53,6 +53,15 @@ def test_every_layout_of_masks_gives_the_same_iou(layout: object) -> None:
     assert again.value == 1.0
 
 
+def test_iou_of_masks_is_the_same_for_any_size_of_batches() -> None:
+    x, y = np.stack([np.zeros((8, 8), int), np.ones((8, 8), int)]), np.ones((2, 8, 8), int)
+    whole, parts = Masks(), Masks()
+    whole.update({"out": x}, {"out": y})
+    for i in range(2):
+        parts.update({"out": x[i : i + 1]}, {"out": y[i : i + 1]})
+    assert parts.by_class == whole.by_class == {0: 0.0, 1: 0.5}
+
+
 @pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (6.0, -3.0)], ids=["share", "logits"])
 def test_a_mask_of_one_channel_counts_what_is_marked(scale: float, shift: float) -> None:
     x, y = (
