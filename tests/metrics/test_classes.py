@@ -116,3 +116,10 @@ def test_marks_of_frames_are_asked_at_their_threshold() -> None:
 def test_an_axis_of_frames_that_cannot_be_told_is_asked_for() -> None:
     with pytest.raises(LayoutError, match="frames:axis=1"):
         _ = Frames().layout_of({"y": RNG.normal(size=(1, 30, 40))})
+
+
+def test_an_axis_that_is_not_there_is_refused() -> None:
+    with pytest.raises(LayoutError, match="there is no axis 3"):
+        _ = Masks(output="y", axis=3).layout_of({"y": RNG.uniform(size=(1, 8, 8))})
+    with pytest.raises(LayoutError, match="there is no axis 2"):
+        _ = Frames(axis=2).layout_of({"y": RNG.uniform(size=(3, 8))})
