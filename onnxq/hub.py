@@ -1,4 +1,4 @@
-"""Folders as model hubs lay them out: a model in each form that clients ask for, run and judged.
+"""Folders as model hubs lay them out: a model in each precision that clients want, run and judged.
 
     config.json, tokenizer.json ...        as they were
     onnx/model.onnx                        fp32
@@ -88,12 +88,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A form of a model.
+    """A precision in which clients ask for a model.
 
     Attributes:
         name: by which transformers.js calls it (its dtype).
         suffix: of the file's name.
-        make: makes a part in this form, with its verdict.
+        make: makes a part in this precision, with its verdict.
     """
 
     name: str
@@ -182,9 +182,9 @@ def hub_folder(
     target: str | Target | None = None,
     inline_bytes: int | None = None,
 ) -> HubFolder:
-    """Makes a folder that transformers.js and optimum load, with several forms of a model.
+    """Makes a folder that transformers.js and optimum load: a model in several precisions.
 
-    Each form was run beside the float model, and opened from its file. One that cannot be made, or
+    Each is run beside the float model, and opened from its file. One that cannot be made, or
     falls below the floor, is left out, and the result says why. The folder is written as a whole.
 
     Args:

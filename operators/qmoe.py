@@ -100,7 +100,7 @@ class QMoE(IntegerOperator):
         return (_run(call)[0].astype(np.float32),)
 
     def bound(self, call: IntegerCall) -> Array | None:
-        """Rounding errors of sums and functions, carried through fc2; of int8 a step per number."""
+        """Rounding errors of sums and functions, carried through fc2; of int8 an LSB per number."""
         return _run(call)[1]
 
     def cases(self) -> Iterable[Case]:
@@ -259,12 +259,12 @@ def _layer(call: IntegerCall, slots: tuple[int, int, int, int]) -> _Layer:
     if given is not None:
         rows = np.asarray(given, np.uint8).reshape(experts * outputs, -1)
         points[:] = unpacked_rows(rows, bits)[:, :groups]
-    steps = np.repeat(scale.reshape(-1, groups).astype(np.float64), group, axis=1)
+    scales = np.repeat(scale.reshape(-1, groups).astype(np.float64), group, axis=1)
     points = np.repeat(points, group, axis=1)
     bias = call.optional(slots[2])
     return _Layer(
-        ((q - points) * steps).reshape(shape),
-        ((q + points) * np.abs(steps)).reshape(shape),
+        ((q - points) * scales).reshape(shape),
+        ((q + points) * np.abs(scales)).reshape(shape),
         np.zeros(shape[:2]) if bias is None else bias.astype(np.float64),
         bits,
     )

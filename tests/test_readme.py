@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_LINES = 130
+OURS = "note: this machine is"
+"""Begins a line on machines whose sums saturate, where the target's do not."""
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 README = Page.read(ROOT / "README.md")
@@ -41,7 +43,8 @@ def test_the_first_example_shows_all_that_its_commands_print(tmp_path: Path) -> 
     outputs = list(run(Page(README.path, console), tmp_path))
     assert len(outputs) == 2
     for each in outputs:
-        assert NUMBER.sub("#", each.came).split() == NUMBER.sub("#", each.shown).split()
+        came = "\n".join(line for line in each.came.splitlines() if not line.startswith(OURS))
+        assert NUMBER.sub("#", came).split() == NUMBER.sub("#", each.shown).split()
 
 
 def test_no_command_of_the_documentation_is_piped() -> None:

@@ -211,10 +211,10 @@ class CrossFindings(Saved):
         sample reached break nothing, as nothing is said of other samples: see `unreached`.
 
         Args:
-            max_lsb: differences up to this many steps are allowed, in any number of elements
+            max_lsb: differences up to so many LSB are allowed, in any number of elements
                 (unless max_differing bounds that).
             max_differing: share of the elements of a node or output that may differ, from 0 to 1,
-                by any number of steps (unless max_lsb bounds that).
+                by any number of LSB (unless max_lsb bounds that).
             unchecked: what integer nodes without a comparison mean. That the model could not be
                 run end to end is allowed along with such nodes, never without them.
             max_output_lsb: bound for the outputs end to end, in place of the other two and of

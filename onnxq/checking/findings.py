@@ -148,7 +148,7 @@ class Findings(Saved):
         return card_of(
             self,
             Table(("output", "SQNR", "cosine"), outputs),
-            Table(("tensor, worst first", "SQNR", "largest error, steps", "saturated"), tensors),
+            Table(("tensor, worst first", "SQNR", "largest error, LSB", "saturated"), tensors),
         )
 
     def reported_by(self, reported: Reported) -> Self:
@@ -234,11 +234,11 @@ def _below(bound: float, got: list[tuple[str, float]]) -> list[str]:
 def _above(bound: float, got: list[tuple[str, float]]) -> list[str]:
     if not got:
         return [
-            f"max error {bound:g} steps: no compared tensor has a scale to count in; bound the "
+            f"max error {bound:g} LSB: no compared tensor has a scale to count in; bound the "
             "SQNR instead (min_sqnr_db, --min-sqnr DB)"
         ]
     return [
-        f"{where}: max error {v:.2f} steps, wanted at most {bound:g}"
+        f"{where}: max error {v:.2f} LSB, wanted at most {bound:g}"
         for where, v in got
         if not v <= bound
     ]

@@ -168,9 +168,9 @@ def read(kind: Any, data: object, where: str = "") -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in UNIONS:
         arms = [arm for arm in arguments if _suits(arm, data)]
-        return read(arms[0] if arms else _sensitive(where, data, kind), data, where)
+        return read(arms[0] if arms else _refuse(where, data, kind), data, where)
     if not _suits(kind, data):
-        _sensitive(where, data, kind)
+        _refuse(where, data, kind)
     if origin is tuple:
         return _tuple(arguments, typing.cast("list[object]", data), where)
     if origin is None and not isinstance(data, Mapping):
@@ -218,7 +218,7 @@ def record(kind: Any, data: Mapping[str, object], where: str = "") -> object:
     return kind(**values)
 
 
-def _sensitive(where: str, got: object, kind: Any) -> typing.NoReturn:
+def _refuse(where: str, got: object, kind: Any) -> typing.NoReturn:
     raise TypeError(f"{where}: got {got!r:.80}; wanted {getattr(kind, '__name__', kind)}")
 
 

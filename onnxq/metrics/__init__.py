@@ -3,7 +3,7 @@
     found = onnxq.metrics.Boxes()
     for batch in batches:
         found.update(run_float(batch), run_quantized(batch))     # {output: array} each
-    print(found.f1, found.mean_ap, found.layout)
+    print(found.f1, found.mean_ap, found.layout.words)
 
 `onnxq tune --metric boxes|map|masks|words|frames|bits` takes each by name.
 """

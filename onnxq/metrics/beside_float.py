@@ -89,7 +89,7 @@ class BesideFloat(ABC, Generic[Answers]):
         try:
             layout = self.known = self.known or self.layout_of(x)
         except LayoutError:
-            if len(self._pending) == MOST_PENDING:
+            if len(self._pending) >= MOST_PENDING:
                 raise
             return
         waiting, self._pending = self._pending, []

@@ -183,9 +183,9 @@ def _of_rows(of: Outputs, name: str, order: str) -> Found:
 # --- Boxes and scores of every place
 
 
-def _best(boxes: Numbers, scores: Numbers, form: str, suppress: float) -> Found:
+def _best(boxes: Numbers, scores: Numbers, box_format: str, suppress: float) -> Found:
     """Each place with its best class, suppressed."""
-    if form == "xywh":
+    if box_format == "xywh":
         centre, half = boxes[..., :2], boxes[..., 2:] / 2
         boxes = np.concatenate([centre - half, centre + half], -1)
     every = zip(boxes, scores.max(-1), scores.argmax(-1), strict=True)
@@ -221,7 +221,7 @@ def _apart(arrays: Arrays, options: BoxOptions, suppress: float) -> Layout[Found
     name, other = fit[0]
     axis = 2 if threes[other].shape[1] == threes[name].shape[1] else 1
     raw = np.moveaxis(threes[other], axis, 2)
-    form = options.format or _format_of(threes[name], name)
+    box_format = options.format or _format_of(threes[name], name)
     kind = options.scores or _kind_of(raw, other)
     nothing = _no_object(raw) if kind == "softmax" else None
 
@@ -229,11 +229,11 @@ def _apart(arrays: Arrays, options: BoxOptions, suppress: float) -> Layout[Found
         scores = _probabilities(np.moveaxis(of[other], axis, 2), kind)
         if nothing is not None:
             scores[..., nothing] = 0
-        return _best(of[name], scores, form, suppress)
+        return _best(of[name], scores, box_format, suppress)
 
     without = "" if nothing is None else f", class {nothing} is no object"
-    words = f"boxes '{name}' ({form}), scores '{other}' {raw.shape} ({kind}{without})"
-    return Layout(words, read, asdict(replace(options, format=form, scores=kind)))
+    words = f"boxes '{name}' ({box_format}), scores '{other}' {raw.shape} ({kind}{without})"
+    return Layout(words, read, asdict(replace(options, format=box_format, scores=kind)))
 
 
 def _kind_of(raw: Numbers, name: str) -> str:
@@ -280,18 +280,25 @@ def _single(arrays: Arrays, options: BoxOptions, suppress: float) -> Layout[Foun
     x = arrays[name]
     kind, axis = options.scores or "probabilities", options.axis or _axis_of(name, x, options)
     columns = np.moveaxis(x, axis, 2)
-    form = options.format or _format_of(columns[..., :4], name)
+    box_format = options.format or _format_of(columns[..., :4], name)
     inside = [kind != "probabilities" or _unit(columns[..., c]) for c in range(4, x.shape[axis])]
     stop = 4 + [*inside, False].index(False)
+    if stop == 4:
+        raise LayoutError(
+            f"boxes: '{name}' {x.shape}: what stands behind a box along axis {axis} "
+            "is no score from 0 to 1. Say scores=sigmoid where scores are logits, or another axis: "
+            "--metric boxes:scores=sigmoid."
+        )
     objectness = options.objectness or _objectness_of(columns[..., 4:stop], name, axis)
 
     def read(of: Outputs) -> Found:
         rows = np.moveaxis(of[name], axis, 2)
         scores = _probabilities(rows[..., 4:stop], kind)
-        scores = scores[..., 1:] * scores[..., :1] if objectness == "yes" else scores
-        return _best(rows[..., :4], scores, form, suppress)
+        if objectness == "yes" and scores.shape[-1] > 1:  # alone it is the score of the only class
+            scores = scores[..., 1:] * scores[..., :1]
+        return _best(rows[..., :4], scores, box_format, suppress)
 
-    said = {"axis": axis, "format": form, "objectness": objectness, "scores": kind}
+    said = {"axis": axis, "format": box_format, "objectness": objectness, "scores": kind}
     words = ", ".join(f"{option} {value}" for option, value in said.items())
     in_pixels = float(np.abs(columns[..., :4]).max()) > PIXELS
     return Layout(

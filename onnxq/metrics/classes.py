@@ -57,7 +57,7 @@ class Masks(BesideFloat[Numbers]):
 
     def add(self, x: Numbers, y: Numbers) -> None:
         """Adds masks of a batch."""
-        for label in range(x.shape[1]) if x.dtype == np.bool_ else np.unique(x).tolist():
+        for label in range(x.shape[1]) if x.dtype == np.bool_ else np.union1d(x, y).tolist():
             a, b = (m[:, label] if m.dtype == np.bool_ else m == label for m in (x, y))
             new = (int((a & b).sum()), int((a | b).sum()), int(a.sum()))
             old = self._counts.get(label, [0, 0, 0])
@@ -129,6 +129,10 @@ def _layout(
 ) -> Layout[Numbers]:
     """Labels, the largest class, or marks above a threshold with the channels at axis 1."""
     place = f"'{name}' {x.shape}: "
+    if axis is not None and axis >= x.ndim:
+        raise LayoutError(
+            f"{metric}: {place}there is no axis {axis}. Say another, or leave it out."
+        )
     if x.dtype.kind in "biu":
         return Layout(f"{place}classes", lambda of: of[name].astype(np.int64), {"output": name})
     ones = [a for a in (1, x.ndim - 1) if x.shape[a] == 1 and x.ndim > 2]

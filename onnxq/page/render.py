@@ -164,7 +164,7 @@ def _tensor(tensor: TensorPart) -> Json:
     if tensor.accumulated_db is not None:
         facts.append(("accumulated, on these", part_of_error(tensor.accumulated_db)))
     if tensor.max_lsb is not None:
-        facts.append(("largest error", f"{tensor.max_lsb:.1f} steps"))
+        facts.append(("largest error", f"{tensor.max_lsb:.1f} LSB"))
     if tensor.saturated_share is not None:
         facts.append(("beyond its range", share(tensor.saturated_share)))
     if tensor.channel_share is not None:

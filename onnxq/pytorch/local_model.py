@@ -23,7 +23,8 @@ IMAGE = 224
 """Height and width of an image where the configuration names none."""
 BATCH, LENGTH = "batch_size", "sequence_length"
 """Names of optimum for sizes; transformers.js makes an empty cache by them."""
-LANGUAGE_MODEL = "ForCausalLM"
+LANGUAGE_MODELS = ("ForCausalLM", "GPT2LMHeadModel")
+"""Endings of the classes of decoders."""
 WITH_CACHE = ("input_ids", "attention_mask", "position_ids")
 
 
@@ -63,11 +64,12 @@ def export_folder(folder: Path, output: Path) -> Path:
     model = _loaded(folder)
     config: Any = model.config
     takes = inspect.signature(model.forward).parameters
-    if type(model).__name__.endswith(LANGUAGE_MODEL) and takes.keys() >= set(WITH_CACHE):
+    if type(model).__name__.endswith(LANGUAGE_MODELS) and takes.keys() >= set(WITH_CACHE):
         _export_decoder(model, output)
         return output
     main = model.main_input_name
-    if config.is_encoder_decoder or main not in ("input_ids", "pixel_values"):
+    generates = config.is_encoder_decoder or model.can_generate()  # it would have no cache
+    if generates or main not in ("input_ids", "pixel_values"):
         raise UnsupportedError(
             f"'{folder}': {type(model).__name__} is not exported here, which takes encoders of "
             "text, models of images and decoders with position_ids. Export it (`onnxq export`, "

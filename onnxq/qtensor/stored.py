@@ -29,12 +29,14 @@ from onnxq.qtensor.checked import detached, need_per_tensor, shape_errors, whole
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
-_UNSAID = (None, False)
-"""Values of the options that torch's functions pass on unasked."""
+
+def _is_unsaid(value: object) -> bool:
+    """Whether torch's functions pass the value of an option on unasked; 0 is one that was given."""
+    return value is None or value is False
 
 
 class StoredTensor:
-    """Integers and qparams; the ground that QTensor's views, comparisons and copies stand on.
+    """Integers and qparams; the base of QTensor's views, comparisons and copies.
 
     Args:
         integers: qparams.dtype.storage, any shape that suits qparams.granularity; copied.
@@ -176,7 +178,7 @@ class StoredTensor:
         # by name, for it is above here: torch knows the tensor, not the function that it asks for
         own = getattr(cls, name, None) or getattr(import_module("onnxq.functional"), name, None)
         taken = signature(own).parameters if callable(own) else {}
-        named = {k: v for k, v in (kwargs or {}).items() if k in taken or v not in _UNSAID}
+        named = {k: v for k, v in (kwargs or {}).items() if k in taken or not _is_unsaid(v)}
         unknown = sorted(named.keys() - taken.keys())
         if not callable(own) or unknown:
             raise UnsupportedError(

@@ -177,8 +177,8 @@ def _bounds(findings: Findings, bounds: Bounds) -> list[CheckedBound]:
         )
         said.append(CheckedBound(words, got >= bounds.min_sqnr_db))
     if bounds.max_lsb is not None:
-        steps = [f.max_error_lsb for f in every if f.max_error_lsb is not None]
-        most = max(steps, default=math.inf)
+        errors = [f.max_error_lsb for f in every if f.max_error_lsb is not None]
+        most = max(errors, default=math.inf)
         words = f"no error beyond {bounds.max_lsb:g} LSB: largest {most:.1f}"
         said.append(CheckedBound(words, most <= bounds.max_lsb))
     return said

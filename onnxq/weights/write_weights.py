@@ -128,8 +128,8 @@ class GroupwiseWriter:
             shares = ir.node("Softmax", [input_at(node, 1)], {"axis": 1})
             slots += [None, self._inserted(node, shares)]
         spec = decisions[parts[0]].spec
-        form = {"expert_weight_bits": spec.bits, "block_size": spec.group_size}
-        made_ = ir.node("QMoE", slots, domain=MICROSOFT, attributes=form)
+        attributes = {"expert_weight_bits": spec.bits, "block_size": spec.group_size}
+        made_ = ir.node("QMoE", slots, domain=MICROSOFT, attributes=attributes)
         made_.attributes.update({a.name: a for a in node.attributes.values()})
         weights = [input_at(node, slot) for slot in (FC1, FC2)]
         replace(node, made_, self._names)

@@ -78,7 +78,7 @@ def test_broken_sqnr_names_where_got_and_wanted() -> None:
 
 
 def test_broken_steps_name_where_got_and_wanted() -> None:
-    with pytest.raises(VerificationError, match=r"'t': max error 2.50 steps, wanted at most 2"):
+    with pytest.raises(VerificationError, match=r"'t': max error 2.50 LSB, wanted at most 2"):
         FINDINGS.check(max_lsb=2)
 
 

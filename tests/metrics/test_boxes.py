@@ -162,6 +162,23 @@ def test_what_cannot_be_told_is_an_error_that_names_what_to_say(
         _ = Boxes().layout_of(outputs)
 
 
+@pytest.mark.parametrize(("axis", "box_format"), [(1, None), (2, "xywh")])
+def test_an_axis_without_scores_is_an_error_that_names_what_to_say(
+    axis: int, box_format: str | None
+) -> None:
+    raw = np.concatenate([BOXES, logits(SCORES)], -1)
+    x = np.moveaxis(raw, 2, axis) if axis == 1 else BOXES
+    with pytest.raises(LayoutError, match=f"along axis {axis} is no score.*scores=sigmoid"):
+        _ = Boxes(axis=axis, format=box_format).layout_of({"y": x})
+
+
+def test_an_objectness_without_classes_is_the_score() -> None:
+    x = {"y": np.concatenate([BOXES, SCORES.max(-1, keepdims=True)], -1)}
+    found = Boxes(axis=2, objectness="yes")
+    found.update(x, x)
+    assert (found.count, found.f1) == (4 * OBJECTS, 1.0)
+
+
 def test_a_batch_without_objects_waits_for_one_that_tells() -> None:
     empty = singles(LAYOUTS["yolov5"](BOXES, SCORES * 0.01))
     full = singles(LAYOUTS["yolov5"](BOXES, SCORES))

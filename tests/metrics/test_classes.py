@@ -53,6 +53,15 @@ def test_every_layout_of_masks_gives_the_same_iou(layout: object) -> None:
     assert again.value == 1.0
 
 
+def test_iou_of_masks_is_the_same_for_any_size_of_batches() -> None:
+    x, y = np.stack([np.zeros((8, 8), int), np.ones((8, 8), int)]), np.ones((2, 8, 8), int)
+    whole, parts = Masks(), Masks()
+    whole.update({"out": x}, {"out": y})
+    for i in range(2):
+        parts.update({"out": x[i : i + 1]}, {"out": y[i : i + 1]})
+    assert parts.by_class == whole.by_class == {0: 0.0, 1: 0.5}
+
+
 @pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (6.0, -3.0)], ids=["share", "logits"])
 def test_a_mask_of_one_channel_counts_what_is_marked(scale: float, shift: float) -> None:
     x, y = (
@@ -107,3 +116,10 @@ def test_marks_of_frames_are_asked_at_their_threshold() -> None:
 def test_an_axis_of_frames_that_cannot_be_told_is_asked_for() -> None:
     with pytest.raises(LayoutError, match="frames:axis=1"):
         _ = Frames().layout_of({"y": RNG.normal(size=(1, 30, 40))})
+
+
+def test_an_axis_that_is_not_there_is_refused() -> None:
+    with pytest.raises(LayoutError, match="there is no axis 3"):
+        _ = Masks(output="y", axis=3).layout_of({"y": RNG.uniform(size=(1, 8, 8))})
+    with pytest.raises(LayoutError, match="there is no axis 2"):
+        _ = Frames(axis=2).layout_of({"y": RNG.uniform(size=(3, 8))})

@@ -74,6 +74,8 @@ def test_other_torch_functions_are_refused_by_name() -> None:
         torch.erf(Y)
     with pytest.raises(UnsupportedError, match=r"interpolate.*antialias"):
         F.interpolate(Y, scale_factor=2, antialias=True)
+    with pytest.raises(UnsupportedError, match=r"torch\.add, alpha="):
+        torch.add(Y, Y, alpha=0)
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])

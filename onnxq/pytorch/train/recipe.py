@@ -130,6 +130,9 @@ def finetune(
         The loss of each step.
     Warns:
         UserWarning: no step was better than the state that the model came in.
+    Raises:
+        ModelError: prepare_qat did not make the model.
+        CalibrationError: no batches, or none that are held apart.
     """
     chosen = recipe or Recipe()
     if not any(isinstance(part, FakeQuantize) for part in model.modules()):
@@ -161,6 +164,11 @@ class _Best:
     """The state of a model with the lowest mean loss on batches that are not trained on."""
 
     def __init__(self, model: nn.Module, loss: Loss, batches: list[Any]) -> None:
+        if not batches:
+            raise CalibrationError(
+                "finetune: held_apart has no batches. Give one or more, or None (an iterator is "
+                "used up after one pass)."
+            )
         self._model, self._loss, self._batches = model, loss, batches
         self._lowest, self._step = math.inf, 0
         self._state: dict[str, Tensor] = {}

@@ -254,6 +254,8 @@ def test_what_cannot_be_trained_is_refused() -> None:
         finetune(Cnn(), [images()], loss)
     with pytest.raises(CalibrationError, match="there are no batches"):
         finetune(prepare_qat(Cnn(), inputs=images()), [], loss)
+    with pytest.raises(CalibrationError, match="held_apart has no batches"):
+        finetune(prepare_qat(Cnn(), inputs=images()), [images()], loss, held_apart=[])
     with pytest.raises(QConfigError, match="temperature"):
         distilling(Cnn(), 0)
 
