@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_LINES = 130
-OURS = "note: this machine is"
-"""Begins a line on machines whose sums saturate, where the target's do not."""
+OURS = "this machine is"
+"""In the line that machines print whose sums saturate, where the target's do not."""
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 README = Page.read(ROOT / "README.md")
@@ -43,7 +43,7 @@ def test_the_first_example_shows_all_that_its_commands_print(tmp_path: Path) -> 
     outputs = list(run(Page(README.path, console), tmp_path))
     assert len(outputs) == 2
     for each in outputs:
-        came = "\n".join(line for line in each.came.splitlines() if not line.startswith(OURS))
+        came = "\n".join(line for line in each.came.splitlines() if OURS not in line)
         assert NUMBER.sub("#", came).split() == NUMBER.sub("#", each.shown).split()
 
 
