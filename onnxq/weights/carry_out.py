@@ -78,9 +78,7 @@ def with_algorithms(
     has_few = asked.weight_bits < BYTE_BITS or size is not None
     if has_few and samples is not None and asked.improve is None:
         return dataclasses.replace(prepared, qconfig=asked.set_improve(FEW_BITS))
-    if asked.algorithms or not DEFAULT:
-        return prepared
-    if asked.improve is not None:  # none
+    if asked.improve is not None or not DEFAULT:
         return prepared
     if why := _why_none(prepared, samples):
         untried = (Outcome(DEFAULT[0], "", kept=False, why=why),)

@@ -335,7 +335,7 @@ class Constants:
         if new.qparams is not None:  # integers of other weights have no sums to keep
             weight = dataclasses.replace(weight, qparams=new.qparams, bias_preserving=None)
         bias = layer.bias if new.bias is None else new.bias
-        made = self._gain_of_result(layer)
+        made = self._scale_of_result(layer)
         numbers = bias.reshape(-1) if made is None else bias.reshape(-1) * made
         x = self.plan.tensors[layer.x]
         if (
@@ -355,7 +355,7 @@ class Constants:
         self.plan = dataclasses.replace(self.plan, weights=weights, biases=biases)
         return ""
 
-    def _gain_of_result(self, layer: Layer) -> Singles | None:
+    def _scale_of_result(self, layer: Layer) -> Singles | None:
         """Factors per channel that the integers of the layer's result carry; None: none."""
         decision = self.plan.decisions[layer.name]
         assert isinstance(decision, Quantize), "a layer has a quantized weight"
