@@ -34,13 +34,7 @@ def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> 
 def likely_batch(
     inputs: Iterable[InputSpec], config: Mapping[str, object], rows: int = LIKELY_ROWS
 ) -> Batch:
-    """Inputs as clients of a transformer give them: tokens, masks of ones, an empty cache.
-
-    Args:
-        inputs: those of the model.
-        config: of transformers: "vocab_size", "image_size", "num_channels", where they are known.
-        rows: where the batch is dynamic.
-    """
+    """Inputs as clients of a transformer give them: tokens, masks of ones, an empty cache."""
     known = {name: v for name, v in config.items() if isinstance(v, int)}
     image, channels = known.get("image_size", LIKELY_IMAGE), known.get("num_channels", 3)
     rng, found = np.random.default_rng(SEED), {}

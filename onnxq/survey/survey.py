@@ -344,13 +344,7 @@ INSIDE = "inside"
 
 @dataclass(frozen=True)
 class SurveyedGraph:
-    """A float model's graph.
-
-    Attributes:
-        nodes: inputs, nodes in the order in which they run, outputs.
-        places: name of a node -> its place.
-        makers: name of a tensor -> place of the node or input that gives it.
-    """
+    """A float model's graph."""
 
     nodes: tuple[NodePart, ...]
     edges: tuple[Edge, ...]

@@ -49,15 +49,7 @@ class Feeding(enum.Enum):
 
 @dataclass(slots=True)
 class TensorAgreement:
-    """Counts how the integers of one tensor compare.
-
-    Attributes:
-        node: of the traced module.
-        tensor: of the exported model.
-        elements: compared so far.
-        differing: how many of them differ.
-        largest: difference in LSB, at most.
-    """
+    """Counts how the integers of one tensor compare."""
 
     node: str
     tensor: str
@@ -153,10 +145,7 @@ class _Integers:
 
 
 class _Runner(fx.Interpreter):
-    """Runs the module and compares where it rounds.
-
-    May go on from there with the model's integers.
-    """
+    """Runs the module and compares where it rounds."""
 
     def __init__(self, module: fx.GraphModule, found: ModulePair, integers: _Integers) -> None:
         super().__init__(module)

@@ -278,10 +278,7 @@ def traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
 
 
 def _other_sizes(module: nn.Module, bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
-    """One row and one row more; of the other sizes, each by itself, one less.
-
-    Batch norms without running statistics take no single row; then there is a warning.
-    """
+    """One row and one row more; of the other sizes, each by itself, one less."""
     for label in axes.labels:
         if axes.terms(label):
             continue

@@ -87,10 +87,7 @@ class Dequantized:
 
 
 def dequantized_modules(model: nn.Module) -> tuple[Dequantized, dict[int, nn.Module]]:
-    """The float module of every dynamically quantized module of the model, by its id.
-
-    `copy_structure` puts them in their places.
-    """
+    """The float module of every dynamically quantized module of the model, by its id."""
     dequantized, made = Dequantized({}, {}), dict[int, nn.Module]()
     for path, module in model.named_modules():
         package, kind = type(module).__module__, type(module).__name__

@@ -14,10 +14,7 @@ from onnxq.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class RefusedName:
-    """A name that is refused where it is called, subclassed, or asked for an attribute.
-
-    isinstance(x, name) is False: nothing is made of it.
-    """
+    """A name that is refused where it is called, subclassed, or asked for an attribute."""
 
     name: str
     remedy: str

@@ -66,14 +66,7 @@ class MinMaxRule:
     eps_is_relative: bool
 
     def seen_with(self, seen: Tensor, min_max: Tensor) -> tuple[Tensor, Tensor]:
-        """(-min and max that count now, whether the batch was left out).
-
-        Args:
-            seen: (-min, max) so far, float32 (2,) or (2, channels).
-            min_max: of the batch, same shape.
-        Returns:
-            Same shape; and bool (): min or max is not finite, or the range overflows float32.
-        """
+        """(-min and max that count now, bool (): whether the batch, not finite, was left out)."""
         new = self.folded(seen, min_max)
         # a symmetric range may be twice as wide as the largest float32
         width = (new * 0.5 if self.symmetric else new).sum(0)
@@ -90,14 +83,7 @@ class MinMaxRule:
         return torch.where(moved.isnan(), min_max, moved)  # -inf - -inf: the first batch
 
     def scale_and_zero_point(self, min_max: Tensor, span: Tensor) -> tuple[Tensor, Tensor]:
-        """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives.
-
-        Args:
-            min_max: float32 (2,) or (2, channels), of something that was seen.
-            span: self.span as float32 (), on the device of min_max.
-        Returns:
-            Scale, and whole numbers, both float32 () or (channels,).
-        """
+        """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives."""
         clipped = min_max.clamp_min(0)
         if self.eps_is_relative:
             scale = self._relative(min_max.amax(0) / span)
@@ -144,12 +130,7 @@ def rule_of(observer: Observer) -> MinMaxRule | None:
 
 
 def min_max_of(x: Tensor, axis: int | None) -> Tensor:
-    """(-min, max) of x, or of its channels along an axis: float32 (2,), or (2, channels).
-
-    Args:
-        x: floating point; bfloat16 and float16 are exact in float32. Empty: UNSEEN.
-        axis: of the channels; None: none.
-    """
+    """(-min, max) of x, or of its channels along an axis: float32 (2,), or (2, channels)."""
     check_values(x)
     low, high = _least_and_largest(x, axis)
     return torch.stack([low.neg(), high]).to(torch.float32)

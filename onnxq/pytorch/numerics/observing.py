@@ -44,15 +44,7 @@ from onnxq.qparams import Granularity, PerChannel, PerTensor, QParams, QScheme
 
 
 def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
-    """A small array that has the min and max of x, and per channel where there is an axis.
-
-    Args:
-        x: floating point, not empty, any device; bfloat16 and float16 are exact in float32.
-        axis: of the channels; None: none.
-    Returns:
-        float32, shape (2,); or the rank of x, with the channels along axis and 2 elements beside
-        them. NaN stays NaN.
-    """
+    """A small float32 array with the min and max of x, or of each channel along the axis."""
     min_max = min_max_of(x, axis).to("cpu").numpy()
     if not np.isfinite(min_max).all():
         raise CalibrationError(_not_finite(x))
@@ -169,10 +161,7 @@ class Observing(ExactBuffers):
 
     @property
     def min_val(self) -> Tensor:
-        """Smallest value that counts, float32 () or (channels,); inf or empty before any data.
-
-        Observers that do not follow from min and max have no such attribute.
-        """
+        """Smallest value that counts, float32 () or (channels,); inf or empty before any data."""
         return self.min_max[0].neg()
 
     @property

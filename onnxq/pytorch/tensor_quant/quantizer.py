@@ -322,13 +322,7 @@ class TensorQuantizer(nn.Module):
         return integer_range(self._num_bits, self.unsigned, self.narrow_range)
 
     def exported_scale(self, x: Tensor) -> tuple[Tensor, int]:
-        """(scale, axis) of the QuantizeLinear that this becomes for x.
-
-        Returns:
-            float32, shape () or (channels,); 2^127 where amax <= 2^-24.
-        Raises:
-            UnsupportedError: no amax; scales along several axes; fake_quant is False.
-        """
+        """(scale float32 () or (channels,), axis) of the QuantizeLinear that this becomes for x."""
         if not self.fake_quant:
             raise UnsupportedError(
                 "a TensorQuantizer with fake_quant=False gives integers as floats."

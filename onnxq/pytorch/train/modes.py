@@ -77,10 +77,6 @@ def cover_train_mode(prepared: nn.Module, bound: BoundInputs) -> tuple[str, ...]
     Where running statistics are those of other data, as in networks that were never trained,
     activations of train mode are many times those of eval mode. Clipped, they have no variance left
     in a batch, and batch norm multiplies gradients by 1 / sqrt(eps), layer by layer.
-
-    Args:
-        prepared: in train mode, observed in eval mode; changed in place.
-        bound: the inputs that it has seen.
     """
     if not any(isinstance(part, _BatchNorm) and part.training for part in prepared.modules()):
         return ()

@@ -206,13 +206,7 @@ class _Best:
 
 
 def mean_loss(model: nn.Module, loss: Loss, batches: Iterable[Any]) -> float:
-    """Mean loss of a prepared model in eval mode; its observers rest.
-
-    Args:
-        model: its modes and observers are as before afterwards.
-        loss: of the model and a batch.
-        batches: one or more.
-    """
+    """Mean loss of a prepared model in eval mode; its observers rest."""
     fakes = [part for part in model.modules() if isinstance(part, FakeQuantize)]
     watching = [fake.observer_enabled for fake in fakes]
     modes = {part: part.training for part in model.modules()}

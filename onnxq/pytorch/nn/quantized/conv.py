@@ -37,8 +37,6 @@ class Convolution(nn.Module):
 
     Attributes:
         channel_axis: of the weight, along which scales lie.
-    Raises:
-        QConfigError: numbers that torch.nn's module does not take.
     """
 
     layer_type: ClassVar[type[nn.Module]]

@@ -48,11 +48,7 @@ class WithBatchNorm(QatModule):
         self.freeze_bn_stats() if frozen else self.update_bn_stats()
 
     def take(self, parts: Any) -> None:
-        """Makes the parameters of the float layer and its batch norm its own.
-
-        Raises:
-            ModelError: batch norm without running statistics.
-        """
+        """Makes the parameters of the float layer and its batch norm its own."""
         super().take(parts)
         self.bn = check_batch_norm(parts[1])
 

@@ -31,10 +31,7 @@ class _Dynamic(DynamicWeights, Convolution):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a float one.
-
-        Its qconfig, a QConfigDynamic, says how weights are quantized.
-        """
+        """The module of a float one, its weights quantized as its QConfigDynamic says."""
         check_type(mod, cls.float_type, cls.__name__)
         return cls(**arguments_of(mod)).take(mod)
 
