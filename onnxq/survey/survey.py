@@ -171,10 +171,14 @@ def _tensors(
 ) -> list[TensorPart]:
     """Tensors in graph order, then the outputs that are no tensors with integers."""
     all_qparams = {pair.name: pair.qparams for pair in sides.tensors}
+    shares = {found.name: found.saturated_share for found in findings.tensors}
+    outputs = {output.name for output in findings.outputs}
+    others = [output for output in findings.outputs if output.name not in shares]
     nothing = TensorErrors()
     parts = []
-    for found in findings.tensors:
+    for found in (*findings.tensors, *others):
         one = errors.get(found.name, nothing)
+        qparams = all_qparams[found.name] if found.name in shares else None
         parts.append(
             TensorPart(
                 found.name,
@@ -183,30 +187,12 @@ def _tensors(
                 one.local_db,
                 one.accumulated_db,
                 found.max_error_lsb,
-                found.saturated_share,
-                _qparams(all_qparams[found.name]),
+                shares.get(found.name),
+                _qparams(qparams),
                 one.histogram,
-                any(found.name == output.name for output in findings.outputs),
+                found.name in outputs,
                 _sampled(one),
-                _channel_share(one, all_qparams[found.name]),
-            )
-        )
-    known = {part.name for part in parts}
-    for output in findings.outputs:
-        if output.name in known:
-            continue
-        one = errors.get(output.name, nothing)
-        parts.append(
-            TensorPart(
-                output.name,
-                makers.get(output.name),
-                output.sqnr_db,
-                one.local_db,
-                one.accumulated_db,
-                output.max_error_lsb,
-                histogram=one.histogram,
-                is_output=True,
-                sampled_db=_sampled(one),
+                _channel_share(one, qparams),
             )
         )
     return parts
