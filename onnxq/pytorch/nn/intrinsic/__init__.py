@@ -13,9 +13,8 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import INTRINSIC, refusing
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
-from onnxq.pytorch.nn.refused import INTRINSIC
 from onnxq.pytorch.nn.triplets import names_of, triplet
 
 FAMILIES = (
