@@ -160,6 +160,28 @@ def _least_and_largest(x: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
     return x.amin(others), x.amax(others)  # 20 times as fast as aminmax along an axis
 
 
+def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
+    """A small float32 array with the min and max of x, or of each channel along the axis."""
+    min_max = min_max_of(x, axis).to("cpu").numpy()
+    if not np.isfinite(min_max).all():
+        raise CalibrationError(_not_finite(x))
+    both = np.stack([-min_max[0], min_max[1]])
+    if axis is None:
+        return both
+    channels_second = [2, -1, *[1] * (x.ndim - 2)]
+    return np.moveaxis(both.reshape(channels_second), 1, axis)
+
+
+def _not_finite(x: Tensor) -> str:
+    bad = ~torch.isfinite(x.to(torch.float32))
+    first = bad.nonzero()[0].tolist()
+    return (
+        f"{int(bad.sum())} of {x.numel()} values are NaN or infinite in float32, the first, "
+        f"{x[tuple(first)].item()}, at {first} of shape {list(x.shape)}; lower the learning rate, "
+        "or correct the input; a mask of -inf has to be boolean, or a constant of the module."
+    )
+
+
 # --- Min and max in a state_dict, and as the state of the observer that they stand for.
 #
 # A state_dict has min_val and max_val, by PyTorch's names.
@@ -187,9 +209,10 @@ def save_min_max(destination: Any, prefix: str, min_max: Tensor) -> None:
     destination[prefix + MAX] = min_max[1].clone()
 
 
-def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
-    """Min and max in a state_dict, whose entries are removed from it; None: there are none."""
+def take_min_max(state_dict: dict[str, Any], prefix: str, missing: list[str]) -> Tensor | None:
+    """Min and max in a state_dict, whose entries are removed from it; None: they are missing."""
     low, high = (state_dict.pop(prefix + name, None) for name in (MIN, MAX))
     if low is None or high is None:
+        missing += [prefix + name for name in (MIN, MAX)]
         return None
     return torch.stack([-low.detach(), high.detach()]).to(torch.float32)
