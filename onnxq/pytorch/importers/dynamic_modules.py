@@ -60,12 +60,7 @@ FUSED = "torch.ao.nn.intrinsic.quantized.dynamic"
 
 @dataclass(slots=True)
 class Dequantized:
-    """Modules that were put in, and the scales that give the integers back.
-
-    Attributes:
-        paths: module -> whether its weights are int8 (else float16).
-        rows: bytes of a float32 row of a weight -> its (scale, zero point).
-    """
+    """Modules that were put in, and the scales that give the integers back."""
 
     paths: dict[str, bool]
     rows: dict[bytes, tuple[float, int]]

@@ -73,10 +73,7 @@ def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
 
 
 def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
-    """The module and its submodules anew, tensors and other attributes shared.
-
-    replaced: id of a submodule, or of an object in an attribute -> the module in its place.
-    """
+    """The module and its submodules anew, tensors and other attributes shared."""
     return _copy(model, dict(replaced))
 
 

@@ -142,9 +142,8 @@ class ScaledQuantDescriptor:
         """The part of a QConfig for weights of this description: int8 (or int16) around 0.
 
         max, signed, with nothing else asked: NarrowRangeObserver, else AmaxObserver. The integers
-            lie
-        in [-bound, bound], whatever narrow_range: no value exceeds the amax of its own tensor but
-        by clipping.
+        lie in [-bound, bound], whatever narrow_range: no value exceeds the amax of its own tensor
+        but by clipping.
         """
         fixed = self.amax is not None or self.scale_amax is not None
         if self.calib_method == "max" and not self.unsigned and not fixed:

@@ -111,10 +111,7 @@ def _is_asked_for(fake: FakeQuantize) -> bool:
 
 
 def warn_of_sums(module: nn.Module, model: ir.Model) -> None:
-    """Names sums in an exported model that `convert` did not know of.
-
-    Of FakeQuantizes and quantized modules that were put together by hand, for instance.
-    """
+    """Names sums in an exported model that `convert` did not know of."""
     known: set[float] = set()
     for root in module.modules():
         if isinstance(root, fx.GraphModule) and _KEY in root.meta:

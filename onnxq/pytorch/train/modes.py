@@ -27,12 +27,7 @@ _FAR = 16  # times the range of eval mode: of trained networks they are alike
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Paths of a module's parts that are not in train mode with it.
-
-    Attributes:
-        in_eval: in eval mode now, though the model is in train mode.
-        frozen: batch norms that stay in eval mode when the model is trained.
-    """
+    """Paths of a module's parts that are not in train mode with it."""
 
     in_eval: frozenset[str]
     frozen: frozenset[str]

@@ -29,12 +29,7 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 class WithBatchNorm(QatModule):
-    """A QatModule with `bn`.
-
-    Attributes:
-        bn: batch norm, of as many features as the weight has rows.
-        freeze_bn: whether the running statistics are used, and left as they are, in train mode too.
-    """
+    """A QatModule with `bn`."""
 
     bn: BatchNorm
     freeze_bn: bool = False
