@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.checking.findings import Findings
+    from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
     from onnxq.checking.prediction import LayerPrediction, MachinePrediction
     from onnxq.checking.sides import Sides
     from onnxq.checking.summary import NodeCounts
@@ -176,7 +176,8 @@ def _tensors(
     others = [output for output in findings.outputs if output.name not in shares]
     nothing = TensorErrors()
     parts = []
-    for found in (*findings.tensors, *others):
+    every: list[TensorFinding | OutputFinding] = [*findings.tensors, *others]
+    for found in every:
         one = errors.get(found.name, nothing)
         qparams = all_qparams[found.name] if found.name in shares else None
         parts.append(

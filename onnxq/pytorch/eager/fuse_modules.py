@@ -17,9 +17,10 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, OnnxqError, QConfigError, UnsupportedError, nearest
+from onnxq.pytorch.arguments.flat import AFTER, BEFORE
 from onnxq.pytorch.eager.propagation import FUSER_METHODS, entries_of
 from onnxq.pytorch.modules.folding import folded
-from onnxq.pytorch.modules.places import AFTER, BEFORE, drop_hooks, move_hooks
+from onnxq.pytorch.modules.places import drop_hooks, move_hooks
 from onnxq.pytorch.nn.intrinsic import FUSED, FusedModule, without_batch_norm
 
 Fuser = Callable[..., nn.Module]
