@@ -34,7 +34,7 @@ from onnxq.graph.io import load
 from onnxq.jobs import child
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
-from onnxq.qconfig.excluded import excluding
+from onnxq.qconfig.names import excluding
 from onnxq.qconfig.quantized_input import Asked
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.repair.dynamic import make_and_repair
@@ -297,7 +297,8 @@ def plan_dynamic(
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical float model, what `quantize_dynamic` would do with it); arguments as there."""
-    aim, mapping = as_objective(objective), excluding(mapping_of(qconfig_spec, dtype), exclude)
+    aim, mapping = as_objective(objective), mapping_of(qconfig_spec, dtype)
+    mapping = replace(mapping, nodes=excluding(mapping.nodes, exclude))
     if weight_bits is not None:
         mapping = mapping.set_weight_bits(weight_bits)
     beside = [] if dtype is None else notes_on_dtype(mapping, as_dtype(dtype))

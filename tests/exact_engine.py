@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxq.pytorch.exporting.engines import onnx_runtime, reference_kernels
+from onnxq.pytorch.exporting.agreement import onnx_runtime, reference_kernels
 from tests.this_machine import SATURATES
 
 exact = reference_kernels if SATURATES else onnx_runtime

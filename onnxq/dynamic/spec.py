@@ -19,7 +19,7 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
-from onnxq.qconfig.absent import absent_op_types
+from onnxq.qconfig.names import absent_op_types
 
 DynamicSpec = (
     QConfigMapping | AbstractSet[str] | Mapping[str, QConfigDynamic | None] | QConfigDynamic | None
@@ -100,7 +100,7 @@ def check_names(model: ir.Model, mapping: QConfigMapping) -> list[str]:
         {node.name for node in nodes if node.name},
         tensor_names(model),
     )
-    return absent_op_types(nodes, mapping)
+    return absent_op_types(nodes, mapping.op_types)
 
 
 def dynamic_op_types() -> list[str]:

@@ -83,12 +83,7 @@ class Bits:
 
 
 def bits_of(logits: Array, tokens: Array) -> Reals:
-    """Bits (N, tokens) of tokens (N, tokens), each by the logits (N, tokens, vocabulary) before it.
-
-    Raises:
-        CalibrationError: logits that are not finite; a token that they have no place for; shapes
-            that do not fit together.
-    """
+    """Bits of tokens (N, tokens), each by the logits (N, tokens, vocabulary) before it."""
     if logits.ndim != tokens.ndim + 1 or logits.shape[:-1] != tokens.shape:
         raise CalibrationError(
             f"logits {logits.shape} for tokens {tokens.shape}; wanted (rows, tokens, vocabulary) "

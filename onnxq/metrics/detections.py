@@ -92,13 +92,7 @@ def matched(x: Detections, y: Detections, at: Reals) -> Bools:
 
 
 def average_precision(scores: Reals, is_right: Bools, wanted: int) -> float:
-    """Mean of the highest precision at recalls 0, 0.01 ... 1 (COCO): one class, one threshold.
-
-    Args:
-        scores: (n,) of all detections of all samples.
-        is_right: (n,).
-        wanted: boxes of the float model.
-    """
+    """Mean of the highest precision at recalls 0, 0.01 ... 1 (COCO): one class, one threshold."""
     right = is_right[np.argsort(-scores, kind="stable")].cumsum()
     precision = np.maximum.accumulate((right / np.arange(1, len(right) + 1))[::-1])[::-1]
     places = np.searchsorted(right / wanted, RECALLS - 1e-9)

@@ -129,13 +129,7 @@ class ZeroAnchoredHistogram:
             self._count(x, weight, counts)
 
     def add_even(self, counts: Counts, low: np.float32, high: np.float32) -> None:
-        """Counts what another histogram has counted, each bin as _POINTS values spread over it.
-
-        Args:
-            counts: int64 (n,), of n bins of one width.
-            low: smallest value seen, where the first bin begins.
-            high: largest value seen, where the last one ends.
-        """
+        """Counts what another histogram has counted, each bin as _POINTS values spread over it."""
         edges = np.linspace(low, high, _POINTS * counts.size + 1, dtype=np.float64)
         middles = ((edges[:-1] + edges[1:]) / 2).astype(np.float32)
         shares = np.repeat(counts, _POINTS) // _POINTS

@@ -87,12 +87,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EveryKth:
-    """Places of a tensor, in C order: first, first + step, first + 2 step...
-
-    Attributes:
-        step: a prime, or 1.
-        first: in 0..step-1.
-    """
+    """Places of a tensor, in C order: first, first + step, first + 2 step..."""
 
     step: int
     first: int

@@ -155,14 +155,6 @@ def search_scales(
         scale = sum x c / sum c^2,  c = q - zero_point,
 
     as long as that lowers the error. A candidate counts only if it is better than what there is.
-
-    Args:
-        rows: float32 (rows, values), finite.
-        integers: range of the integers, and whether the zero point is fixed.
-        scale: float32 (rows,), positive: the first candidate.
-        zero_point: (rows,), the same.
-    Returns:
-        Shape (rows,) both; the error of no row is larger than the first candidate's.
     """
     scales = np.array(scale, np.float32)
     zeros = np.array(zero_point, np.int64)

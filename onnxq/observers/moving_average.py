@@ -21,10 +21,7 @@ Range = tuple[Singles, Singles]
 
 
 class RangeLog:
-    """The (min, max) of each batch, by the batch's index; both of shape () or (channels,).
-
-    It makes a moving average mergeable.
-    """
+    """The (min, max) of each batch, by the batch's index; both of shape () or (channels,)."""
 
     def __init__(self, ranges: Mapping[int, Range] | None = None) -> None:
         self.ranges = dict(ranges or {})

@@ -130,12 +130,7 @@ class NormalizationObserver(MinMaxObserver):
         return 2 if self.groups else self.axis % parts.ndim
 
     def _per_channel(self, array: Reals | Singles, values: Singles) -> Reals:
-        """Sum over all but the channels; what is one number per row counts once per channel.
-
-        Args:
-            array: of the shape of the split values, or 1 along averaged axes.
-            values: as they came.
-        """
+        """Sum over all but the channels; what is one number per row counts once per channel."""
         if self.groups:
             _, groups, members = array.shape[:3]
             per_part = array.sum(axis=(0, *range(3, array.ndim)), dtype=np.float64)

@@ -90,12 +90,7 @@ def decibels(signal: float, noise: float) -> float:
 
 
 def predicted_noise(observer: Observer, qparams: QParams) -> TensorNoise | None:
-    """TensorNoise of the observed tensor in these integers; None where nothing can be said.
-
-    Args:
-        observer: of any kind; one that is no HistogramObserver tells the range alone.
-        qparams: per tensor, at most 16 bits; else None.
-    """
+    """TensorNoise of the observed tensor in these integers; None where nothing can be said."""
     if not isinstance(qparams.granularity, PerTensor) or qparams.dtype.bits > MOST_BITS:
         return None
     if not isinstance(observer, HistogramObserver):

@@ -58,13 +58,7 @@ class QuantRange:
     def qparams(
         self, minimum: npt.ArrayLike, maximum: npt.ArrayLike, granularity: Granularity = _PER_TENSOR
     ) -> QParams:
-        """The scale and zero_point that cover [minimum, maximum] and represent 0 exactly.
-
-        Args:
-            minimum: float32, shape () or (channels,).
-            maximum: same shape.
-            granularity: PerTensor or PerChannel, as the shape.
-        """
+        """The scale and zero_point that cover [minimum, maximum] and represent 0 exactly."""
         low = np.minimum(np.asarray(minimum, np.float32), np.float32(0))
         high = np.maximum(np.asarray(maximum, np.float32), np.float32(0))
         if self.qscheme.symmetric:
@@ -195,15 +189,7 @@ def min_max_of(
 
 
 def range_of(x: npt.ArrayLike, ch_axis: int | None, index: int) -> tuple[Singles, Singles]:
-    """Smallest and largest value of x (not empty), or of each of its channels.
-
-    Args:
-        x: real numbers, any shape.
-        ch_axis: axis of the channels; None: one range for the tensor.
-        index: of the batch, for messages.
-    Returns:
-        Two arrays of shape (), or (channels,).
-    """
+    """Smallest and largest value of x (not empty), or of each of its channels."""
     values = as_float32(x, index)
     if ch_axis is not None:
         return channel_range(values, ch_axis, index)

@@ -60,10 +60,7 @@ def limited_to(spec: ObserverSpec, limit: int, ch_axis: int) -> ObserverSpec:
 def _notes_on_least_scale(
     weight: npt.NDArray[np.float32], qparams: QParams, key: WeightKey, observer: Observer
 ) -> list[str]:
-    """One note where the observer's least scale costs a weight a bit, or all of its integers.
-
-    Torch's is 2^-23, whatever the weights: a tensor of 1e-8 has no integer but 0.
-    """
+    """One note where the observer's least scale costs a weight a bit, or all of its integers."""
     scale = float(qparams.scale.max(initial=0.0))
     if scale > observer.eps:
         return []

@@ -55,12 +55,7 @@ class _WithCache(nn.Module):
 
 
 def export_folder(folder: Path, output: Path) -> Path:
-    """Exports the model of a folder to a file, and returns the file.
-
-    Args:
-        folder: config.json, which names the architecture, and weights as safetensors.
-        output: file to write; it is checked against the module, as `export` does.
-    """
+    """Exports the model of a folder to a file, and returns the file."""
     model = _loaded(folder)
     config: Any = model.config
     takes = inspect.signature(model.forward).parameters

@@ -21,12 +21,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
-from functools import cache, cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from onnxq.core.brief import brief
 from onnxq.dtypes import BYTE_BITS
@@ -54,73 +50,8 @@ from onnxq.qconfig._values import (
     as_observer,
 )
 from onnxq.qconfig.file_form import EntryForm, TensorForm, check_form
+from onnxq.qconfig.names import Entries, Value, check_patterns, pattern_for
 from onnxq.qconfig.weight_bits import as_weight_bits, narrowed
-
-# --- Patterns of a qconfig, names and globs, held against the names of a model
-
-
-WILDCARDS = frozenset("*?[")
-
-Value = TypeVar("Value")
-
-
-class Entries(dict[str, Value]):
-    """Values by name or glob; never changed, as the mapping that has them is not."""
-
-    @cached_property
-    def globs(self) -> tuple[str, ...]:
-        """Names with wildcards: few, where a mapping names every node of a large model."""
-        return _globs(self)
-
-
-def pattern_for(entries: Mapping[str, object], name: str) -> str | None:
-    """The exact name, else the glob with most literal characters that matches; None: none does."""
-    if name in entries:
-        return name
-    globs = entries.globs if isinstance(entries, Entries) else _globs(entries)
-    matching = [pattern for pattern in globs if fnmatchcase(name, pattern)]
-    return min(matching, key=lambda pattern: (-_literals(pattern), pattern), default=None)
-
-
-def _globs(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if not WILDCARDS.isdisjoint(name))
-
-
-@cache
-def _literals(pattern: str) -> int:
-    return sum(character not in WILDCARDS for character in pattern)
-
-
-def check_patterns(
-    entries: Mapping[str, object],
-    names: set[str],
-    kind: str,
-    meant: AbstractSet[str] = frozenset(),
-    tensors: AbstractSet[str] = frozenset(),
-) -> None:
-    """Passes names and globs that fit the names of a model."""
-    for pattern in entries:
-        if pattern in names or any(fnmatchcase(name, pattern) for name in names):
-            continue
-        is_glob = not WILDCARDS.isdisjoint(pattern)
-        what = f"{kind} '{pattern}' is not in the model"
-        if is_glob:
-            what = f"no {kind} matches '{pattern}' in the model"
-        literals = "".join(character for character in pattern if character not in WILDCARDS)
-        near = nearest(literals, names) if is_glob else nearest(pattern, names | meant)
-        found = sorted(name for name in tensors if fnmatchcase(name, pattern))
-        if found:
-            near = (
-                f" The tensor '{found[0]}' has such a name: give the node that makes it, which "
-                "'onnxq verify' shows beside it."
-            )
-        raise QConfigError(
-            f"qconfig: {what}, which has {len(names)} named {kind}s. "
-            f"'onnxq inspect --json' lists them.{near}"
-        )
-
-
-# --- QConfigMapping: which entry each node and tensor of a model gets, and its plain-data forms
 
 
 class NotSet(enum.Enum):
@@ -332,7 +263,7 @@ class QConfigMapping:
     def _overridden(self, kind: str, pattern: str, data: object, where: str) -> QConfigMapping:
         if kind == "tensor":
             return self.set_tensor(pattern, tensor_from(data, where))
-        entry = entry_from(data, where, NAMED, base_of(self.global_qconfig))
+        entry = entry_from(data, where, base_of(self.global_qconfig))
         if kind == "global":
             return self.set_global(entry)
         return self.set_op_type(pattern, entry) if kind == "op" else self.set_node(pattern, entry)
@@ -380,13 +311,11 @@ class QConfigMapping:
         check_keys(data, known, where)
         if "global" in data:
             check_form(data["global"], EntryForm, f"{where}: global")
-        overall = entry_from(
-            data.get("global", default), f"{where}: global", NAMED, base_of(default)
-        )
+        overall = entry_from(data.get("global", default), f"{where}: global", base_of(default))
         base = base_of(overall)
         op_types, nodes = (
             {
-                name: entry_from(entry, f"{where}: {key} '{name}'", NAMED, base)
+                name: entry_from(entry, f"{where}: {key} '{name}'", base)
                 for name, entry in section_of(data, key, where, EntryForm).items()
             }
             for key in ("op_types", "nodes")
@@ -419,7 +348,7 @@ class QConfigMapping:
                 "qconfig_dict: 'module_name_regex' is not supported; write a glob, such as "
                 "'/layer1/*', as a key."
             )
-        overall = entry_from(qconfig_dict.get(""), "qconfig_dict ''", NAMED, onnxq_default_qconfig)
+        overall = entry_from(qconfig_dict.get(""), "qconfig_dict ''", onnxq_default_qconfig)
         base = base_of(overall)
         special = ("", "object_type", "module_name")
         nodes = [(k, v) for k, v in qconfig_dict.items() if k not in special]
@@ -427,10 +356,10 @@ class QConfigMapping:
         return QConfigMapping(
             overall,
             {
-                k: entry_from(v, f"qconfig_dict '{k}'", NAMED, base)
+                k: entry_from(v, f"qconfig_dict '{k}'", base)
                 for k, v in pairs_of(qconfig_dict, "object_type")
             },
-            {k: entry_from(v, f"qconfig_dict '{k}'", NAMED, base) for k, v in nodes},
+            {k: entry_from(v, f"qconfig_dict '{k}'", base) for k, v in nodes},
             choice=Choice.ALL_INTEGERS,
         )
 
@@ -474,7 +403,7 @@ def _named(entry: Entry | str, where: str) -> Entry:
     """The entry that a name of YAML and of --set stands for; another entry as it is."""
     if not isinstance(entry, str):
         return entry
-    return entry_from(entry, where, NAMED, onnxq_default_qconfig)
+    return entry_from(entry, where, onnxq_default_qconfig)
 
 
 def _check_entry(entry: object, where: str) -> None:

@@ -62,9 +62,7 @@ def part_from(data: object, where: str) -> Part:
     return FakeQuantSpec(observer, rule)
 
 
-def entry_from(
-    data: object, where: str, named: Mapping[str, QConfig | QConfigDynamic], base: QConfig
-) -> Entry:
+def entry_from(data: object, where: str, base: QConfig) -> Entry:
     """The entry that plain data stands for.
 
     Args:
@@ -72,7 +70,6 @@ def entry_from(
             {"dynamic": {"weight": ..., "precision": ..., "block_size": ...}}, each of them
             optional; or an entry, which is returned as it is.
         where: where the data stands, for messages.
-        named: the names that may stand for an entry.
         base: gives the parts that an entry of other keys leaves out.
     """
     if data is None or data == "float":
@@ -80,16 +77,16 @@ def entry_from(
     if isinstance(data, QConfig | QConfigDynamic):
         return data
     if isinstance(data, str):
-        if data not in named:
-            names = ["float", *named]
+        if data not in NAMED:
+            names = ["float", *NAMED]
             raise QConfigError(
                 f"{where}: qconfig '{data}' is not known; known: {', '.join(names)}."
                 f"{nearest(data, names)}"
             )
-        return named[data]
+        return NAMED[data]
     if not isinstance(data, dict) or not data:
         raise QConfigError(
-            f"{where}: got {reprlib.repr(data)}; wanted null, a name ({', '.join(named)}) or the "
+            f"{where}: got {reprlib.repr(data)}; wanted null, a name ({', '.join(NAMED)}) or the "
             "keys 'activation', 'weight' and 'precision'."
         )
     if "dynamic" in data:

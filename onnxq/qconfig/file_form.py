@@ -122,10 +122,7 @@ class QConfigFile(Struct, forbid_unknown_fields=True, rename={"overall": "global
 
 
 def check_form(data: object, kind: Any, where: str) -> None:
-    """Refuses data whose values are of other types than `kind` says.
-
-    Keys and names that are not known are left to the values themselves, which suggest the nearest.
-    """
+    """Refuses data whose values are of other types than `kind` says."""
     try:
         msgspec.convert(data, kind)
     except msgspec.ValidationError as error:

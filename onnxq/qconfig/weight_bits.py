@@ -32,13 +32,7 @@ def listed_bits() -> str:
 
 
 def narrowed(spec: ObserverSpec, bits: int, elements: int) -> ObserverSpec:
-    """The observer of a weight at so many bits.
-
-    Args:
-        spec: that the qconfig names; one of other types than 8 bits stays.
-        bits: 2, 4 or 8.
-        elements: of the weight; small ones stay at 8 bits.
-    """
+    """The observer of a weight at so many bits."""
     chosen = BY_BITS[bits]
     if chosen is None or elements < SMALL or spec().dtype not in (INT8, UINT8):
         return spec

@@ -27,10 +27,7 @@ class Ordered(NamedTuple, Generic[Values]):
 
 
 class ComparedTensor(StoredTensor):
-    """Tensors in comparisons, element by element, and in order.
-
-    Scales are positive, so that integers and real values are in the same order.
-    """
+    """Tensors in comparisons, element by element, and in order."""
 
     __slots__ = ()
     __array_ufunc__ = None  # array < tensor asks the tensor

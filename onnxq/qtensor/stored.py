@@ -41,9 +41,6 @@ class StoredTensor:
     Args:
         integers: qparams.dtype.storage, any shape that suits qparams.granularity; copied.
         qparams: of the integers.
-    Raises:
-        ShapeError: integers of another dtype, beyond the range of a type narrower than its storage,
-            or whose channels or blocks are not those of the qparams.
     """
 
     __slots__ = ("_integers", "_qparams", "_storage")

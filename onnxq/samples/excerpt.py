@@ -122,14 +122,7 @@ HANDFUL = 8
 
 
 def every_by_itself(count: int, least: int = HANDFUL) -> int | None:
-    """One batch in how many is held apart where nobody said so; None: none.
-
-    A quarter, until that is ENOUGH; then ENOUGH, until that is one in SHARE.
-
-    Args:
-        count: of the batches.
-        least: batches from which on some are held apart.
-    """
+    """One batch in how many is held apart where nobody said so; None: none."""
     return min(max(count // ENOUGH, EVERY), SHARE) if count >= least else None
 
 

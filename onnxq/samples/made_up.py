@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,16 +31,8 @@ def random_batch(inputs: Iterable[InputSpec], batch_size: int | None = None) -> 
     return {spec.name: _random(rng, spec, shape) for spec, shape in shapes}
 
 
-def likely_batch(
-    inputs: Iterable[InputSpec], config: Mapping[str, object], rows: int = LIKELY_ROWS
-) -> Batch:
-    """Inputs as clients of a transformer give them: tokens, masks of ones, an empty cache.
-
-    Args:
-        inputs: those of the model.
-        config: of transformers: "vocab_size", "image_size", "num_channels", where they are known.
-        rows: where the batch is dynamic.
-    """
+def likely_batch(inputs: Iterable[InputSpec], config: Mapping[str, object]) -> Batch:
+    """Inputs as clients of a transformer give them: tokens, masks of ones, an empty cache."""
     known = {name: v for name, v in config.items() if isinstance(v, int)}
     image, channels = known.get("image_size", LIKELY_IMAGE), known.get("num_channels", 3)
     rng, found = np.random.default_rng(SEED), {}
@@ -48,8 +40,8 @@ def likely_batch(
         is_past, rank = spec.name.startswith("past"), len(spec.shape or ())
         sizes = [0 if is_past else LIKELY_TOKENS] * rank
         if spec.dtype.kind == "f" and rank == 4 and not is_past:
-            sizes = [rows, channels, image, image]
-        sizes[:1] = [rows] * min(rank, 1)
+            sizes = [LIKELY_ROWS, channels, image, image]
+        sizes[:1] = [LIKELY_ROWS] * min(rank, 1)
         likely = (
             d if isinstance(d, int) else s for d, s in zip(spec.shape or (), sizes, strict=True)
         )
@@ -77,7 +69,13 @@ def with_shapes(
     inputs: Sequence[InputSpec], shapes: Mapping[str, Sequence[int]], batch_size: int | None = None
 ) -> list[InputSpec]:
     """The inputs with the sizes that are given; only the batch may stay dynamic."""
-    check_named(shapes, inputs)
+    known = [spec.name for spec in inputs]
+    for name in shapes:
+        if name not in known:
+            raise CalibrationError(
+                f"shapes: the model has no input '{name}'; it has {', '.join(known)}."
+                f"{nearest(name, known)}"
+            )
     made = [_with_shape(s, shapes[s.name]) if s.name in shapes else s for s in inputs]
     open_ones = [s for s in made if s.is_tensor and (s.shape is None or not _is_fixed(s.shape[1:]))]
     if open_ones:
@@ -88,17 +86,6 @@ def with_shapes(
             f"{wished} (in Python shapes={{name: sizes}})."
         )
     return made
-
-
-def check_named(shapes: Collection[str], inputs: Sequence[InputSpec]) -> None:
-    """Passes shapes of inputs that the model has."""
-    known = [spec.name for spec in inputs]
-    for name in shapes:
-        if name not in known:
-            raise CalibrationError(
-                f"shapes: the model has no input '{name}'; it has {', '.join(known)}."
-                f"{nearest(name, known)}"
-            )
 
 
 def _with_shape(spec: InputSpec, shape: Sequence[int]) -> InputSpec:

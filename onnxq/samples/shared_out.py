@@ -75,15 +75,7 @@ def over_batches(
     samples: Batches,
     progress: Callable[[int, int | None], None] | None,
 ) -> Iterator[Result]:
-    """Result of each batch, in order.
-
-    Args:
-        executor: whose workers do it; None: this process.
-        here: called once in this process, without an executor; gives the function of a batch.
-        away: likewise in each worker; it is pickled.
-        samples: all batches.
-        progress: called after each batch.
-    """
+    """Result of each batch, in order, by workers of the executor; None: this process."""
     done = 0
     for result in _results(executor, here, away, samples):
         done += 1

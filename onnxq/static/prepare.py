@@ -18,8 +18,7 @@ from onnxq.graph.pixels import quantized_pixels, take_pixels
 from onnxq.graph.walk import tensor_names, walk
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import Choice, QConfigMapping, default_qconfig_mapping
-from onnxq.qconfig.absent import absent_op_types
-from onnxq.qconfig.excluded import excluding
+from onnxq.qconfig.names import absent_op_types, excluding
 from onnxq.qconfig.quantized_input import (
     Asked,
     Pixels,
@@ -85,7 +84,7 @@ def prepare(
     if costs is not None:
         costs.check_target(chosen.name)
     mapping = given if given is not None else default_qconfig_mapping(backend_of(target))
-    mapping = excluding(mapping, exclude)
+    mapping = replace(mapping, nodes=excluding(mapping.nodes, exclude))
     wishes, integers_out = (
         as_quantized_input(quantized_input),
         as_quantized_output(quantized_output),
@@ -202,7 +201,7 @@ def _decided(
             else _observed(replace(context, asked=open_precisions), every)
         )
         groups = with_stand_ins(groups, seen, every)
-    absent = absent_op_types([node for node, _ in context.order], mapping)
+    absent = absent_op_types([node for node, _ in context.order], mapping.op_types)
     return Prepared(
         model=model,
         model_hash=name,

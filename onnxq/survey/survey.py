@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from onnxq.checking.findings import Findings
+    from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
     from onnxq.checking.prediction import LayerPrediction, MachinePrediction
     from onnxq.checking.sides import Sides
     from onnxq.checking.summary import NodeCounts
@@ -171,10 +171,15 @@ def _tensors(
 ) -> list[TensorPart]:
     """Tensors in graph order, then the outputs that are no tensors with integers."""
     all_qparams = {pair.name: pair.qparams for pair in sides.tensors}
+    shares = {found.name: found.saturated_share for found in findings.tensors}
+    outputs = {output.name for output in findings.outputs}
+    others = [output for output in findings.outputs if output.name not in shares]
     nothing = TensorErrors()
     parts = []
-    for found in findings.tensors:
+    every: list[TensorFinding | OutputFinding] = [*findings.tensors, *others]
+    for found in every:
         one = errors.get(found.name, nothing)
+        qparams = all_qparams[found.name] if found.name in shares else None
         parts.append(
             TensorPart(
                 found.name,
@@ -183,30 +188,12 @@ def _tensors(
                 one.local_db,
                 one.accumulated_db,
                 found.max_error_lsb,
-                found.saturated_share,
-                _qparams(all_qparams[found.name]),
+                shares.get(found.name),
+                _qparams(qparams),
                 one.histogram,
-                any(found.name == output.name for output in findings.outputs),
+                found.name in outputs,
                 _sampled(one),
-                _channel_share(one, all_qparams[found.name]),
-            )
-        )
-    known = {part.name for part in parts}
-    for output in findings.outputs:
-        if output.name in known:
-            continue
-        one = errors.get(output.name, nothing)
-        parts.append(
-            TensorPart(
-                output.name,
-                makers.get(output.name),
-                output.sqnr_db,
-                one.local_db,
-                one.accumulated_db,
-                output.max_error_lsb,
-                histogram=one.histogram,
-                is_output=True,
-                sampled_db=_sampled(one),
+                _channel_share(one, qparams),
             )
         )
     return parts
@@ -344,13 +331,7 @@ INSIDE = "inside"
 
 @dataclass(frozen=True)
 class SurveyedGraph:
-    """A float model's graph.
-
-    Attributes:
-        nodes: inputs, nodes in the order in which they run, outputs.
-        places: name of a node -> its place.
-        makers: name of a tensor -> place of the node or input that gives it.
-    """
+    """A float model's graph."""
 
     nodes: tuple[NodePart, ...]
     edges: tuple[Edge, ...]

@@ -20,7 +20,7 @@ from onnxq.checking.check import Check
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import QConfigError, kind_of
 from onnxq.qconfig import QConfigMapping
-from onnxq.qconfig.excluded import excluding
+from onnxq.qconfig.names import excluding
 from onnxq.qconfig.quantized_input import Asked
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.samples import Samples
@@ -107,7 +107,8 @@ def tune(
     subject = Subject.of(model, wishes)
     check_feedback(subject.canonical.model, wishes.feedback)
     search, apart = open_tuning_samples(given, checked_on, subject.inputs)
-    asked = excluding(subject.default if named is None else named, exclude)
+    asked = subject.default if named is None else named
+    asked = replace(asked, nodes=excluding(asked.nodes, exclude))
     asked = asked.set_improve(asked.algorithms)  # what it measures is all that its qconfig names
     work = Stopwatch()
     baseline = baseline_of(subject, search, by)

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxq import functional
-from onnxq.pytorch.exporting.engines import onnx_runtime
+from onnxq.pytorch.exporting.agreement import onnx_runtime
 from onnxq.qtensor import QTensor, qint8, quantize_per_channel, quantize_per_tensor, quint8
 from tests.exact_engine import exact
 

@@ -14,6 +14,7 @@ from the rows, they do depend on each other, and one alone may be refused: two a
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import torch
@@ -48,10 +49,9 @@ def batch_axes(module: nn.Module, bound: BoundInputs) -> Axes:
         return Axes({}, {})
     sizes = {bound.tensors[name].shape[0] for name in first}
     is_alike = len(sizes - {1}) <= 1  # offsets into rows are no batch of as many
-    if is_alike and (bound.is_flat or (len(sizes) == 1 and sizes != {1})):
-        failure = _failure(module, bound, first)
-        if failure is None:
-            return _as_axes(first)
+    is_likely = is_alike and (bound.is_flat or (len(sizes) == 1 and sizes != {1}))
+    if is_likely and _failure(module, bound, first) is None:
+        return _as_axes(first)
     for validation in _assignments(bound)[:MAX_TRIALS]:
         if _is_batch(module, bound, validation):
             return _as_axes(validation)
@@ -210,12 +210,8 @@ def _groups(bound: BoundInputs, batch: Axes) -> list[Group]:
 def _is_length(module: nn.Module, bound: BoundInputs, group: Group) -> bool:
     name, axes = next(iter(group.items()))
     size = bound.tensors[name].shape[axes[0]]
-    return any(_runs(module, bound.resized(group, other)) for other in (size + 1, size - 1))
-
-
-def _runs(module: nn.Module, bound: BoundInputs) -> bool:
-    try:
-        compute(module, bound)
-    except FORWARD_RAISES:
-        return False
-    return True
+    for other in (size + 1, size - 1):
+        with contextlib.suppress(*FORWARD_RAISES):
+            compute(module, bound.resized(group, other))
+            return True
+    return False

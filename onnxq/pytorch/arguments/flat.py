@@ -17,17 +17,13 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, ForwardCall
 from onnxq.pytorch.arguments.forward import flatten
 from onnxq.pytorch.arguments.nesting import attribute_access, children, joined, leaves, unique
 
-HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_pre_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-)
+BEFORE = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs")
+AFTER = ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
+HOOKS = (*BEFORE, *AFTER)
 """Attributes of a module that hold its hooks on forward."""
 
 # of a GraphModule: torch.export would run its graph, and not forward
@@ -94,13 +90,11 @@ def without_cache(model: nn.Module, given: BoundInputs) -> BoundInputs:
     parameters = inspect.signature(model.forward).parameters
     if _CACHE not in parameters or given.call.arguments.get(_CACHE) is not None:
         return given
-    call = given.call
+    args, kwargs = given.call.args, given.call.kwargs
     position = list(parameters).index(_CACHE)
-    if position < len(call.args):
-        args = (*call.args[:position], False, *call.args[position + 1 :])
-        call = replace(call, args=args, arguments={**call.arguments, _CACHE: False})
+    if position < len(args):
+        args = (*args[:position], False, *args[position + 1 :])
     else:
-        call = replace(
-            call, kwargs={**call.kwargs, _CACHE: False}, arguments={**call.arguments, _CACHE: False}
-        )
-    return replace(given, call=call)
+        kwargs = {**kwargs, _CACHE: False}
+    arguments = {**given.call.arguments, _CACHE: False}
+    return replace(given, call=ForwardCall(args, kwargs, arguments))

@@ -17,15 +17,10 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, OnnxqError, QConfigError, UnsupportedError, nearest
+from onnxq.pytorch.arguments.flat import AFTER, BEFORE
 from onnxq.pytorch.eager.propagation import FUSER_METHODS, entries_of
 from onnxq.pytorch.modules.folding import folded
-from onnxq.pytorch.modules.places import (
-    drop_hooks,
-    has_hooks,
-    has_pre_hooks,
-    move_hooks,
-    move_pre_hooks,
-)
+from onnxq.pytorch.modules.places import drop_hooks, move_hooks
 from onnxq.pytorch.nn.intrinsic import FUSED, FusedModule, without_batch_norm
 
 Fuser = Callable[..., nn.Module]
@@ -77,7 +72,6 @@ def fuse_known_modules(
         raise UnsupportedError(_no_pattern(types, known))
     hooks = _take_hooks(mod_list)
     fused = method(*mod_list)
-    move_pre_hooks(hooks, fused)
     move_hooks(hooks, fused)
     if hasattr(mod_list[0], "qconfig"):
         fused.qconfig = mod_list[0].qconfig
@@ -100,12 +94,12 @@ def _names(pattern: Pattern) -> str:
 def _take_hooks(mod_list: Sequence[nn.Module]) -> nn.Module:
     """A module with the hooks before the first and after the last; the modules lose theirs."""
     holder = nn.Module()
-    move_pre_hooks(mod_list[0], holder)
-    move_hooks(mod_list[-1], holder)
+    move_hooks(mod_list[0], holder, BEFORE)
+    move_hooks(mod_list[-1], holder, AFTER)
     inner = [
         type(mod).__name__
         for at, mod in enumerate(mod_list)
-        if (at and has_pre_hooks(mod)) or (at < len(mod_list) - 1 and has_hooks(mod))
+        if (at and getattr(mod, BEFORE[0])) or (at < len(mod_list) - 1 and getattr(mod, AFTER[0]))
     ]
     if inner:
         warnings.warn(

@@ -37,13 +37,7 @@ class QuantizedScript(QuantizedModel):
     _session: Session | None = None
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """ONNX Runtime computes the results on the CPU; nested ones come flat.
-
-        Args:
-            inputs: of the ScriptModule, in order.
-        Raises:
-            CalibrationError: another number of inputs, or they do not fit.
-        """
+        """ONNX Runtime computes the results on the CPU; nested ones come flat."""
         if self._session is None:
             self._session = open_session(self)
         names = [str(value.name) for value in self.graph.inputs]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import onnx_ir as ir
@@ -24,18 +25,65 @@ from torch.utils._pytree import tree_leaves
 
 from onnxq.core.arrays import Array
 from onnxq.errors import UnsupportedError
+from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import flatten
-from onnxq.pytorch.exporting.engines import Engine, Runs, onnx_runtime
 from onnxq.pytorch.nn.quantized import Requantize
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.group import GroupMember
 from onnxq.qdq.read import array_of, is_dequantize, is_quantize, one_scale
 from onnxq.qdq.sum_scales import LARGEST
+from onnxq.qdq.tidy import computes_in_threads
+from onnxq.reference import Evaluator, integer_evaluator, integer_form
+from onnxq.reference.float_nodes import FloatNodes
+from onnxq.targets.accumulation import SaturationMode
 
 _Y_SCALE = 6  # slot of QLinearConv
 _IN_PLACE = ("Reshape", "Transpose", "Slice", "Clip")
+
+
+# --- Engines that run an exported model: ONNX Runtime, and reference kernels in any arithmetic.
+
+
+class Runs(Protocol):
+    """A model that is ready to run."""
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
+        """One array per named output; None: all, in the model's order."""
+
+
+Engine = Callable[["ir.Model"], AbstractContextManager[Runs]]
+"""Opens a model."""
+
+
+def onnx_runtime(model: ir.Model) -> AbstractContextManager[Runs]:
+    """The model on ONNX Runtime, whose kernels add as this machine does."""
+    return runtime.open_session(model, threads=1 if computes_in_threads(model) else None)
+
+
+def reference_kernels(
+    model: ir.Model, saturation_mode: SaturationMode = SaturationMode.EXACT
+) -> AbstractContextManager[Runs]:
+    """The model on the reference kernels; its float nodes on ONNX Runtime."""
+    integer = integer_form(model, saturation_mode)
+    nodes = FloatNodes(integer)
+    evaluator = integer_evaluator(integer, float_nodes=nodes, saturation_mode=saturation_mode)
+    return contextlib.nullcontext(_Evaluated(evaluator))
+
+
+class _Evaluated:
+    """A reference evaluator, called as a session of ONNX Runtime."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None = None) -> list[Array]:
+        arrays: list[Array] = self._evaluator.run(outputs, feeds)
+        return arrays
+
+
+# --- Integers of a module beside those of the exported model.
 
 
 class Feeding(enum.Enum):
@@ -49,15 +97,7 @@ class Feeding(enum.Enum):
 
 @dataclass(slots=True)
 class TensorAgreement:
-    """Counts how the integers of one tensor compare.
-
-    Attributes:
-        node: of the traced module.
-        tensor: of the exported model.
-        elements: compared so far.
-        differing: how many of them differ.
-        largest: difference in LSB, at most.
-    """
+    """Counts how the integers of one tensor compare."""
 
     node: str
     tensor: str
@@ -129,7 +169,7 @@ class ModulePair:
         names = [*self._outputs, *self._qparams]
         asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]
         arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
-        runner = _Runner(self._module, self, _Integers(self._qparams, arrays))
+        runner = _Runner(self._module, self, self._qparams, arrays)
         given = bound.arguments
         inputs = [n for n in self._module.graph.nodes if n.op == "placeholder"]
         result = runner.run(*(given[str(node.target)] for node in inputs))
@@ -138,30 +178,18 @@ class ModulePair:
         return Layers([*self.tensors.values()], [*zip(outputs, wanted, strict=True)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Integers:
-    """Integers that ONNX Runtime computed of one batch."""
-
-    qparams: Mapping[str, tuple[float, int]]
-    arrays: Mapping[str, Array]
-
-    def fitting(self, qparams: tuple[float, int], shape: tuple[int, ...]) -> list[str]:
-        """Tensors of this shape with these qparams, or with what convert may have made of them."""
-        shaped = [name for name in self.qparams if self.arrays[name].shape == shape]
-        equal = [name for name in shaped if self.qparams[name] == qparams]
-        return equal or [name for name in shaped if _is_increased(self.qparams[name], qparams)]
-
-
 class _Runner(fx.Interpreter):
-    """Runs the module and compares where it rounds.
+    """Runs the module on one batch and compares where it rounds, with ONNX Runtime's arrays."""
 
-    May go on from there with the model's integers.
-    """
-
-    def __init__(self, module: fx.GraphModule, found: ModulePair, integers: _Integers) -> None:
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        found: ModulePair,
+        qparams: Mapping[str, tuple[float, int]],
+        arrays: Mapping[str, Array],
+    ) -> None:
         super().__init__(module)
-        self._found = found
-        self._integers = integers
+        self._found, self._qparams, self._arrays = found, qparams, arrays
         self._matched = {one.tensor for one in found.tensors.values()}
         self._from_inputs: set[fx.Node] = set()
 
@@ -175,7 +203,7 @@ class _Runner(fx.Interpreter):
         if n.name not in self._found.tensors:
             self._match(n, quantizer, integers)
         agreement = self._found.tensors[n.name]
-        wanted = self._integers.arrays[agreement.tensor]
+        wanted = self._arrays[agreement.tensor]
         agreement.add(integers, wanted)
         if self._found.feeding is Feeding.FREE_RUNNING:
             return value
@@ -204,7 +232,9 @@ class _Runner(fx.Interpreter):
     def _match(self, node: fx.Node, quantizer: FakeQuantize | Requantize, integers: Array) -> None:
         """Finds the model's tensor by scale, zero point and shape; of several, the nearest one."""
         key = (float(quantizer.scale), int(quantizer.zero_point))
-        fitting = self._integers.fitting(key, integers.shape)
+        shaped = [name for name in self._qparams if self._arrays[name].shape == integers.shape]
+        fitting = [name for name in shaped if self._qparams[name] == key]
+        fitting = fitting or [n for n in shaped if _is_increased(self._qparams[n], key)]
         unused = [name for name in fitting if name not in self._matched] or fitting
         if not unused:
             raise UnsupportedError(
@@ -212,8 +242,7 @@ class _Runner(fx.Interpreter):
                 f"{integers.shape}; the model has no such tensor. Was it exported from this "
                 "module, as it is now?"
             )
-        arrays = self._integers.arrays
-        nearest = min(unused, key=lambda name: np.count_nonzero(arrays[name] != integers))
+        nearest = min(unused, key=lambda name: np.count_nonzero(self._arrays[name] != integers))
         self._found.tensors[node.name] = TensorAgreement(node.name, nearest)
         self._matched.add(nearest)
 

@@ -213,11 +213,7 @@ _RIGHT = (
 
 
 def rounding_noise(module: nn.Module, inputs: BoundInputs) -> list[float]:
-    """Root mean square of what other roundings change in each output, the largest of DRAWS.
-
-    Returns:
-        In the outputs' own unit; 0 for an output that is not float, or empty.
-    """
+    """Root mean square of what other roundings change in each output, the largest of DRAWS."""
     reference = flatten(compute(module, inputs))
     generator = torch.Generator().manual_seed(0)
 

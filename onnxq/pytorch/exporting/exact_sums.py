@@ -15,8 +15,8 @@ import onnx_ir as ir
 from onnxq.errors import OnnxqError, VerificationError
 from onnxq.ort.target_here import target_here
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+from onnxq.pytorch.exporting.agreement import Engine, onnx_runtime, reference_kernels
 from onnxq.pytorch.exporting.check_quantized import difference
-from onnxq.pytorch.exporting.engines import Engine, onnx_runtime, reference_kernels
 from onnxq.qdq.tidy import output_scales
 from onnxq.targets import Target
 from onnxq.targets.accumulation import SaturationMode

@@ -37,7 +37,7 @@ from onnxq.pytorch.arguments.forward import (
     first_run,
     flatten,
 )
-from onnxq.pytorch.exporting.agreement import layer_by_layer
+from onnxq.pytorch.exporting.agreement import Engine, layer_by_layer
 from onnxq.pytorch.exporting.check import (
     check_against,
     check_dtypes,
@@ -45,7 +45,6 @@ from onnxq.pytorch.exporting.check import (
     relative_tolerance,
 )
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
-from onnxq.pytorch.exporting.engines import Engine
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.optimized import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
@@ -278,10 +277,7 @@ def traceable(bound: BoundInputs, axes: Axes) -> BoundInputs:
 
 
 def _other_sizes(module: nn.Module, bound: BoundInputs, axes: Axes) -> Iterator[BoundInputs]:
-    """One row and one row more; of the other sizes, each by itself, one less.
-
-    Batch norms without running statistics take no single row; then there is a warning.
-    """
+    """One row and one row more; of the other sizes, each by itself, one less."""
     for label in axes.labels:
         if axes.terms(label):
             continue

@@ -53,11 +53,7 @@ def bind_script(model: torch.jit.ScriptModule, inputs: Inputs) -> BoundInputs:
 
 
 def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Model:
-    """The module as a float ONNX model; axis 0 of every input is the batch.
-
-    Checked against the module on the inputs and on their first row alone. Weights keep the names of
-    the module's parameters; batch norm stays, for onnxq to fold.
-    """
+    """The module as a float ONNX model; axis 0 of every input is the batch."""
     file: Any = io.BytesIO()  # which the older exporter takes too
     names = list(inputs.tensors)
     axes = {name: {0: BATCH} for name, x in inputs.tensors.items() if x.ndim}

@@ -26,16 +26,7 @@ def _microsoft(
     types: Mapping[str, list[str]],
     attributes: Mapping[str, Any],
 ) -> onnxscript.values.Op:
-    """An operator of com.microsoft, whose schema onnx does not have.
-
-    Args:
-        name: of the operator.
-        inputs: name -> type, a key of `types`; in order.
-        optional: those of the inputs that may be missing.
-        outputs: names, of type "R".
-        types: key -> ONNX types.
-        attributes: name -> type.
-    """
+    """An operator of com.microsoft, whose schema onnx lacks; inputs name keys of `types`."""
     schema = onnx.defs.OpSchema
     option = schema.FormalParameterOption
     known = schema(

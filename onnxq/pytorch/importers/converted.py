@@ -319,10 +319,7 @@ _MODULES = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
 def is_converted(model: nn.Module) -> bool:
-    """Whether the model computes on quantized tensors of torch.
-
-    Dynamic modules of torch.ao are not asked about: they have given way to float modules.
-    """
+    """Whether the model computes on quantized tensors of torch."""
     if any(type(part).__module__.startswith(_MODULES) for part in model.modules()):
         return True
     nodes = model.graph.nodes if isinstance(model, fx.GraphModule) else ()

@@ -60,12 +60,7 @@ FUSED = "torch.ao.nn.intrinsic.quantized.dynamic"
 
 @dataclass(slots=True)
 class Dequantized:
-    """Modules that were put in, and the scales that give the integers back.
-
-    Attributes:
-        paths: module -> whether its weights are int8 (else float16).
-        rows: bytes of a float32 row of a weight -> its (scale, zero point).
-    """
+    """Modules that were put in, and the scales that give the integers back."""
 
     paths: dict[str, bool]
     rows: dict[bytes, tuple[float, int]]
@@ -87,10 +82,7 @@ class Dequantized:
 
 
 def dequantized_modules(model: nn.Module) -> tuple[Dequantized, dict[int, nn.Module]]:
-    """The float module of every dynamically quantized module of the model, by its id.
-
-    `copy_structure` puts them in their places.
-    """
+    """The float module of every dynamically quantized module of the model, by its id."""
     dequantized, made = Dequantized({}, {}), dict[int, nn.Module]()
     for path, module in model.named_modules():
         package, kind = type(module).__module__, type(module).__name__

@@ -102,14 +102,7 @@ def narrow(model: ir.Model, target: Target) -> int:
 def within(
     integers: Integers, scale: npt.NDArray[np.float32], limit: int, axis: int
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Integers in [-limit, limit] and their scale.
-
-    Args:
-        integers: int8.
-        scale: float32, () or (channels,).
-        limit: 64 to 128.
-        axis: of the channels.
-    """
+    """Integers in [-limit, limit] and their scale, () or (channels,) along the axis."""
     if limit >= INT8_MAX:
         return np.maximum(integers, -limit).astype(np.int8), scale
     others = tuple(a for a in range(integers.ndim) if scale.ndim == 0 or a != axis % integers.ndim)

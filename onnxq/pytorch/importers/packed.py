@@ -132,10 +132,7 @@ class PackedWeight(nn.Module):
 
 
 def packed_weights(model: nn.Module, skipped: Collection[str]) -> dict[int, PackedWeight]:
-    """The weight of every packed parameter that the model holds, by the id of its object.
-
-    `copy_structure` puts them in their places.
-    """
+    """The weight of every packed parameter that the model holds, by the id of its object."""
     made: dict[int, PackedWeight] = {}
     for path, module in model.named_modules():
         if any(path == skip or path.startswith(f"{skip}.") for skip in skipped):

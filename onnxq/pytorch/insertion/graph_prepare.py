@@ -322,10 +322,7 @@ def prepare_graph_qat(
     qconfig: QConfigMapping | None = None,
     target: str | Target | None = None,
 ) -> fx.GraphModule:
-    """A copy of the model that trains with fake quantization; what prepare_qat gives with `inputs`.
-
-    Its meta[ANNOTATIONS] says what is quantized where.
-    """
+    """A copy of the model that trains with fake quantization: prepare_qat with `inputs`."""
     check_not_sharded(model, "prepare_qat")
     mapping = training_mapping(qconfig, target)
     check_improve(mapping.algorithms)

@@ -125,10 +125,7 @@ class Tensors:
             yield Unannotated(tensor, reason, self._view.around(tensor))
 
     def _annotate_hidden(self) -> Iterator[Unannotated]:
-        """Tensors that the module does not have, such as an LSTM's result before its transposition.
-
-        Rounding the copies that it has is the same, where only copies are read.
-        """
+        """Tensors that the module lacks, such as an LSTM's result before its transposition."""
         for tensor in reversed(self._hidden):  # copies first
             group = self.of[tensor]
             copies = [str(v.name) for node in self._copiers(tensor) for v in node.outputs]

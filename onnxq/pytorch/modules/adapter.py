@@ -46,9 +46,9 @@ TRAINS = {aten.batch_norm.default: 5, aten.instance_norm.default: 5, **dict.from
 def as_module(model: Model) -> nn.Module:
     """The plain module."""
     if isinstance(model, str | Path):
-        return _of_program(read_program(Path(model)))
+        model = read_program(Path(model))
     if isinstance(model, ExportedProgram):
-        return _of_program(model)
+        return _evaluated(model.module(check_guards=False))
     if not isinstance(model, nn.Module):
         raise ModelError(
             f"the model is {kind_of(model)}; wanted a torch.nn.Module (an instance, not its "
@@ -115,10 +115,6 @@ def exported_axes(model: nn.Module, bound: BoundInputs) -> Axes | None:
             span = size.node.shape_env.var_to_range[symbol]
             axes.ranges[label] = (max(1, int(span.lower)), int(min(span.upper, UNBOUNDED)))
     return axes
-
-
-def _of_program(program: ExportedProgram) -> nn.Module:
-    return _evaluated(program.module(check_guards=False))
 
 
 def _evaluated(program: nn.Module) -> nn.Module:

@@ -25,14 +25,7 @@ _NAMES = ("weight", "bias")
 
 
 class ParametrizedLayer(nn.Module):
-    """Calls a layer with a weight and a bias that are arguments.
-
-    Args:
-        layer: a convolution, transposed or not, or a linear layer; its own parameters are not kept.
-    Attributes:
-        layer: without parameters; once quantized, it stores both and does not read the arguments.
-        shapes: of weight and bias; None: there is no bias.
-    """
+    """Calls a layer with a weight and a bias that are arguments."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -78,10 +71,7 @@ class ParametrizedLayer(nn.Module):
             object.__setattr__(self.layer, name, None)
 
     def with_parameters(self) -> nn.Module:
-        """Copies the layer with weight and bias as nn.Parameters, as `from_float` wants them.
-
-        Their values are those of `set_parameters`; zeros where it was not called.
-        """
+        """Copies the layer with weight and bias as nn.Parameters, as `from_float` wants them."""
         made = copy.copy(self.layer)
         made.__dict__["_parameters"] = dict(self.layer._parameters)  # noqa: SLF001  # by name, None included
         for name, shape in zip(_NAMES, self.shapes, strict=True):
@@ -95,10 +85,7 @@ class ParametrizedLayer(nn.Module):
 
 
 def weighted_layer(graph: fx.GraphModule, node: fx.Node) -> tuple[str, nn.Module] | None:
-    """Path and layer with a weight that a node calls; None: it calls none.
-
-    A parametrized layer is copied with parameters, so that it has a weight.
-    """
+    """Path and layer with a weight that a node calls; None: it calls none."""
     if node.op != "call_module":
         return None
     path = str(node.target)

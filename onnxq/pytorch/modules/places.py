@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxq.pytorch.arguments.flat import AFTER, BEFORE, HOOKS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import nn
 
@@ -29,25 +31,16 @@ def exchanged(root: nn.Module, others: Mapping[nn.Module, nn.Module]) -> nn.Modu
 
 # --- Hands the hooks of a module on to the one that takes its place; torch has no public way.
 
-BEFORE = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs")
-AFTER = ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
 
-
-def move_pre_hooks(old: nn.Module, new: nn.Module) -> None:
-    """Gives `new` the hooks that run before `old`'s forward."""
-    for name in BEFORE:
-        getattr(new, name).update(getattr(old, name))
-
-
-def move_hooks(old: nn.Module, new: nn.Module) -> None:
-    """Gives `new` the hooks that run after `old`'s forward."""
-    for name in AFTER:
+def move_hooks(old: nn.Module, new: nn.Module, kinds: Sequence[str] = HOOKS) -> None:
+    """Gives `new` the hooks that run before and after `old`'s forward, or those of some kinds."""
+    for name in kinds:
         getattr(new, name).update(getattr(old, name))
 
 
 def drop_hooks(module: nn.Module) -> None:
     """Removes the hooks that run before and after forward."""
-    for name in (*BEFORE, *AFTER):
+    for name in HOOKS:
         getattr(module, name).clear()
 
 
@@ -56,7 +49,7 @@ def remove_hooks(module: nn.Module, unwanted: Callable[[object], bool]) -> None:
     for name in (BEFORE[0], AFTER[0]):
         for key, hook in list(getattr(module, name).items()):
             if unwanted(hook):
-                for known in (*BEFORE, *AFTER):
+                for known in HOOKS:
                     getattr(module, known).pop(key, None)
 
 
@@ -65,22 +58,11 @@ def has_pre_hook(module: nn.Module, hook: object) -> bool:
     return any(known is hook for known in getattr(module, BEFORE[0]).values())
 
 
-def has_pre_hooks(module: nn.Module) -> bool:
-    """Whether hooks run before forward."""
-    return bool(getattr(module, BEFORE[0]))
-
-
-def has_hooks(module: nn.Module) -> bool:
-    """Whether hooks run after forward."""
-    return bool(getattr(module, AFTER[0]))
-
-
 def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
     """The new module, with mode, qconfig and hooks of the old."""
     new.train(old.training)
     if hasattr(old, "qconfig"):
         new.qconfig = old.qconfig
-    move_pre_hooks(old, new)
     move_hooks(old, new)
     return new
 
@@ -91,10 +73,7 @@ def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
 
 
 def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
-    """The module and its submodules anew, tensors and other attributes shared.
-
-    replaced: id of a submodule, or of an object in an attribute -> the module in its place.
-    """
+    """The module and its submodules anew, tensors and other attributes shared."""
     return _copy(model, dict(replaced))
 
 

@@ -95,13 +95,7 @@ def per_weight(values: Tensor, weight: Tensor, groups: int) -> Tensor:
 
 
 def output_padding(conv: Any, x: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
-    """Padding on one side of the result, so that it has the size that was asked for.
-
-    Args:
-        conv: with stride, padding, dilation, kernel_size and output_padding, tuples.
-        x: its input, (batch, channels, *spatial).
-        output_size: spatial sizes, or all sizes, of the result; None: the module's output_padding.
-    """
+    """Padding on one side of the result for a size, spatial or whole; None: the module's own."""
     if output_size is None:
         given: tuple[int, ...] = tuple(conv.output_padding)
         return given

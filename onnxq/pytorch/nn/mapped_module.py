@@ -11,11 +11,7 @@ from onnxq.pytorch.nn.intrinsic import FusedModule
 
 
 class MappedModule(nn.Module):
-    """A module that computes what `float_type` computes, a fused ReLU too.
-
-    The mappings of `prepare_qat` and `convert` are computed from `float_type`
-    (onnxq.pytorch.train.conversion).
-    """
+    """A module that computes what `float_type` computes, a fused ReLU too."""
 
     float_type: ClassVar[type[nn.Module]]
     """The float module that from_float takes."""

@@ -45,11 +45,7 @@ def _integers_like(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @torch_operator("dynamic_quantize_linear", _integers_like)
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(integers uint8, scale float32 (), zero point uint8 ()) that cover x and 0.
-
-    Args:
-        x: float32, any shape.
-    """
+    """(integers uint8, scale float32 (), zero point uint8 ()) that cover x and 0."""
     found = _computed("DynamicQuantizeLinear", [x])
     integers, scale, zero_point = (torch.from_numpy(np.array(part)).to(x.device) for part in found)
     return integers, scale, zero_point
@@ -63,14 +59,7 @@ def _product(a: Tensor, b: Tensor, *_: object) -> Tensor:
 def matmul_integer(
     a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None
 ) -> Tensor:
-    """Int32 (..., N): sum over k of (a - a_zero_point) (b - b_zero_point).
-
-    Args:
-        a: integers (..., K).
-        b: integers (K, N).
-        a_zero_point: ().
-        b_zero_point: () or (N,); None: 0.
-    """
+    """Int32 (..., N): sum over k of (a - a_zero_point) (b - b_zero_point)."""
     # float64 holds every sum of fewer than 2^36 products of integers exactly, and has fast kernels
     right = b.double() if b_zero_point is None else b.double() - b_zero_point.double()
     return ((a.double() - a_zero_point.double()) @ right).to(torch.int32)

@@ -66,14 +66,7 @@ class MinMaxRule:
     eps_is_relative: bool
 
     def seen_with(self, seen: Tensor, min_max: Tensor) -> tuple[Tensor, Tensor]:
-        """(-min and max that count now, whether the batch was left out).
-
-        Args:
-            seen: (-min, max) so far, float32 (2,) or (2, channels).
-            min_max: of the batch, same shape.
-        Returns:
-            Same shape; and bool (): min or max is not finite, or the range overflows float32.
-        """
+        """(-min and max that count now, bool (): whether the batch, not finite, was left out)."""
         new = self.folded(seen, min_max)
         # a symmetric range may be twice as wide as the largest float32
         width = (new * 0.5 if self.symmetric else new).sum(0)
@@ -90,14 +83,7 @@ class MinMaxRule:
         return torch.where(moved.isnan(), min_max, moved)  # -inf - -inf: the first batch
 
     def scale_and_zero_point(self, min_max: Tensor, span: Tensor) -> tuple[Tensor, Tensor]:
-        """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives.
-
-        Args:
-            min_max: float32 (2,) or (2, channels), of something that was seen.
-            span: self.span as float32 (), on the device of min_max.
-        Returns:
-            Scale, and whole numbers, both float32 () or (channels,).
-        """
+        """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives."""
         clipped = min_max.clamp_min(0)
         if self.eps_is_relative:
             scale = self._relative(min_max.amax(0) / span)
@@ -144,12 +130,7 @@ def rule_of(observer: Observer) -> MinMaxRule | None:
 
 
 def min_max_of(x: Tensor, axis: int | None) -> Tensor:
-    """(-min, max) of x, or of its channels along an axis: float32 (2,), or (2, channels).
-
-    Args:
-        x: floating point; bfloat16 and float16 are exact in float32. Empty: UNSEEN.
-        axis: of the channels; None: none.
-    """
+    """(-min, max) of x, or of its channels along an axis: float32 (2,), or (2, channels)."""
     check_values(x)
     low, high = _least_and_largest(x, axis)
     return torch.stack([low.neg(), high]).to(torch.float32)
@@ -179,6 +160,28 @@ def _least_and_largest(x: Tensor, axis: int | None) -> tuple[Tensor, Tensor]:
     return x.amin(others), x.amax(others)  # 20 times as fast as aminmax along an axis
 
 
+def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
+    """A small float32 array with the min and max of x, or of each channel along the axis."""
+    min_max = min_max_of(x, axis).to("cpu").numpy()
+    if not np.isfinite(min_max).all():
+        raise CalibrationError(_not_finite(x))
+    both = np.stack([-min_max[0], min_max[1]])
+    if axis is None:
+        return both
+    channels_second = [2, -1, *[1] * (x.ndim - 2)]
+    return np.moveaxis(both.reshape(channels_second), 1, axis)
+
+
+def _not_finite(x: Tensor) -> str:
+    bad = ~torch.isfinite(x.to(torch.float32))
+    first = bad.nonzero()[0].tolist()
+    return (
+        f"{int(bad.sum())} of {x.numel()} values are NaN or infinite in float32, the first, "
+        f"{x[tuple(first)].item()}, at {first} of shape {list(x.shape)}; lower the learning rate, "
+        "or correct the input; a mask of -inf has to be boolean, or a constant of the module."
+    )
+
+
 # --- Min and max in a state_dict, and as the state of the observer that they stand for.
 #
 # A state_dict has min_val and max_val, by PyTorch's names.
@@ -206,9 +209,10 @@ def save_min_max(destination: Any, prefix: str, min_max: Tensor) -> None:
     destination[prefix + MAX] = min_max[1].clone()
 
 
-def take_min_max(state_dict: dict[str, Any], prefix: str) -> Tensor | None:
-    """Min and max in a state_dict, whose entries are removed from it; None: there are none."""
+def take_min_max(state_dict: dict[str, Any], prefix: str, missing: list[str]) -> Tensor | None:
+    """Min and max in a state_dict, whose entries are removed from it; None: they are missing."""
     low, high = (state_dict.pop(prefix + name, None) for name in (MIN, MAX))
     if low is None or high is None:
+        missing += [prefix + name for name in (MIN, MAX)]
         return None
     return torch.stack([-low.detach(), high.detach()]).to(torch.float32)

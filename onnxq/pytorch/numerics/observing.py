@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, distributed
 
@@ -24,10 +23,9 @@ from onnxq.errors import CalibrationError, UnsupportedError
 from onnxq.observers import NoopObserver, Observer, ObserverSpec
 from onnxq.pytorch.numerics.exact_buffers import ExactBuffers, never_compiled
 from onnxq.pytorch.numerics.min_max import (
-    MAX,
-    MIN,
     UNSEEN,
     check_values,
+    extremes,
     min_max_of,
     observer_state,
     rule_of,
@@ -39,39 +37,6 @@ from onnxq.pytorch.numerics.ranks import has_ranks, mean_of_ranks, merged_of_ran
 from onnxq.pytorch.numerics.rounding import check_floats
 from onnxq.pytorch.numerics.torch_states import STATE, adopt
 from onnxq.qparams import Granularity, PerChannel, PerTensor, QParams, QScheme
-
-# --- Smallest and largest values of a tensor as an array, for observers that are NumPy.
-
-
-def extremes(x: Tensor, axis: int | None) -> npt.NDArray[np.float32]:
-    """A small array that has the min and max of x, and per channel where there is an axis.
-
-    Args:
-        x: floating point, not empty, any device; bfloat16 and float16 are exact in float32.
-        axis: of the channels; None: none.
-    Returns:
-        float32, shape (2,); or the rank of x, with the channels along axis and 2 elements beside
-        them. NaN stays NaN.
-    """
-    min_max = min_max_of(x, axis).to("cpu").numpy()
-    if not np.isfinite(min_max).all():
-        raise CalibrationError(_not_finite(x))
-    both = np.stack([-min_max[0], min_max[1]])
-    if axis is None:
-        return both
-    channels_second = [2, -1, *[1] * (x.ndim - 2)]
-    return np.moveaxis(both.reshape(channels_second), 1, axis)
-
-
-def _not_finite(x: Tensor) -> str:
-    bad = ~torch.isfinite(x.to(torch.float32))
-    first = bad.nonzero()[0].tolist()
-    return (
-        f"{int(bad.sum())} of {x.numel()} values are NaN or infinite in float32, the first, "
-        f"{x[tuple(first)].item()}, at {first} of shape {list(x.shape)}; lower the learning rate, "
-        "or correct the input; a mask of -inf has to be boolean, or a constant of the module."
-    )
-
 
 Method = TypeVar("Method", bound="Callable[..., None]")
 
@@ -169,10 +134,7 @@ class Observing(ExactBuffers):
 
     @property
     def min_val(self) -> Tensor:
-        """Smallest value that counts, float32 () or (channels,); inf or empty before any data.
-
-        Observers that do not follow from min and max have no such attribute.
-        """
+        """Smallest value that counts, float32 () or (channels,); inf or empty before any data."""
         return self.min_max[0].neg()
 
     @property
@@ -403,10 +365,9 @@ class Observing(ExactBuffers):
         )
 
     def _load_min_max(self, state_dict: dict[str, Tensor], prefix: str, missing: list[str]) -> None:
-        found = take_min_max(state_dict, prefix)
-        if found is None:
-            missing += [prefix + name for name in (MIN, MAX)]
-        elif found.ndim == self.min_max.ndim:  # else the scale has another rank too: torch says so
+        found = take_min_max(state_dict, prefix, missing)
+        # with another rank the scale has another one too: torch says so
+        if found is not None and found.ndim == self.min_max.ndim:
             self.set_tensor("min_max", found)
         # checkpoints of torch, and of onnxq before it counted
         state_dict.setdefault(prefix + "left_out", torch.zeros_like(self.left_out))

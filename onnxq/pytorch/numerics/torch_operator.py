@@ -11,12 +11,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def torch_operator(name: str, shapes: Callable[..., Any]) -> Callable[[Function], Function]:
-    """A decorator that makes a torch operator of a function, typed as the function.
-
-    Args:
-        name: of the operator in torch.ops.onnxq.
-        shapes: gives results without values for the function's arguments, where torch traces.
-    """
+    """A decorator that makes a torch operator of a function, typed as the function."""
 
     def made(function: Function) -> Function:
         operator = torch.library.custom_op(f"onnxq::{name}", function, mutates_args=())

@@ -57,12 +57,7 @@ def adopt(
 def histogram_state(
     state_dict: dict[str, Any], prefix: str, spec: ObserverSpec
 ) -> dict[str, torch.Tensor] | None:
-    """State of an observer that has counted what torch's histogram has.
-
-    Returns:
-        What its `restore` takes, as tensors; None: there is no histogram, or the observer has
-        another state than counts.
-    """
+    """State of an observer that has counted what torch's histogram has."""
     made = spec()
     if prefix + HISTOGRAM not in state_dict or not isinstance(made, HistogramObserver):
         return None

@@ -172,12 +172,7 @@ class InputShape:
 
 
 class ShapeGuard(nn.Module):
-    """Raises a ShapeError for inputs that the graph does not hold for; gives nothing.
-
-    Args:
-        shapes: of the tensors, in order.
-        ranges: name of a size -> (least, largest).
-    """
+    """Raises a ShapeError for inputs that the graph does not hold for."""
 
     _is_impure = True  # torch.fx: not to be left out, though nothing reads it
 

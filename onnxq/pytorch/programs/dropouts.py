@@ -155,22 +155,16 @@ def _generators() -> str:
 def same_seed() -> Iterator[None]:
     """A context of random numbers of one seed; outside they go on as before."""
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  # a user's
+    on_gpus = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch's
     try:
-        with _same_seed_of_torch():
+        with torch.random.fork_rng(range(torch.cuda.device_count()) if on_gpus else ()):
+            torch.default_generator.manual_seed(_SEED)
+            if on_gpus:  # else a seed would be set for the time when they are
+                torch.cuda.manual_seed_all(_SEED)
             yield
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)  # noqa: NPY002  # a user's
-
-
-@contextlib.contextmanager
-def _same_seed_of_torch() -> Iterator[None]:
-    on_gpus = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch's
-    with torch.random.fork_rng(range(torch.cuda.device_count()) if on_gpus else ()):
-        torch.default_generator.manual_seed(_SEED)
-        if on_gpus:  # else a seed would be set for the time when they are
-            torch.cuda.manual_seed_all(_SEED)
-        yield
 
 
 class _Recorder(TorchFunctionMode):

@@ -85,10 +85,7 @@ def _parametrized(program: ExportedProgram) -> str:
 
 
 def _found(model: ir.Model, of_decomposed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Name of a value -> its origins, with those of values that are equal by what computes them.
-
-    The exporter's optimizer leaves one of such values.
-    """
+    """Name of a value -> its origins, with those of values that are equal by what computes them."""
     alike = equal_values(model)
     found: dict[ir.Value, list[str]] = {}
     for value in all_values(model.graph):

@@ -24,7 +24,6 @@ from onnxq.pytorch.numerics.torch_operator import torch_operator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from types import TracebackType
 
     from torch import fx
     from torch.autograd import Function
@@ -122,12 +121,7 @@ class OwnGradients:
         base.apply = classmethod(lambda kind, *args: self._applied(kind, args))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         delattr(_SingleLevelFunction, "apply")
 
     def _applied(self, kind: type[Function], args: tuple[Any, ...]) -> Any:

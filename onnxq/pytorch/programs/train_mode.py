@@ -59,10 +59,7 @@ def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
 
 
 def row_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
-    """A note where forward takes other numbers of rows, and torch.export's record of it does not.
-
-    Rows that a mask picks are so many as the record has seen, for all that it knows.
-    """
+    """A note where forward takes other numbers of rows, and torch.export's record does not."""
     try:
         with eval_mode(graph), same_buffers(graph):
             batch_axes(graph, program.bound)
@@ -76,10 +73,7 @@ def row_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
 
 
 def check_same_form(model: nn.Module, program: Program) -> None:
-    """Passes a model whose forward returns as many tensors in train mode as in eval mode.
-
-    A model in eval mode is asked for what that mode returns.
-    """
+    """Passes a model whose forward returns as many tensors in train mode as in eval mode."""
     run = program.dropouts
     if run.failure or not model.training or run.paths == tensor_paths(program.outputs):
         return

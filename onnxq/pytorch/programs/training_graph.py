@@ -9,10 +9,11 @@ as the model is, and returns what it returns.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import fx, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from onnxq.pytorch.arguments.flat import HOOKS
 from onnxq.pytorch.arguments.nesting import replaced
@@ -30,9 +31,11 @@ from onnxq.pytorch.programs.call_form import (
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
 from onnxq.pytorch.programs.own_gradients import AppliedFunction
-from onnxq.pytorch.programs.recurrences import RECURRENCE, layer_call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
     from torch.export import ExportedProgram
 
     from onnxq.pytorch.programs.leaf_calls import LinearCall
@@ -352,3 +355,40 @@ def _has(model: nn.Module, path: str) -> bool:
     except AttributeError:
         return False
     return True
+
+
+# --- Calls of LSTM, GRU and RNN layers; what is padded stays out of training, as in forward.
+
+RECURRENCE = torch.ops.onnxq.recurrence.default
+_ZEROS = torch.ops.aten.zeros.default
+
+
+def layer_call(
+    node: fx.Node, layer: nn.RNNBase, read: Callable[[Any], Any], graph: fx.Graph
+) -> list[fx.Node]:
+    """The call of a layer that a node of the program stands for, and its y, h and c."""
+    path = scope(node)
+    x, lengths, states, *_ = cast("tuple[Any, ...]", node.args)
+    args = [read(x)]
+    if lengths is not None:
+        args = [graph.call_function(packed, (read(x), read(lengths)))]
+    if not all(s.target is _ZEROS and scope(s) == path for s in states):
+        read_states = [read(state) for state in states]
+        args.append(tuple(read_states) if isinstance(layer, nn.LSTM) else read_states[0])
+    call = graph.call_module(path, tuple(args))
+    y, state = (graph.call_function(operator.getitem, (call, i)) for i in (0, 1))
+    if lengths is not None:
+        y = graph.call_function(padded, (y, read(x)))
+    if not isinstance(layer, nn.LSTM):
+        return [call, y, state, state]
+    return [call, y, *(graph.call_function(operator.getitem, (state, i)) for i in (0, 1))]
+
+
+def packed(x: Tensor, lengths: Tensor) -> PackedSequence:
+    """Sequences (T, N, F) up to their lengths (N,)."""
+    return pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
+
+
+def padded(sequence: PackedSequence, x: Tensor) -> Tensor:
+    """The sequences as long as x (T, N, F), 0 behind the end of each."""
+    return pad_packed_sequence(sequence, total_length=x.shape[0])[0]

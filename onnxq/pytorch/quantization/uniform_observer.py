@@ -90,20 +90,7 @@ Observer = ObserverBase
 
 
 class UniformObserver(ObserverBase):
-    """An observer whose decisions are those of onnxq's observer of the same name.
-
-    Args:
-        arguments: of that observer, with torch's dtypes and qschemes.
-    Attributes:
-        dtype: torch dtype of the integers.
-        qscheme: torch's affine or symmetric, per tensor or per channel.
-        quant_min: smallest integer.
-        quant_max: largest integer.
-        reduce_range: whether half of the integers are used.
-        eps: buffer (1,), smallest scale; a checkpoint may say another.
-    Raises:
-        QConfigError: arguments that do not fit together.
-    """
+    """An observer whose decisions are those of onnxq's observer of the same name."""
 
     decides: ClassVar[type[observers.Observer]]
     eps: Tensor

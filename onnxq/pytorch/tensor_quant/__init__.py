@@ -14,7 +14,7 @@ from onnxq.pytorch.tensor_quant.descriptor import *  # noqa: F403  # its `__all_
 from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError as QuantTypeError
 from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantValueError as QuantValueError
 from onnxq.pytorch.tensor_quant.functions import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.tensor_quant.learned_bounds import Clip as Clip
+from onnxq.pytorch.tensor_quant.quantizer import Clip as Clip
 from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer as TensorQuantizer
 
 __all__ = sorted(

@@ -142,15 +142,8 @@ class ScaledQuantDescriptor:
         """The part of a QConfig for weights of this description: int8 (or int16) around 0.
 
         max, signed, with nothing else asked: NarrowRangeObserver, else AmaxObserver. The integers
-            lie
-        in [-bound, bound], whatever narrow_range: no value exceeds the amax of its own tensor but
-        by clipping.
-
-        Raises:
-            QuantValueError: several axes (ONNX has one), or a fixed amax that is neither one value
-                nor one for each channel of the axis.
-            QuantTypeError: fake_quant is False: a QConfig describes qparams, and its place in the
-                model where floats come back.
+        lie in [-bound, bound], whatever narrow_range: no value exceeds the amax of its own tensor
+        but by clipping.
         """
         fixed = self.amax is not None or self.scale_amax is not None
         if self.calib_method == "max" and not self.unsigned and not fixed:
@@ -166,10 +159,6 @@ class ScaledQuantDescriptor:
         """The part of a QConfig for activations: uint8 or uint16, 0 in the middle if signed.
 
         The values are those of int8 around 0; ONNX Runtime runs them in integers in more places.
-
-        Raises:
-            QuantValueError: as weight_part.
-            QuantTypeError: likewise.
         """
         return self._part(self._amax_observer(0 if self.unsigned else 1 << (self._width() - 1)))
 

@@ -55,15 +55,7 @@ def _notes(module: nn.Module) -> dict[str, tuple[Sum, ...]]:
 
 
 def let_sums_agree(module: nn.Module) -> None:
-    """Raises scales of results in a prepared module until its sums are the same on all machines.
-
-    By onnxq.qdq.sum_scales.LARGEST at most, usually by 1 in a million. A FakeQuantize
-    whose scale is increased keeps that one: its observer rests. A scale that was asked for as a
-    power of two (by an observer of the user's own, or as a number) stays one, with a warning.
-
-    Args:
-        module: prepared, or with prepared modules in it; changed in place.
-    """
+    """Raises scales of results in a prepared module until its sums are the same on all machines."""
     sums, fakes = _found(module)
     if not sums:
         return
@@ -119,10 +111,7 @@ def _is_asked_for(fake: FakeQuantize) -> bool:
 
 
 def warn_of_sums(module: nn.Module, model: ir.Model) -> None:
-    """Names sums in an exported model that `convert` did not know of.
-
-    Of FakeQuantizes and quantized modules that were put together by hand, for instance.
-    """
+    """Names sums in an exported model that `convert` did not know of."""
     known: set[float] = set()
     for root in module.modules():
         if isinstance(root, fx.GraphModule) and _KEY in root.meta:

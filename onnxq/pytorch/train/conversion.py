@@ -16,7 +16,7 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, OnnxqError, UnsupportedError, listed
-from onnxq.pytorch.modules.places import move_hooks, move_pre_hooks, places, remove_hooks
+from onnxq.pytorch.modules.places import move_hooks, places, remove_hooks
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.nn import qat
 from onnxq.pytorch.nn import quantized as nnq
@@ -217,7 +217,6 @@ def swapped(mod: nn.Module, mappings: ModuleMappings) -> nn.Module:
 def _with_hooks(mod: nn.Module, made: nn.Module) -> nn.Module:
     """The new module, with the mode and the user's hooks of the old."""
     made.train(mod.training)
-    move_pre_hooks(mod, made)
     move_hooks(mod, made)
     remove_hooks(made, _is_own_hook)
     keep_rounding(mod, made)

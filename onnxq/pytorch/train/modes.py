@@ -27,12 +27,7 @@ _FAR = 16  # times the range of eval mode: of trained networks they are alike
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Paths of a module's parts that are not in train mode with it.
-
-    Attributes:
-        in_eval: in eval mode now, though the model is in train mode.
-        frozen: batch norms that stay in eval mode when the model is trained.
-    """
+    """Paths of a module's parts that are not in train mode with it."""
 
     in_eval: frozenset[str]
     frozen: frozenset[str]
@@ -77,10 +72,6 @@ def cover_train_mode(prepared: nn.Module, bound: BoundInputs) -> tuple[str, ...]
     Where running statistics are those of other data, as in networks that were never trained,
     activations of train mode are many times those of eval mode. Clipped, they have no variance left
     in a batch, and batch norm multiplies gradients by 1 / sqrt(eps), layer by layer.
-
-    Args:
-        prepared: in train mode, observed in eval mode; changed in place.
-        bound: the inputs that it has seen.
     """
     if not any(isinstance(part, _BatchNorm) and part.training for part in prepared.modules()):
         return ()

@@ -16,7 +16,7 @@ from torch import nn
 
 from onnxq.errors import CalibrationError
 from onnxq.pytorch.modules.float_functional import FloatFunctional, NeverCalled
-from onnxq.pytorch.modules.places import exchanged, move_hooks, move_pre_hooks, remove_hooks
+from onnxq.pytorch.modules.places import exchanged, move_hooks, remove_hooks
 from onnxq.pytorch.nn.qat import QatModule
 from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
@@ -101,7 +101,6 @@ def _float(name: str, part: nn.Module) -> nn.Module:
     if isinstance(part, QatModule):
         trained: Any = part
         made = trained.to_float()
-        move_pre_hooks(part, made)
         move_hooks(part, made)
     elif isinstance(part, FakeQuantize):
         made = nn.Identity().train(part.training)

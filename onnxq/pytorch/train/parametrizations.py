@@ -16,12 +16,7 @@ from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 
 
 def materialize_weights(module: nn.Module) -> None:
-    """Stores each layer's computed weight, so that conversion can quantize it.
-
-    Args:
-        module: every ParametrizedLayer in its torch.fx graphs is changed in place; train and eval
-            modes stay.
-    """
+    """Stores each layer's computed weight, so that conversion can quantize it."""
     for root, node, wrapper in list(_calls(module)):
         weight, bias = computed_parameters(root, node)
         if wrapper.takes_weight:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
+from onnxq.pytorch.arguments.forward import eval_mode
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
 from onnxq.pytorch.numerics.check_observed import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import (
@@ -206,25 +207,15 @@ class _Best:
 
 
 def mean_loss(model: nn.Module, loss: Loss, batches: Iterable[Any]) -> float:
-    """Mean loss of a prepared model in eval mode; its observers rest.
-
-    Args:
-        model: its modes and observers are as before afterwards.
-        loss: of the model and a batch.
-        batches: one or more.
-    """
+    """Mean loss of a prepared model in eval mode; its observers rest."""
     fakes = [part for part in model.modules() if isinstance(part, FakeQuantize)]
     watching = [fake.observer_enabled for fake in fakes]
-    modes = {part: part.training for part in model.modules()}
     try:
-        model.apply(disable_observer).eval()
-        with torch.no_grad():
+        with eval_mode(model.apply(disable_observer)), torch.no_grad():
             return float(torch.stack([loss(model, batch) for batch in batches]).mean())
     finally:
         for fake, is_watching in zip(fakes, watching, strict=True):
             fake.enable_observer(is_watching)
-        for part, training in modes.items():
-            part.training = training
 
 
 def _again(batches: Iterable[Any]) -> Iterable[Any]:

@@ -52,13 +52,7 @@ class Between:
 
 
 def averaged(name: str, x: Tensor, result: Tensor) -> int:
-    """Number of values that each result is the mean of; 0 where it is none of a whole image.
-
-    Args:
-        name: of the function.
-        x: (batch, channels, *image).
-        result: what the function made of it.
-    """
+    """Number of values that each result is the mean of; 0 where it is none of a whole image."""
     is_global = x.ndim > 2 and result.shape[:2] == x.shape[:2]
     if name not in _MEANS or not is_global or result.numel() != x.shape[0] * x.shape[1]:
         return 0
@@ -66,13 +60,7 @@ def averaged(name: str, x: Tensor, result: Tensor) -> int:
 
 
 def exact_mean(x: Tensor, scale: Tensor, count: int) -> Tensor:
-    """Means of integers, rounded as integers are; the gradient is that of x.
-
-    Args:
-        x: means in float32, in other types they are returned as they are.
-        scale: of the integers, shape ().
-        count: number of integers in each mean; 0: x is no mean.
-    """
+    """Means of integers, rounded as integers are; the gradient is that of x."""
     if not count or x.dtype != torch.float32 or torch.compiler.is_exporting():
         return x
     means, s = x.detach(), scale.detach()

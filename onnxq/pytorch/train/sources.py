@@ -66,22 +66,14 @@ def _moves(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Lost:
-    """A tensor that no FakeQuantize made.
-
-    Attributes:
-        by: the function that made it.
-    """
+    """A tensor that no FakeQuantize made."""
 
     by: str
 
 
 @dataclass(frozen=True)
 class Added(Lost):
-    """The sum of two tensors of integers, before it is rounded.
-
-    Attributes:
-        operands: what made them.
-    """
+    """The sum of two tensors of integers, before it is rounded."""
 
     operands: tuple[FakeQuantize, FakeQuantize]
 
@@ -90,12 +82,7 @@ Source = FakeQuantize | Between | Lost
 
 
 class Tracker(TorchFunctionMode):
-    """Notes where tensors come from, while it is entered.
-
-    Attributes:
-        found: layer -> what made its input.
-        sums: of integers that are rounded to integers; tensors are names of FakeQuantizes.
-    """
+    """Notes where tensors come from, while it is entered."""
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
         super().__init__()

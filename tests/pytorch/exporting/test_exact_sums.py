@@ -14,12 +14,12 @@ from onnxq import targets
 from onnxq.errors import OnnxqError, UnsupportedError, VerificationError
 from onnxq.pytorch import export
 from onnxq.pytorch.exporting import exact_sums
-from onnxq.pytorch.exporting.engines import reference_kernels
+from onnxq.pytorch.exporting.agreement import reference_kernels
 from onnxq.pytorch.nn import quantized as nnq
 from onnxq.qtensor import quantize_per_tensor
 
 if TYPE_CHECKING:
-    from onnxq.pytorch.exporting.engines import Engine
+    from onnxq.pytorch.exporting.agreement import Engine
     from onnxq.targets import Target
 
 TERMS = 16

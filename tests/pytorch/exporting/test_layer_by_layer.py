@@ -13,9 +13,13 @@ from torch import Tensor, nn
 from onnxq.errors import VerificationError
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
 from onnxq.pytorch.arguments.bound_inputs import bind
-from onnxq.pytorch.exporting.agreement import layer_by_layer
+from onnxq.pytorch.exporting.agreement import (
+    Engine,
+    layer_by_layer,
+    onnx_runtime,
+    reference_kernels,
+)
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
-from onnxq.pytorch.exporting.engines import Engine, onnx_runtime, reference_kernels
 from onnxq.qdq import tidy
 
 

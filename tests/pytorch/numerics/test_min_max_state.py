@@ -16,8 +16,10 @@ def test_what_was_saved_is_taken_back_out() -> None:
     save_min_max(state, "a.", MIN_MAX)
     assert torch.equal(state["a.min_val"], LOW)
     assert torch.equal(state["a.max_val"], HIGH)
-    found = take_min_max(state, "a.")
+    found = take_min_max(state, "a.", [])
     assert found is not None
     assert torch.equal(found, MIN_MAX)
     assert list(state) == ["a.other"]
-    assert take_min_max(state, "a.") is None
+    missing: list[str] = []
+    assert take_min_max(state, "a.", missing) is None
+    assert missing == ["a.min_val", "a.max_val"]

@@ -12,7 +12,7 @@ from onnxq.observers import (
     Observer,
     PerChannelMinMaxObserver,
 )
-from onnxq.pytorch.numerics.observing import extremes
+from onnxq.pytorch.numerics.min_max import extremes
 
 SHAPES = [(7,), (4, 5), (3, 4, 5), (2, 3, 4, 5), (1, 1, 1), (6, 1)]
 

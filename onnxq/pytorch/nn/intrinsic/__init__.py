@@ -13,9 +13,8 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import INTRINSIC, refusing
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
-from onnxq.pytorch.nn.refused import INTRINSIC
 from onnxq.pytorch.nn.triplets import names_of, triplet
 
 FAMILIES = (
@@ -140,10 +139,7 @@ FUSED = tuple(FusedModule.__subclasses__())
 
 
 def without_batch_norm(kind: type[nn.Module]) -> type[nn.Module]:
-    """Float type that is left where batch norm is folded into the layer in front of it.
-
-    ConvBnReLU2d -> ConvReLU2d; ConvBn2d -> nn.Conv2d; others -> themselves.
-    """
+    """Float type that is left where batch norm is folded into the layer in front of it."""
     if not issubclass(kind, FusedModule) or not kind.folds_batch_norm():
         return kind
     left = tuple(part for part in kind.PARTS if part not in BATCH_NORMS)

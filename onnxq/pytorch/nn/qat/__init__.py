@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import QAT, refusing
 from onnxq.pytorch.nn.qat import conv
 from onnxq.pytorch.nn.qat.base import QatModule as QatModule
 from onnxq.pytorch.nn.qat.conv import *  # noqa: F403  # its `__all__`
 from onnxq.pytorch.nn.qat.embedding import Embedding as Embedding
 from onnxq.pytorch.nn.qat.linear import Linear as Linear
-from onnxq.pytorch.nn.refused import QAT
 
 __all__ = sorted(
     [

@@ -69,11 +69,7 @@ class QatModule(MappedModule):
         return self.layer(x, *self.deployed(), *others)
 
     def set_qconfig(self, qconfig: object) -> None:
-        """Keeps the qconfig and makes the weight's FakeQuantize of it; part of the constructors.
-
-        Raises:
-            QConfigError: there is none, or its weight has an observer that does not round.
-        """
+        """Keeps the qconfig and makes the weight's FakeQuantize of it; part of the constructors."""
         where = type(self).__name__
         found = own_entry(qconfig, where)
         if not isinstance(found, QConfig):
@@ -125,12 +121,7 @@ class QatModule(MappedModule):
 
     @classmethod
     def check_float(cls, mod: nn.Module) -> QConfig:
-        """The qconfig of a float module that from_float takes.
-
-        Raises:
-            ModelError: the module is of another type.
-            QConfigError: it has no qconfig.
-        """
+        """The qconfig of a float module that from_float takes."""
         if type_before_parametrizations(mod) is not cls.float_type:
             raise ModelError(
                 f"{cls.__module__}.{cls.__name__}.from_float: got {type(mod).__name__}; "

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.refused_names import refusing
-from onnxq.pytorch.nn.refused import QAT_DYNAMIC
+from onnxq.pytorch.modules.refused_names import QAT_DYNAMIC, refusing
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, QAT_DYNAMIC)

@@ -72,9 +72,6 @@ class LinearInBlocks(Linear):
     Attributes:
         weight_fake_quant: rounds (outputs * blocks, block_size).
         block_size: how many inputs share a scale.
-    Raises:
-        QConfigError: the qconfig is no QConfigDynamic with a block size and a weight that rounds
-            to 2, 4 or 8 bits with a scale per channel.
     """
 
     block_size: int

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import QUANTIZABLE, refusing
 from onnxq.pytorch.nn.quantizable.activation import MultiheadAttention
-from onnxq.pytorch.nn.refused import QUANTIZABLE
 
 __all__ = ["MultiheadAttention"]
 

@@ -7,7 +7,7 @@ the integers. Arguments and names are those of torch.nn.quantized.
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.modules.float_functional import FloatFunctional as FloatFunctional
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import QUANTIZED, refusing
 from onnxq.pytorch.nn.quantized import activation, conv, normalization
 from onnxq.pytorch.nn.quantized import functional as functional
 from onnxq.pytorch.nn.quantized.activation import *  # noqa: F403  # its `__all__`
@@ -20,7 +20,6 @@ from onnxq.pytorch.nn.quantized.output_qparams import QFunctional as QFunctional
 from onnxq.pytorch.nn.quantized.requantize import DeQuantize as DeQuantize
 from onnxq.pytorch.nn.quantized.requantize import Quantize as Quantize
 from onnxq.pytorch.nn.quantized.requantize import Requantize as Requantize
-from onnxq.pytorch.nn.refused import QUANTIZED
 
 __all__ = sorted(
     [

@@ -47,13 +47,7 @@ def bias_integers(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 def scale_for_int32_bias(
     weight_scale: torch.Tensor, bias: torch.Tensor, input_scale: torch.Tensor
 ) -> torch.Tensor:
-    """The weight's scale, larger in channels whose bias would leave the int32 accumulator.
-
-    Args:
-        weight_scale: float32, () or (channels,); or (channels / groups,), as in `bias_scale`.
-        bias: float32 (channels,).
-        input_scale: float32 ().
-    """
+    """The weight's scale, larger in channels whose bias would leave the int32 accumulator."""
     needed = bias.double().abs() / (input_scale.double() * MAX_BIAS_INTEGER)
     if weight_scale.ndim == 0:
         needed = needed.max()

@@ -22,6 +22,8 @@ from onnxq.pytorch.nn.triplets import given, names_of, triplet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onnxq.pytorch.nn.triplets import Triplet
+
 # --- Convolutions of stored weights, transposed ones too: arguments and sums, without the storage.
 
 _USUAL = {"padding": 0, "output_padding": 0, "dilation": 1}  # a repr shows what differs
@@ -37,8 +39,6 @@ class Convolution(nn.Module):
 
     Attributes:
         channel_axis: of the weight, along which scales lie.
-    Raises:
-        QConfigError: numbers that torch.nn's module does not take.
     """
 
     layer_type: ClassVar[type[nn.Module]]
@@ -105,6 +105,25 @@ class Convolution(nn.Module):
         return text if self.padding_mode == "zeros" else f"{text}, mode={self.padding_mode}"
 
 
+def stored_triplet(
+    module: str, name: str, doc: str, base: type, layers: tuple[type[nn.Module], ...]
+) -> Triplet:
+    """Makes {name}1d, {name}2d and {name}3d, with the arguments of torch.nn's layers."""
+
+    def layer(n: int) -> type[nn.Module]:
+        return layers[n - 1]
+
+    return triplet(
+        module,
+        name,
+        doc.format(name),
+        base,
+        float_type=layer,
+        layer_type=layer,
+        __signature__=lambda n: inspect.signature(layer(n)),
+    )
+
+
 class _ConvNd(Weighted, Convolution):
     """A convolution or a transposed one on integers; its result is fake-quantized."""
 
@@ -152,21 +171,8 @@ class _ConvTranspose(_ConvNd):
 
 if not TYPE_CHECKING:  # which reads no list that is computed
     __all__ = names_of("Conv", "ConvTranspose")
-Conv1d, Conv2d, Conv3d = triplet(
-    __name__,
-    "Conv",
-    "torch.nn.Conv{n}d on int8 weights; x: fake-quantized (batch, channels, *spatial).",
-    _Conv,
-    float_type=lambda n: CONVS[n - 1],
-    layer_type=lambda n: CONVS[n - 1],
-    __signature__=lambda n: inspect.signature(CONVS[n - 1]),
-)
-ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
-    __name__,
-    "ConvTranspose",
-    "torch.nn.ConvTranspose{n}d on int8 weights; x: fake-quantized (batch, channels, *spatial).",
-    _ConvTranspose,
-    float_type=lambda n: TRANSPOSED[n - 1],
-    layer_type=lambda n: TRANSPOSED[n - 1],
-    __signature__=lambda n: inspect.signature(TRANSPOSED[n - 1]),
+_INT8 = "torch.nn.{}{{n}}d on int8 weights; x: fake-quantized (batch, channels, *spatial)."
+Conv1d, Conv2d, Conv3d = stored_triplet(__name__, "Conv", _INT8, _Conv, CONVS)
+ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = stored_triplet(
+    __name__, "ConvTranspose", _INT8, _ConvTranspose, TRANSPOSED
 )

@@ -53,11 +53,7 @@ class _Embedding(OptionalOutput, MappedModule):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The embedding of a float or trained module with a qconfig.
-
-        Raises:
-            UnsupportedError: another type of module.
-        """
+        """The embedding of a float or trained module with a qconfig."""
         check_layer(mod, cls.float_type, cls.__name__)
         return cls(**arguments_in(mod, cls)).take(mod)
 

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class OutputQParams:
-    """Reads and sets scale and zero point of `output`.
-
-    Attributes:
-        output: qparams of the result; None: it stays in float32.
-    """
+    """Reads and sets scale and zero point of `output`."""
 
     output: Requantize | None
 
@@ -55,11 +51,7 @@ class OutputQParams:
 
 
 class QuantizedOutput(OutputQParams, MappedModule):
-    """y = output(computed(x)): a float function, and the qparams of its result.
-
-    Attributes:
-        output: qparams of the result.
-    """
+    """y = output(computed(x)): a float function, and the qparams of its result."""
 
     output: Requantize
 
@@ -81,11 +73,7 @@ class QuantizedOutput(OutputQParams, MappedModule):
 
 
 class OptionalOutput(WeightBuffers):
-    """A module with a weight in integers, and qparams for its result or none.
-
-    Attributes:
-        output: qparams of the result; None leaves it in float32.
-    """
+    """A module with a weight in integers, and qparams for its result or none."""
 
     output: Requantize | None
 

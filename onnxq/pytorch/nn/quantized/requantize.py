@@ -71,12 +71,7 @@ class Requantize(Stored):
         self.hold(qparams, quant_min, quant_max)
 
     def hold(self, qparams: QParams, quant_min: int | None, quant_max: int | None) -> None:
-        """Makes the buffers; part of the constructors.
-
-        Raises:
-            ShapeError: integers that the type does not have.
-            UnsupportedError: int32.
-        """
+        """Makes the buffers; part of the constructors."""
         dtype = qparams.dtype
         if dtype == INT32:
             raise UnsupportedError(
@@ -96,11 +91,7 @@ class Requantize(Stored):
     def of(
         cls, qparams: QParams, quant_min: int | None = None, quant_max: int | None = None
     ) -> Self:
-        """The module of per-tensor qparams.
-
-        Raises:
-            UnsupportedError: there are several scales; ONNX Runtime wants one per activation.
-        """
+        """The module of per-tensor qparams."""
         if not isinstance(qparams.granularity, PerTensor):
             raise UnsupportedError(
                 f"an activation is quantized with {qparams.granularity}; ONNX Runtime's integer "
@@ -154,11 +145,7 @@ class Requantize(Stored):
         return self._clip is None
 
     def set_(self, *, scale: float | None = None, zero_point: int | None = None) -> None:
-        """Changes scale or zero point in place.
-
-        Raises:
-            ShapeError: out of range.
-        """
+        """Changes scale or zero point in place."""
         old = self.qparams
         new = QParams(
             old.scale if scale is None else np.asarray(scale, np.float32),

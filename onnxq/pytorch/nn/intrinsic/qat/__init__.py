@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import INTRINSIC_QAT, refusing
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED
 from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.nn.intrinsic import FAMILIES, FusedModule
@@ -18,7 +18,6 @@ from onnxq.pytorch.nn.qat.conv import (
     TransposedConvolution,
 )
 from onnxq.pytorch.nn.qat.linear import Linear
-from onnxq.pytorch.nn.refused import INTRINSIC_QAT
 from onnxq.pytorch.nn.triplets import names_of, signature_of, triplet
 
 if TYPE_CHECKING:

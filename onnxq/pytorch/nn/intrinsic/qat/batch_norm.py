@@ -29,12 +29,7 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 class WithBatchNorm(QatModule):
-    """A QatModule with `bn`.
-
-    Attributes:
-        bn: batch norm, of as many features as the weight has rows.
-        freeze_bn: whether the running statistics are used, and left as they are, in train mode too.
-    """
+    """A QatModule with `bn`."""
 
     bn: BatchNorm
     freeze_bn: bool = False
@@ -48,11 +43,7 @@ class WithBatchNorm(QatModule):
         self.freeze_bn_stats() if frozen else self.update_bn_stats()
 
     def take(self, parts: Any) -> None:
-        """Makes the parameters of the float layer and its batch norm its own.
-
-        Raises:
-            ModelError: batch norm without running statistics.
-        """
+        """Makes the parameters of the float layer and its batch norm its own."""
         super().take(parts)
         self.bn = check_batch_norm(parts[1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import INTRINSIC_QUANTIZED, refusing
 from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.nn.quantized.conv import (
     Conv1d,
@@ -16,7 +16,6 @@ from onnxq.pytorch.nn.quantized.conv import (
 )
 from onnxq.pytorch.nn.quantized.linear import Linear
 from onnxq.pytorch.nn.quantized.normalization import BatchNorm2d, BatchNorm3d
-from onnxq.pytorch.nn.refused import INTRINSIC_QUANTIZED
 from onnxq.pytorch.nn.triplets import names_of, triplet
 
 __all__ = sorted(["BNReLU2d", "BNReLU3d", "LinearReLU", *names_of("ConvReLU", "ConvTransposeReLU")])

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.refused_names import refusing
-from onnxq.pytorch.nn.refused import INTRINSIC_DYNAMIC
+from onnxq.pytorch.modules.refused_names import INTRINSIC_DYNAMIC, refusing
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, INTRINSIC_DYNAMIC)

@@ -6,7 +6,7 @@ compute in float, where ONNX Runtime has no integer kernel or a slower one.
 
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import QUANTIZED_DYNAMIC, refusing
 from onnxq.pytorch.nn.quantized.dynamic import conv
 from onnxq.pytorch.nn.quantized.dynamic.cells import GRUCell as GRUCell
 from onnxq.pytorch.nn.quantized.dynamic.cells import LSTMCell as LSTMCell
@@ -16,7 +16,6 @@ from onnxq.pytorch.nn.quantized.dynamic.linear import Linear as Linear
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import GRU as GRU
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import LSTM as LSTM
 from onnxq.pytorch.nn.quantized.dynamic.recurrent import RNN as RNN
-from onnxq.pytorch.nn.refused import QUANTIZED_DYNAMIC
 
 if not TYPE_CHECKING:
     __getattr__ = refusing(__name__, QUANTIZED_DYNAMIC)

@@ -41,10 +41,7 @@ class _Cell(nn.Module):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a float one.
-
-        Its qconfig, a QConfigDynamic, says how weights are quantized.
-        """
+        """The module of a float one, its weights quantized as its QConfigDynamic says."""
         check_type(mod, cls.float_type, cls.__name__)
         cell: Any = mod
         made = cls(**arguments_in(mod, cls), dtype=dtype_of(mod))

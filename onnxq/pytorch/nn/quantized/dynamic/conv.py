@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
-from onnxq.pytorch.nn.quantized.conv import Convolution
+from onnxq.pytorch.nn.quantized.conv import Convolution, stored_triplet
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.weighted import check_type
-from onnxq.pytorch.nn.triplets import names_of, triplet
+from onnxq.pytorch.nn.triplets import names_of
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 
 if TYPE_CHECKING:
@@ -31,10 +30,7 @@ class _Dynamic(DynamicWeights, Convolution):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a float one.
-
-        Its qconfig, a QConfigDynamic, says how weights are quantized.
-        """
+        """The module of a float one, its weights quantized as its QConfigDynamic says."""
         check_type(mod, cls.float_type, cls.__name__)
         return cls(**arguments_of(mod)).take(mod)
 
@@ -64,21 +60,8 @@ class _ConvTranspose(_Dynamic):
 
 if not TYPE_CHECKING:  # which reads no list that is computed
     __all__ = names_of("Conv", "ConvTranspose")
-Conv1d, Conv2d, Conv3d = triplet(
-    __name__,
-    "Conv",
-    "torch.nn.Conv{n}d in float on int8 weights; x (batch, channels, *spatial).",
-    _Conv,
-    float_type=lambda n: CONVS[n - 1],
-    layer_type=lambda n: CONVS[n - 1],
-    __signature__=lambda n: inspect.signature(CONVS[n - 1]),
-)
-ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
-    __name__,
-    "ConvTranspose",
-    "torch.nn.ConvTranspose{n}d in float on int8 weights; x (batch, channels, *spatial).",
-    _ConvTranspose,
-    float_type=lambda n: TRANSPOSED[n - 1],
-    layer_type=lambda n: TRANSPOSED[n - 1],
-    __signature__=lambda n: inspect.signature(TRANSPOSED[n - 1]),
+_IN_FLOAT = "torch.nn.{}{{n}}d in float on int8 weights; x (batch, channels, *spatial)."
+Conv1d, Conv2d, Conv3d = stored_triplet(__name__, "Conv", _IN_FLOAT, _Conv, CONVS)
+ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = stored_triplet(
+    __name__, "ConvTranspose", _IN_FLOAT, _ConvTranspose, TRANSPOSED
 )

@@ -98,11 +98,6 @@ class LinearInBlocks(Stored):
 
     In the exported model it is one MatMulNBits with accuracy_level 0: activations stay float32.
 
-    Args:
-        in_features: length of the last axis of x.
-        out_features: of the result.
-        bits: of an integer: 2, 4 or 8.
-        block_size: how many inputs share a scale.
     Attributes:
         integers: uint8 (out_features, blocks, block_size * bits / 8), the first integer in the low
             bits.

@@ -82,10 +82,7 @@ class _Recurrent(Stored):
 
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a float one.
-
-        Its qconfig, a QConfigDynamic, says how weights are quantized.
-        """
+        """The module of a float one, its weights quantized as its QConfigDynamic says."""
         check_type(mod, cls.float_type, cls.__name__)
         source: Any = mod
         if source.proj_size:

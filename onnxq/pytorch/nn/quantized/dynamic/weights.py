@@ -54,11 +54,7 @@ def quantized(weight: torch.Tensor, part: Part) -> QTensor:
 
 
 class DynamicWeights(WeightBuffers):
-    """Holds weights as integers, or rounded to float16, and a bias as it is.
-
-    Attributes:
-        bias_values: float32 (channels,), or None.
-    """
+    """Holds weights as integers, or rounded to float16, and a bias as it is."""
 
     fixed_shapes = ("weight_integers", "bias_values")
     bias_values: torch.Tensor | None
