@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.oracle, pytest.mark.nightly]
 
 SIZES = {
-    "vocab_size": 320, # the byte tokenizer ends with 256
+    "vocab_size": 320,  # the byte tokenizer ends with 256
     "hidden_size": 128,
     "intermediate_size": 384,
     "num_hidden_layers": 2,
