@@ -54,7 +54,6 @@ class Formula(op.Operator):
     Attributes:
         formula: of float64 arrays. Its keyword-only parameters are the node's attributes, with the
             defaults of the ONNX schema; floats are rounded to float32, as they are in the model.
-        examples: small ones, the nasty ones included.
     """
 
     op_type: str

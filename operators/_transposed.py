@@ -53,7 +53,6 @@ class PhaseAxis:
     """The same axis as a convolution with one output channel per phase.
 
     Attributes:
-        phases: number of phases, the stride.
         place: per tap, (phase, index in the kernel of that phase).
         pads: of the convolution, in front and behind.
         windows: the convolution has size + windows places.
@@ -125,11 +124,7 @@ def _in_front(mode: str, total: int) -> int:
 
 
 def phase_axis(axis: TransposedAxis) -> PhaseAxis:
-    """The axis as a convolution over phases.
-
-    The shift is the one with the fewest taps: for k4 s2 p1 two, with a column cut off on either
-    side, in place of three.
-    """
+    """The axis as a convolution over phases."""
     offsets = [k * axis.dilation - axis.begin for k in range(axis.taps)]
 
     def span(shift: int) -> tuple[int, int]:

@@ -109,11 +109,7 @@ def add_integers(a: op.Ints, b: op.Ints, p: QParams, q: QParams, out: QParams) -
 
 
 def scalar_inside(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether ONNX Runtime's inner loop takes A as a scalar, which swaps the operands' roles.
-
-    The loop runs over the last axis along which the shapes, aligned at their last axes, are not
-    both 1. Where the shorter shape has no such axis, both are scalars to it, and A is asked first.
-    """
+    """Whether ONNX Runtime's inner loop takes A as a scalar, which swaps the operands' roles."""
     if len(a) == 0 or len(b) == 0:
         last = (b or a or (1,))[-1]
         return len(a) == 0 or last == 1

@@ -42,13 +42,7 @@ class Comparison:
     def update(
         self, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic], qparams: QParams | None = None
     ) -> None:
-        """Adds one pair of arrays.
-
-        Args:
-            x: numbers or booleans, any shape.
-            y: the same shape; integers where qparams are given.
-            qparams: per-tensor; what y's integers mean.
-        """
+        """Adds one pair of arrays."""
         flat_x, flat_y = x.reshape(-1), y.reshape(-1)
         limits = None if qparams is None else _limits(qparams)
         for start in range(0, flat_x.size, CHUNK_ELEMENTS):

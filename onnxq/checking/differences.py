@@ -56,10 +56,7 @@ class Differences:
     def update(self, got: object, wanted: Array, bound: Array | None = None) -> None:
         """Counts one batch.
 
-        Args:
-            got: what the reference computed.
-            wanted: what ONNX Runtime computed.
-            bound: absolute differences up to this are no differences; broadcasts with wanted.
+        `bound`: absolute differences up to this are no differences; broadcasts with wanted.
         """
         self.elements += wanted.size
         if wanted.dtype.kind in "OSUT":  # texts, of whatever NumPy type

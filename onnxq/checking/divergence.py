@@ -21,14 +21,7 @@ RANK = 3
 
 @dataclass(slots=True)
 class Divergence:
-    """Sums of KL over tokens and over rows.
-
-    Attributes:
-        total: bits of all tokens.
-        squares: of the bits of each token.
-        row_total: sum of the rows' means.
-        row_squares: of the rows' means.
-    """
+    """Sums of KL over tokens and over rows."""
 
     tokens: int = 0
     total: float = 0.0

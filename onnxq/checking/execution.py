@@ -38,12 +38,7 @@ from onnxq.targets.speedups import LINEAR_OPS
 
 
 def execution(model: ir.Model | Path, provider: str = runtime.CPU) -> Execution:
-    """Counts the nodes that ONNX Runtime runs of a quantized model on this machine.
-
-    Args:
-        model: that ran here.
-        provider: that it ran on.
-    """
+    """Counts the nodes that ONNX Runtime runs of a quantized model on this machine."""
     loaded = load(model)
     found = execution_in(loaded, runtime.optimized_graph(loaded))
     if provider == runtime.CPU:

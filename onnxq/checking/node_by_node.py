@@ -67,12 +67,7 @@ class NodeCounts:
 
 @dataclass(frozen=True, slots=True)
 class GraphCounts:
-    """Counts of all nodes of one graph.
-
-    Attributes:
-        keys: name, op type and domain of each node.
-        instrumented: outputs that changed when inner tensors were read.
-    """
+    """Counts of all nodes of one graph."""
 
     saturation_mode: SaturationMode
     keys: tuple[tuple[str, str, str], ...]

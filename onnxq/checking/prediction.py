@@ -242,11 +242,7 @@ class LayerCounts:
 
 
 class MachineLayer:
-    """One node whose sums depend on the machine, on machines of one arithmetic.
-
-    Attributes:
-        possible: pairs that can differ; None: its weights are not known before it runs.
-    """
+    """One node whose sums depend on the machine, on machines of one arithmetic."""
 
     def __init__(
         self, node: ir.Node, possible: int | None, channels: tuple[int, ...], pairs_of: str

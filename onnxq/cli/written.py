@@ -35,12 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)  # without slots: its sizes are kept
 class Written:
-    """A quantized model that was written to a file.
-
-    Attributes:
-        samples: to look at it with; None: there are none.
-        calibrated_on: samples of the calibration; None: they are not known.
-    """
+    """A quantized model that was written to a file."""
 
     made: Made[Plan] | Made[DynamicPlan] | Made[WeightPlan]
     source: Path
@@ -80,9 +75,7 @@ class Account:
 
     Attributes:
         head: what was done, in a few words.
-        summary: of the nodes.
         notes: for people and programs, the most important first.
-        values: of the command, for programs.
         tables: of the command, for people who ask for all; those without rows are left out.
         more: commands to go on with, beside those of every model.
     """

@@ -78,10 +78,6 @@ class AppendOnlyFile:
     """Base of journals: an open file behind its last whole record, or records in memory alone.
 
     It is a context manager that closes the file, which other processes may write to from then on.
-
-    Args:
-        path: of the file; None: in memory alone.
-        file: as `begin` opened it; None likewise.
     """
 
     def __init__(self, path: Path | None = None, file: BufferedRandom | None = None) -> None:

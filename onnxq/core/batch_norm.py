@@ -12,14 +12,7 @@ X = TypeVar("X")
 
 
 def folded_bias(bias: X | float, factor: X, mean: X, beta: X | float) -> X:
-    """Bias of the layer with batch norm folded in: (bias - mean) * factor + beta.
-
-    Args:
-        bias: of the layer, (channels,), an array of NumPy or a tensor of torch; 0.0: it has none.
-        factor: of the batch norm, (channels,).
-        mean: likewise.
-        beta: likewise; 0.0: it has none.
-    """
+    """Bias of the layer with batch norm folded in: (bias - mean) * factor + beta."""
     centred: Any = bias - mean  # type: ignore[operator]  # of one kind of array, whichever it is
     result: X = centred * factor + beta
     return result

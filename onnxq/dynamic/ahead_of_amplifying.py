@@ -35,12 +35,7 @@ GUARD = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Way from a value to an amplifying node.
-
-    Attributes:
-        divides: whether the node divides by what it reads.
-        amplifying: the node, in words.
-    """
+    """Way from a value to an amplifying node."""
 
     products: int
     divides: bool

@@ -33,18 +33,7 @@ def choose_precision(
     objective: Objective,
     rows: Rows,
 ) -> Precision | Float:
-    """The precision of a node, or why it has none.
-
-    Args:
-        node: the float node.
-        rule: its operator's.
-        named: the precision that the qconfig names; None: none.
-        dtype: of the weights' integers; None: float16.
-        target: what was measured.
-        objective: what to do where every precision is slower than float; a precision that is named,
-            and float16, are taken as they are.
-        rows: of its activation.
-    """
+    """The precision of a node, or why it has none."""
     wanted = Precision.WEIGHT_ONLY_FLOAT16 if dtype is None and named is None else named
     if wanted is not None:
         return _named(node, rule, wanted, dtype)

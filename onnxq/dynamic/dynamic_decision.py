@@ -62,13 +62,7 @@ class DynamicWeightPlan:
 
 @dataclass(frozen=True, slots=True)
 class QuantizeDynamic:
-    """A node's weights are quantized ahead of time.
-
-    Attributes:
-        precision: how it runs.
-        how: its weights are stored.
-        weights: one per weight of the operator's dynamic rule, in its order.
-    """
+    """A node's weights are quantized ahead of time."""
 
     precision: Precision
     how: Reason
@@ -90,12 +84,9 @@ class DynamicPlan(Saved):
 
     Attributes:
         model_hash: the canonical float model that it was made for.
-        target: name of the target.
-        objective: what it was made for.
         decisions: node name -> QuantizeDynamic or Float(reason), in graph order, subgraphs
             included.
         slower: names of the nodes that only the target's measurements leave in float.
-        notes: what a user should know.
     """
 
     FORMAT: ClassVar[str] = "onnxq dynamic plan 2"

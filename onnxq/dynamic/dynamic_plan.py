@@ -77,17 +77,11 @@ def dynamic_plan(
 ) -> DynamicPlan:
     """A decision for every node of a canonical model.
 
-    Args:
-        model: canonical float model; it is not changed.
-        qconfig: nodes with a QConfigDynamic may be quantized; others stay float.
-        target: which integers it runs exactly, and what is fast on it.
-        objective: what to do with nodes that would be slower.
-        notes: what the user should know already.
-        known_hash: the model's `model_hash`, which takes a second per GB; None: computed.
-        asked: the qconfig that the user wrote, whose entries deserve a note where they have no
-            effect; None: that one.
-        sizes: value name -> its sizes for the inputs that are to be expected, where the model
-            leaves some open; without, an open size counts as 1.
+    `known_hash`: the model's `model_hash`, which takes a second per GB; None: computed.
+    `asked`: the qconfig that the user wrote, whose entries deserve a note where they have no
+    effect; None: that one.
+    `sizes`: value name -> its sizes for the inputs that are to be expected, where the model
+    leaves some open; without, an open size counts as 1.
     """
     planner = _Planner(
         qconfig,

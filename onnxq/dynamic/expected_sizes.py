@@ -29,13 +29,7 @@ CACHE_NAMES = ("past", "cache")
 def expected_sizes(
     model: ir.Model, given: Mapping[str, Sequence[int]], sample: Mapping[str, Array]
 ) -> dict[str, tuple[int, ...]]:
-    """Value name -> its sizes; empty where the model leaves none open.
-
-    Args:
-        model: canonical.
-        given: input name -> its shape, from the user.
-        sample: input name -> array; empty: there is none.
-    """
+    """Value name -> its sizes; empty where the model leaves none open."""
     inputs = {value_name(value): value for value in model.graph.inputs}
     for name in given:
         if name not in inputs:

@@ -63,13 +63,7 @@ _INTEGERS, _SCALE = 0, 1  # outputs of the quantizer
 def rewrite_dynamic(
     model: ir.Model, plan: DynamicPlan, known_hash: str | None = None
 ) -> QuantizedModel:
-    """The dynamically quantized model; the float model stays as it is and shares what it can.
-
-    Args:
-        model: the canonical float model that the plan was made from.
-        plan: every decision with its numbers.
-        known_hash: the model's `model_hash`, which takes seconds per GB; None: computed.
-    """
+    """The dynamically quantized model; the float model stays as it is and shares what it can."""
     own = known_hash or model_hash(model)
     if plan.model_hash != own:
         raise CalibrationError(
@@ -328,9 +322,6 @@ class Outermost:
     Runtime folds constants when it loads a model, in bodies too, but once per body; without its
     optimizations, and in the reference, they are computed in every step. Branches of If are no
     exception: folded constants are computed whether taken or not.
-
-    Args:
-        graph: the main graph.
     """
 
     def __init__(self, graph: ir.Graph) -> None:

@@ -112,12 +112,7 @@ def new_constant(node: ir.Node, name: str, array: npt.NDArray[np.generic]) -> ir
 
 
 def merge_equal(graph: ir.Graph, says: Callable[[ir.Node], Hashable | None]) -> bool:
-    """Leaves one of the nodes of a graph that say the same; True where others went.
-
-    Args:
-        graph: changed in place; what an earlier merge makes equal is merged, too.
-        says: by what nodes are equal; None: by nothing. What gives an output of the graph stays.
-    """
+    """Leaves one of the nodes of a graph that say the same; True where others went."""
     first: dict[Hashable, ir.Node] = {}
     modified = False
     for node in list(graph):

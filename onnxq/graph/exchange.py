@@ -43,12 +43,8 @@ class ConstantExchange:
     ) -> None:
         """Puts a tensor into a slot: under the present name where no one else reads it.
 
-        Args:
-            node: of the model.
-            slot: where it reads the constant; the inputs are lengthened up to it.
-            tensor: to read there.
-            new_name: of the constant where the present one is left to other readers.
-            made_by: equal for two calls only if they make equal tensors of equal constants.
+        `new_name`: of the constant where the present one is left to other readers.
+        `made_by`: equal for two calls only if they make equal tensors of equal constants.
         """
         value = find_input(node, slot)
         origin = (self.origin(value), made_by)

@@ -35,12 +35,9 @@ class Folded:
     """A node that was computed ahead of time.
 
     Attributes:
-        op_type: of ai.onnx.
-        attributes: of the node.
         inputs: constants that it read; None: left out.
         compute: arrays of the inputs -> array of the result.
         output: number of the result among the node's outputs.
-        outputs: how many the node has.
     """
 
     op_type: str

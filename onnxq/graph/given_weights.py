@@ -114,12 +114,7 @@ def given_qparams(value: ir.Value, axis: int | None, limit: int) -> QParams | No
 
 
 def qparams_of_weight(value: ir.Value, key: WeightKey) -> tuple[QParams, list[str]]:
-    """QParams of a weight: those that the file has, where they fit, else the observer's; notes.
-
-    Args:
-        value: the constant.
-        key: its axis of channels, its limit and its observer.
-    """
+    """QParams of a weight: those that the file has, where they fit, else the observer's; notes."""
     observer = key.observer()
     rank = len(constant_array(value).shape)
     limit = min(key.limit, observer.quant_max)
@@ -136,12 +131,7 @@ def qparams_of_weight(value: ir.Value, key: WeightKey) -> tuple[QParams, list[st
 
 
 def notes_on_given(planned: Mapping[str, tuple[ir.Value, QParams]], because: str) -> list[str]:
-    """Notes on weights that the file stores as integers, and on what other integers cost.
-
-    Args:
-        planned: name -> weight for which `is_given` holds, and qparams that it is to have.
-        because: of what others are needed.
-    """
+    """Notes on weights that the file stores as integers, and on what other integers cost."""
     left_db = {}
     for name, (value, qparams) in planned.items():
         real = constant_array(value)
@@ -150,12 +140,7 @@ def notes_on_given(planned: Mapping[str, tuple[ir.Value, QParams]], because: str
 
 
 def words_on_given(left_db: Mapping[str, float], because: str) -> list[str]:
-    """Sentences on weights that the file stores as integers.
-
-    Args:
-        left_db: name -> SQNR of its new integers; KEPT_DB or more: they are the same.
-        because: of what others are needed.
-    """
+    """Sentences on weights that the file stores as integers."""
     lost = [f"'{name}' ({db:.1f} dB)" for name, db in left_db.items() if db < KEPT_DB]
     count, notes = len(left_db) - len(lost), []
     if count:
@@ -212,12 +197,7 @@ def _reads_integers(folded: Folded) -> bool:
 
 
 def _carried(tensor: ir.TensorProtocol | None, slot: int) -> Singles | None:
-    """The scale (or zero point) of each number, moved as the numbers of the tensor were.
-
-    Args:
-        tensor: computed.
-        slot: SCALE or ZERO_POINT of a DequantizeLinear.
-    """
+    """The scale (or zero point) of each number, moved as the numbers of the tensor were."""
     folded = folded_of(tensor)
     if folded is None or tensor is None:
         return None

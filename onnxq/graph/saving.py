@@ -181,11 +181,7 @@ def _write_external(
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A model as one protobuf message, its big weights still to be written.
-
-    Attributes:
-        tensors: an initializer each: its first bytes, and the weight that follows them.
-    """
+    """A model as one protobuf message, its big weights still to be written."""
 
     start: bytes
     tensors: list[tuple[bytes, ir.TensorProtocol | None]]

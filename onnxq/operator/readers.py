@@ -10,9 +10,7 @@ import onnx_ir as ir
 def readers(value: ir.Value, vanishing: Collection[str] = ()) -> list[ir.Node]:
     """The nodes that read it, once per slot.
 
-    Args:
-        value: of a graph.
-        vanishing: op types that are looked through; a canonical graph has none of these.
+    `vanishing`: op types that are looked through; a canonical graph has none of these.
     """
     found: list[ir.Node] = []
     for node, _ in value.uses():

@@ -101,13 +101,7 @@ class Source:
 
 
 class FirstRun:
-    """The first opening and run of a model, in the child process.
-
-    Args:
-        source: the model.
-    Attributes:
-        source: the model, without the file of its optimized graph once that is written.
-    """
+    """The first opening and run of a model, in the child process."""
 
     def __init__(self, source: Source) -> None:
         self.source = source

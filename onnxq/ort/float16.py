@@ -25,13 +25,7 @@ MOST_BYTES = 1 << 31  # of a protobuf
 
 
 def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.Model:
-    """The model with float16 in place of float32, but in the nodes of these names.
-
-    Args:
-        model: names of nodes and values are unique; left as it is.
-        kept: nodes that stay in float32.
-        keeps_io: whether inputs and outputs stay float32.
-    """
+    """The model with float16 in place of float32, but in the nodes of these names."""
     if saved_bytes(model) >= MOST_BYTES:
         raise UnsupportedError(
             "half: the model has more than 2 GB of weights, which the conversion cannot take. "

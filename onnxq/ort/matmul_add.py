@@ -21,12 +21,7 @@ MATRIX = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatMulAdd:
-    """A MatMul, and the Add that alone reads its result.
-
-    Attributes:
-        add: the Add, in the same graph.
-        slot: input of the Add that is not the product.
-    """
+    """A MatMul, and the Add that alone reads its result."""
 
     matmul: ir.Node
     add: ir.Node

@@ -19,12 +19,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Schedule of a measurement.
-
-    Attributes:
-        rounds: turns of each run.
-        repeats: of each run in a turn, behind one that is not counted if they are several.
-    """
+    """Schedule of a measurement."""
 
     rounds: int
     repeats: tuple[int, ...]
@@ -55,11 +50,7 @@ def taken(run: Run) -> float:
 
 
 def taking_turns(runs: Sequence[Run], schedule: Schedule) -> list[list[float]]:
-    """CPU seconds of one run of each, in each round; every second round goes backwards.
-
-    Returns:
-        a list of `schedule.rounds` seconds for each run.
-    """
+    """CPU seconds of one run of each, in each round; every second round goes backwards."""
     found: list[list[float]] = [[] for _ in runs]
     order = list(range(len(runs)))
     for turn in range(schedule.rounds):

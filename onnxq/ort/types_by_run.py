@@ -31,11 +31,8 @@ def types_by_run(
 
     The run happens in the child process first, within its bounds.
 
-    Args:
-        model: names are unique over the whole model.
-        names: node outputs or graph inputs, in the main graph or in branches of If; None: every
-            node output of the main graph. Sequences and optionals are left out.
-        feeds: inputs of the run; None: ones.
+    `names`: node outputs or graph inputs, in the main graph or in branches of If; None: every
+    node output of the main graph. Sequences and optionals are left out.
     """
     if names is None:
         names = [v.name for node in model.graph for v in node.outputs if v.name]

@@ -22,11 +22,7 @@ class NamedText:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number that stands out.
-
-    Attributes:
-        beside: what to compare it with; empty: nothing.
-    """
+    """A number that stands out."""
 
     name: str
     value: str
@@ -43,12 +39,7 @@ class CheckedBound:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Head of a report.
-
-    Attributes:
-        warning: about outputs that are far from float; empty: there are none.
-        command: that repeats the report; empty: it was written from Python.
-    """
+    """Head of a report."""
 
     title: str
     verdict: str
@@ -62,11 +53,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts of a tensor's float values in bins of equal width.
-
-    Attributes:
-        low, high: ends of the first and of the last bin; values beyond are in these bins.
-    """
+    """Counts of a tensor's float values in bins of equal width."""
 
     low: float
     high: float
@@ -75,11 +62,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class TensorQParams:
-    """Quantization parameters of a tensor.
-
-    Attributes:
-        low, high: reals that the lowest and the highest integer stand for.
-    """
+    """Quantization parameters of a tensor."""
 
     dtype: str
     scale: float
@@ -93,12 +76,10 @@ class TensorPart:
     """A tensor of the float model beside that of the quantized one.
 
     Attributes:
-        node: place of the node that gives it; None: it is an input of the model.
         error_db: SQNR on all samples: local and accumulated errors together.
         local_db: SQNR of the node alone, both models given the same inputs.
         accumulated_db: SQNR of what came in with the inputs.
         saturated_share: of its float values, beyond what its integers reach.
-        qparams: of its integers; None: it has none.
         sampled_db: SQNR on the few samples that local and accumulated errors are of.
         channel_share: of the range of its integers that the median channel reaches.
     """
@@ -122,7 +103,6 @@ class WeightPart:
     """A weight that is stored as integers.
 
     Attributes:
-        node: place of the node that reads it; None: not known.
         lows, highs: smallest and largest real of each channel.
         reaches: largest real that a channel's integers reach.
     """
@@ -143,7 +123,6 @@ class NodePart:
     Attributes:
         precision: that it has in the quantized model: a Precision's value, or "inside" of another
             node.
-        float_us: microseconds of a run of it in the float model.
         quantized_us: likewise in the quantized one, with conversions that it needs.
         revert: option that leaves it in float; empty: it is.
     """
@@ -199,11 +178,9 @@ class Page:
     """Everything that a report shows.
 
     Attributes:
-        nodes: of the float model, in the order in which they run.
         tensors: that were compared, in graph order; outputs among them.
         unassigned: microseconds of both models that belong to no node, by operator: (name, float,
             quantized).
-        whole_us: microseconds of whole runs of both; None: not measured.
         missing: section -> why it is not there.
         goal_db: least SQNR that a search was asked for; None: none was.
     """

@@ -36,13 +36,7 @@ LANES_A_NODE, LANES_AT_LEAST = 8, 2_000
 
 @dataclass(frozen=True, slots=True)
 class GraphLayout:
-    """Places of nodes and edges.
-
-    Attributes:
-        routes: points that each edge goes by, both ends included.
-        gutters: of each route, index of a point behind which it goes to another column -> the x at
-            which it goes up to that.
-    """
+    """Places of nodes and edges."""
 
     centres: tuple[Point, ...]
     routes: tuple[tuple[Point, ...], ...]
@@ -252,15 +246,7 @@ SLACK = 0.2
 
 @dataclass(frozen=True, slots=True)
 class DrawingColumns:
-    """Columns of a drawing.
-
-    Attributes:
-        of: column of each layer.
-        starts: first layer of each column.
-        shifts: what is added to the x of a column.
-        lefts: where each column begins.
-        layer: units from a layer to the next one.
-    """
+    """Columns of a drawing."""
 
     of: tuple[int, ...]
     starts: tuple[int, ...]

@@ -239,11 +239,7 @@ def quantizers(given: ir.Model) -> Iterator[GivenQuantizer]:
 
 
 def float_beside_integers(model: ir.Model) -> list[str]:
-    """Names of nodes with a rounded weight that compute in float: an input or result has no scale.
-
-    Args:
-        model: of `in_integers`.
-    """
+    """Names of nodes with a rounded weight that compute in float for want of a scale."""
     found = []
     for node in model.graph:
         weight = dequantizer(node.inputs[1]) if len(node.inputs) > 1 else None

@@ -31,11 +31,7 @@ _SHARED_BYTES = 1024  # of weights that a lowering has made; scales and biases a
 
 
 class Initializers:
-    """New initializers and their names.
-
-    Attributes:
-        replaced: the float initializers that have got integer twins.
-    """
+    """New initializers and their names."""
 
     def __init__(self, used: set[str]) -> None:
         self._names = NamePool(used)
@@ -89,15 +85,14 @@ class Initializers:
     ) -> tuple[ir.Value, str]:
         """(integer initializer beside the float one, stem of the names around it).
 
-        Args:
-            value: the float initializer.
-            qparams: of the integers, in the layout in which they are stored.
-            integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: not
-                clipped.
-            channel_scale: one factor per row that the constant is multiplied by first; None: none.
-            perm: order of the constant's axes in which the integers are stored; None: as it is.
-            graph: that holds them; None: the constant's.
-            bias_preserving: how they are rounded, in the stored layout; None: to the nearest.
+        `qparams`: of the integers, in the layout in which they are stored.
+        `integer_limit`: integers are clipped to [-integer_limit, integer_limit]; None: not
+        clipped.
+        `channel_scale`: one factor per row that the constant is multiplied by first; None:
+        none.
+        `perm`: order of the constant's axes in which the integers are stored; None: as it
+        is.
+        `bias_preserving`: how they are rounded, in the stored layout; None: to the nearest.
         """
         home = _owner(value) if graph is None else graph
         key = (value, qparams, integer_limit, channel_scale, perm, bias_preserving, home)

@@ -40,12 +40,7 @@ def narrow_types(stored: Iterable[QParams]) -> set[QDType]:
 
 
 def store_narrow(model: ir.Model, types: Collection[QDType]) -> None:
-    """Packs constant integers, in place, in the narrowest of these types that holds them.
-
-    Args:
-        model: quantized; its opset has the types.
-        types: narrower than 8 bits; what ONNX Runtime does not unpack by itself is left out.
-    """
+    """Packs constant integers, in place, in the narrowest of these types that holds them."""
     unpacked = facts.named(CAST, OLDEST).unpacks
     kinds = sorted(types, key=lambda dtype: dtype.bits)
     kinds = [dtype for dtype in kinds if ir.DataType[dtype.onnx] in unpacked]

@@ -115,15 +115,7 @@ def qparams_from(
     axis: int = DEFAULT_AXIS,
     block_size: int = 0,
 ) -> QParams | Unread:
-    """QParams of a scale and a zero point that stand in a graph.
-
-    Args:
-        scale: one number, one per channel, or one per block.
-        zero_point: as many numbers, or as many in another shape; None: 0.
-        integers: their type; None: not known.
-        axis: of the channels or blocks.
-        block_size: elements of a block; 0: no blocks.
-    """
+    """QParams of a scale and a zero point that stand in a graph."""
     scale_tensor, zero_tensor = _tensor(scale), _tensor(zero_point)
     if scale_tensor is None or (zero_point is not None and zero_tensor is None):
         return Unread("its scale or zero point is computed at run time")

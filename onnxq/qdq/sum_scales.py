@@ -49,9 +49,6 @@ class Sum:
 
     Attributes:
         op_type: of the float node, such as Add.
-        inputs: per slot the name of the tensor of integers; None: not one.
-        outputs: per slot likewise.
-        constants: by slot, of inputs that are not quantized.
     """
 
     name: str
@@ -96,15 +93,7 @@ class Sum:
 def raise_scales(
     sums: Sequence[Sum], groups: Mapping[str, Collection[str]], tensors: Mapping[str, QParams]
 ) -> tuple[dict[str, QParams], list[Sum]]:
-    """Scales of results, raised until every sum agrees; and the sums that no scale near helps.
-
-    Args:
-        sums: in the order in which they are computed.
-        groups: name of a result -> the tensors that share its scale, itself among them.
-        tensors: name -> qparams, per tensor.
-    Returns:
-        (name -> qparams, sums that still do not agree).
-    """
+    """Scales of results, raised until every sum agrees; and the sums that no scale near helps."""
     looked = _Looked(sums, dict(tensors))
     for _ in range(ROUNDS):
         upset = looked.upset()

@@ -24,16 +24,7 @@ def integer_tensor(
     name: str,
     bias_preserving: BiasPreservingRounding | None = None,
 ) -> ir.TensorProtocol:
-    """The integers of a float constant, as a tensor for the ONNX file.
-
-    Args:
-        source: float tensor; large ones are read only when the result is written.
-        qparams: of the integers; those of fewer than 8 bits get a byte each, unless in blocks.
-        integer_limit: integers are clipped to [-integer_limit, integer_limit]; None: not clipped.
-        channel_scale: one factor per row that the constant is multiplied by first; None: none.
-        name: of the tensor.
-        bias_preserving: how int8 integers are rounded; None: to the nearest.
-    """
+    """The integers of a float constant, as a tensor for the ONNX file."""
     vector, stored_as = _becomes_vector(source, qparams), qparams.in_bytes.dtype
     shape = qparams.scale.shape if vector else tuple(source.shape.numpy())
 

@@ -106,11 +106,7 @@ class KernelOp(OpRun):
 
 
 class MachineOp(KernelOp):
-    """A KernelOp whose products are added as a machine adds them.
-
-    Attributes:
-        hear: of what overflows; None: nobody asks.
-    """
+    """A KernelOp whose products are added as a machine adds them."""
 
     saturation_mode: ClassVar[SaturationMode]
     hear: ClassVar[Hear | None]
@@ -141,13 +137,7 @@ class PlainOp(OpRun):
 def load_plain(
     node: onnx.NodeProto, run_params: Mapping[str, Any], inputs: Sequence[Array | None]
 ) -> OpRun:
-    """A node on onnx's own implementation: of the default domain, in its opset.
-
-    Args:
-        node: of the default domain.
-        run_params: as OpRun takes them.
-        inputs: some operators (Gelu) are functions whose bodies depend on the inputs' types.
-    """
+    """A node on onnx's own implementation: of the default domain, in its opset."""
     nothing = f"node {where(node)}: neither onnxq nor onnx.reference has a kernel for it."
     if node.domain:
         raise UnsupportedError(nothing)

@@ -52,14 +52,7 @@ class FloatByRepair(Reason):
 def make_and_repair(
     source: ir.Model, plan: DynamicPlan, validation: Validation | None, check: Check
 ) -> Made[DynamicPlan]:
-    """Plan and model, repaired where the verdict is low; the bound is on the outcome.
-
-    Args:
-        source: canonical float model.
-        plan: made from it.
-        validation: what to run it on; None: it is not run.
-        check: has the bound, and says what may be repaired.
-    """
+    """Plan and model, repaired where the verdict is low; the bound is on the outcome."""
     bound = check.min_sqnr_db
     if validation is None or check.repair is None:
         return make_dynamic(source, plan, validation, bound)
@@ -109,16 +102,7 @@ def _repaired(
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """Models of one dynamic plan with some of its nodes in float, and their outputs.
-
-    Attributes:
-        source: canonical float model.
-        plan: of all integers that there are.
-        batches: inputs, as the float model takes them.
-        outputs: of the float model, for each of them.
-        before_db: likeness of the plan's outputs.
-        until_s: moment after which no model is tried any more.
-    """
+    """Models of one dynamic plan with some of its nodes in float, and their outputs."""
 
     source: ir.Model
     plan: DynamicPlan

@@ -54,11 +54,7 @@ BETTER_DB = 0.5
 
 
 class ObservedOnce:
-    """Calibration that is run once for all that observe the same tensors with the same observers.
-
-    Args:
-        observe: runs it.
-    """
+    """Calibration that is run once for all who observe the same tensors alike."""
 
     def __init__(self, observe: Observe) -> None:
         self._observe = observe
@@ -81,15 +77,7 @@ def carry_out_and_repair(
     observe: Observe,
     watching: Watching = unwatched,
 ) -> tuple[Made[Plan], Statistics]:
-    """A model and its statistics, repaired where its verdict is low; the bound is on the outcome.
-
-    Args:
-        wanted: bounds of the repair; None: none is tried.
-        model: the float model, as it was given.
-        job: what is wanted.
-        observe: runs the calibration, of what is prepared anew, too.
-        watching: gives what is told of each model that the search tries.
-    """
+    """A model and its statistics, repaired where its verdict is low."""
     if wanted is None or not job.check.runs:
         return carry_out(job, observe)
     bound, observe = job.check.min_sqnr_db, ObservedOnce(observe)

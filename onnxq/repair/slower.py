@@ -49,11 +49,7 @@ HERE = "this machine"
 
 
 class SlowerHere(Reason):
-    """The model was slower with the node in integers.
-
-    Attributes:
-        ratio: of its time to float's.
-    """
+    """The model was slower with the node in integers."""
 
     WORDS = "with integers the model took {ratio:.2f} of float's time on this machine"
     ratio: float
@@ -84,12 +80,6 @@ def why_not_worth(
         size    larger
 
     The verdict gets the interval of the time where it leaves a doubt.
-
-    Args:
-        source: canonical float model.
-        made: the quantized one.
-        objective: of the user.
-        spent_s: CPU time of the work so far, of which a share may go into runs.
     """
     verdict = made.model.verdict
     if verdict is None or not verdict.integer_nodes or verdict.float_bytes is None:
@@ -128,13 +118,7 @@ BY_RUNS_HERE = "by_runs_here"
 
 
 def static_worth_it(job: StaticJob, made: Made[Plan], observe: Observe) -> Made[Plan]:
-    """The model, or one with fewer integers that is worth its roundings, or float itself.
-
-    Args:
-        job: what was wanted.
-        made: what became of it.
-        observe: gives the statistics that it was made of.
-    """
+    """The model, or one with fewer integers that is worth its roundings, or float itself."""
     prepared, objective = job.prepared, job.objective
     is_asked = prepared.qconfig.choice is Choice.ALL_INTEGERS or prepared.costs is not None
     if is_asked or not is_judged_here(prepared.target.name, objective):
@@ -196,14 +180,7 @@ def dynamic_worth_it(
     make: Callable[[DynamicPlan], Made[DynamicPlan]],
     work: Stopwatch,
 ) -> Made[DynamicPlan]:
-    """The model, or one with fewer integers that is worth its roundings, or float itself.
-
-    Args:
-        source: canonical float model.
-        made: what became of it.
-        make: makes and tries the model of another plan.
-        work: CPU time since the work began.
-    """
+    """The model, or one with fewer integers that is worth its roundings, or float itself."""
     plan, objective = made.plan, made.plan.objective
     if not is_judged_here(plan.target, objective):
         return made
@@ -256,14 +233,7 @@ def _left(plan: DynamicPlan, names: Iterable[str], reason: Reason) -> DynamicPla
 
 
 def _said(made: Made[P], reason: Reason, names: Sequence[str], *, is_float: bool) -> Made[P]:
-    """The model, whose verdict says which nodes went to float, and why.
-
-    Args:
-        made: the model that is left.
-        reason: why it is not the first one.
-        names: of the nodes.
-        is_float: nothing in it is quantized any more.
-    """
+    """The model, whose verdict says which nodes went to float, and why."""
     verdict = made.model.verdict
     assert verdict is not None
     told = replace(verdict, taken_back=tuple(names), float_is_better=is_float)

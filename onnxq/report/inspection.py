@@ -59,14 +59,7 @@ NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An input or output of a model.
-
-    Attributes:
-        kind: "input" or "output".
-        name: of the value.
-        type: and shape.
-        meaning: numbers that its integers or pixels stand for; empty where it holds numbers.
-    """
+    """An input or output of a model."""
 
     kind: str
     name: str

@@ -31,15 +31,7 @@ def print_findings(
     min_sqnr_db: float | None = None,
     max_lsb: float | None = None,
 ) -> None:
-    """Outputs, tensors, what could not be compared, and what ONNX Runtime runs.
-
-    Args:
-        console: to print on.
-        findings: of verify.
-        min_sqnr_db: bound; rows below it are marked. Without bounds, those are marked whose error
-            is twice that of the median tensor, or whose SQNR is low.
-        max_lsb: bound; rows above it are marked.
-    """
+    """Outputs, tensors, what could not be compared, and what ONNX Runtime runs."""
     _print_outputs(console, findings.outputs)
     if findings.tensors:  # models quantized dynamically have no integers of a fixed scale
         _print_tensors(console, findings.tensors, min_sqnr_db, max_lsb)

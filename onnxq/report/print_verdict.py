@@ -40,12 +40,7 @@ STEP_DB = 5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of an answer.
-
-    Attributes:
-        text: it may be long.
-        rank: lines of the largest rank are left out first, and of these the last.
-    """
+    """A line of an answer."""
 
     text: str
     rank: int = 0

@@ -47,13 +47,8 @@ def print_table(
 ) -> None:
     """A table and an empty line.
 
-    Args:
-        console: to print on.
-        title: above it; empty: none.
-        header: names of the columns. The first column is names.
-        rows: cells.
-        numbers: columns that are right-aligned and never broken.
-        marked: places of rows that stand out, by a sign and, where there is colour, by colour.
+    `numbers`: columns that are right-aligned and never broken.
+    `marked`: places of rows that stand out, by a sign and, where there is colour, by colour.
     """
     cells = _that_fit(console, header, [[*map(shown, row)] for row in rows], numbers)
     if marked:

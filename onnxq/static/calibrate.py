@@ -117,11 +117,8 @@ class _Job:
     """Calibration whose samples are open.
 
     Attributes:
-        prepared: the model, and the observer of each tensor.
         first: global number of the first one.
         shard: the part of the batches that is observed.
-        progress: called after each batch, or part of them.
-        provider: execution provider that the model runs on.
     """
 
     prepared: Observed
@@ -261,11 +258,7 @@ def as_checkpoint(value: Checkpoint | str | Path) -> Checkpoint:
 
 
 class Keeper:
-    """Writes a Checkpoint when it is time to.
-
-    Raises:
-        OutputError: its file cannot be written.
-    """
+    """Writes a Checkpoint when it is time to."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         check_writable(checkpoint.path)

@@ -22,12 +22,7 @@ from onnxq.qconfig.quantized_input import Pixels, QuantizedInput
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A file, and the seal of the model that was made of it.
-
-    Attributes:
-        path: of the file, absolute.
-        seal: equal as long as nobody has edited the model.
-    """
+    """A file, and the seal of the model that was made of it."""
 
     path: Path
     seal: Seal

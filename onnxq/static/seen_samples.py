@@ -25,11 +25,7 @@ STATE = (
 
 @dataclass(frozen=True, slots=True)
 class SeenInput:
-    """Values that one input had, over all samples.
-
-    Attributes:
-        are_whole: whether all are whole numbers that pixels can be.
-    """
+    """Values that one input had, over all samples."""
 
     minimum: float
     maximum: float

@@ -44,12 +44,7 @@ Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True)
 class NotFinite:
-    """NaN or Inf in an activation.
-
-    Attributes:
-        batch: global number of the first batch with such values.
-        values: which, in words.
-    """
+    """NaN or Inf in an activation."""
 
     batch: int
     values: str

@@ -24,11 +24,7 @@ _INSERTED_BY: dict[type[Reason], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One statement of a decider on a node.
-
-    Attributes:
-        decider: name of its function (see onnxq.static.deciders).
-    """
+    """One statement of a decider on a node."""
 
     decider: str
     precision: Precision

@@ -119,14 +119,7 @@ def joined(parts: Sequence[Overflows]) -> Overflows | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Weights whose products with activations a machine adds in int16, two by two.
-
-    Attributes:
-        weights: int8 (K, N), a column per channel.
-        first: rows of the first weight of each pair, int64 (n,).
-        second: rows of the other one.
-        places: row -> place of the weight in the weights of its channel; None: the row itself.
-    """
+    """Weights whose products with activations a machine adds in int16, two by two."""
 
     weights: npt.NDArray[np.integer]
     first: Counts
@@ -179,7 +172,6 @@ class Accumulator:
 
     Attributes:
         saturation_mode: of the machine.
-        note: is called for each part of the work in which something overflowed; None: nobody asks.
         effect: on the result.
     """
 

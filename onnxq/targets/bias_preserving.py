@@ -56,7 +56,6 @@ class InputMeans:
 
     Attributes:
         axis: of the weight, along which these channels lie; a group's, where there are groups.
-        means: of all groups, one after another.
         deviations: from the means, from 0 on.
     """
 

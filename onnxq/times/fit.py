@@ -80,15 +80,7 @@ class Fit:
 
 
 def least_positive(x: Floats, y: Floats) -> Floats:
-    """The c >= 0 with the least sum of (x c / y - 1)^2, float64 (columns,).
-
-    Few columns: every set of columns is solved, and the best whose coefficients are all positive
-    taken, which is the exact solution.
-
-    Args:
-        x: float64 (rows, columns).
-        y: float64 (rows,), above 0.
-    """
+    """The c >= 0 with the least sum of (x c / y - 1)^2, float64 (columns,)."""
     scaled = x / y[:, None]
     size = np.maximum(np.abs(scaled).max(axis=0), np.finfo(np.float64).tiny)
     scaled = scaled / size

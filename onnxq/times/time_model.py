@@ -139,11 +139,7 @@ class TimeSource(Protocol):
         precision_of: PrecisionOf,
         sizes: Mapping[str, Sizes],
     ) -> tuple[Estimate, ...] | None:
-        """Times of what a node runs in that precision, conversions around it not counted.
-
-        Returns:
-            None where they are not known.
-        """
+        """Times of what a node runs in that precision, conversions around it not counted."""
 
     def change(self, change: Change, elements: int) -> Estimate | None:
         """Time of changing a tensor of so many elements; None: not measured."""
@@ -190,11 +186,7 @@ def walked(
 
 
 class Step(NamedTuple):
-    """The work of a node in a precision.
-
-    Attributes:
-        own: times of what it runs; None: not known.
-    """
+    """The work of a node in a precision."""
 
     reads: TensorState
     writes: TensorState

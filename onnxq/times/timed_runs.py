@@ -64,12 +64,7 @@ def runs_on(session: Session, feeds: Mapping[str, Array]) -> bool:
 
 @dataclass(frozen=True)
 class WholeTime(Saved):
-    """Time of a model's whole runs over the float model's, one thread, in turns.
-
-    Attributes:
-        ratio: median of the ratios of the rounds.
-        low, high: interval of 95% for it.
-    """
+    """Time of a model's whole runs over the float model's, one thread, in turns."""
 
     FORMAT: ClassVar[str] = "onnxq whole time 1"
     NOUN: ClassVar[str] = "a time of whole runs"
@@ -144,11 +139,9 @@ def paired_sessions(
 ) -> list[tuple[list[float], list[float]]]:
     """CPU seconds of a run of each of two models, in each round of each pair of sessions.
 
-    Args:
-        openers: give a session with one thread of either.
-        feeds: inputs of either.
-        rounds: in all pairs together, at least one in each; None: what `seconds` pay for.
-        seconds: CPU seconds that go into all runs; None: twice MEASURED_S.
+    `openers`: give a session with one thread of either.
+    `rounds`: in all pairs together, at least one in each; None: what `seconds` pay for.
+    `seconds`: CPU seconds that go into all runs; None: twice MEASURED_S.
     """
     count = SESSION_PAIRS if rounds is None else max(1, min(SESSION_PAIRS, rounds))
     share = (2 * MEASURED_S if seconds is None else seconds) / count

@@ -80,13 +80,9 @@ def times_of_runs(
 ) -> Times:
     """Times of the nodes of a model, from runs of it and of models made of it.
 
-    Args:
-        source: the float model with the nodes that plans name.
-        feeds: one sample.
-        timed: the float model first, then quantized ones; a node's time in a precision is that in
-            the first of them in which it has it.
-        notes: of the times.
-        seconds: CPU seconds that go into the runs; None: as `profiled` has it.
+    `timed`: the float model first, then quantized ones; a node's time in a precision is that in
+    the first of them in which it has it.
+    `seconds`: CPU seconds that go into the runs; None: as `profiled` has it.
     """
     runs = profiled([each.model for each in timed], feeds, seconds)
     whole = [each.whole_ns for each in runs]

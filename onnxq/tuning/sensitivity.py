@@ -62,13 +62,7 @@ class GroupCost:
 
 @dataclass(frozen=True)
 class Sensitivity(Saved):
-    """Costs of all groups of a model, dearest first.
-
-    Attributes:
-        costs: of each group that is quantized at all; those with the largest error first.
-        runs: passes over all search samples that the measurement is worth.
-        refused: name of a group -> why there is no model in which it alone is quantized.
-    """
+    """Costs of all groups of a model, dearest first."""
 
     FORMAT: ClassVar[str] = "onnxq sensitivity 2"
     NOUN: ClassVar[str] = "a sensitivity"
@@ -111,12 +105,9 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Costs of groups of nodes, dearest first; of those that give no model, why.
 
-    Args:
-        evaluations: of the search: their evaluator and journal.
-        alone: name of a group -> mapping in which it is quantized, and all others are float.
-        executor: runs the groups; None: this process.
-        most_runs: that it may take; groups that these do not go for, the last ones, are among the
-            refused.
+    `alone`: name of a group -> mapping in which it is quantized, and all others are float.
+    `most_runs`: that it may take; groups that these do not go for, the last ones, are among the
+    refused.
     """
     evaluator = evaluations.evaluator
     samples, few = evaluator.samples, few_of(evaluator.samples)

@@ -122,12 +122,7 @@ _POINT = re.compile(r"point-\d+\.yaml")
 
 @dataclass(frozen=True)
 class Milestone:
-    """A model that was measured on the way.
-
-    Attributes:
-        changes: from where the search began, in words.
-        qconfig: names the precision of every node.
-    """
+    """A model that was measured on the way."""
 
     changes: tuple[str, ...]
     score: Score
@@ -143,11 +138,7 @@ class Milestone:
 
 
 def save_milestones(folder: str | Path, points: Sequence[Milestone]) -> list[Path]:
-    """Writes point-1.yaml and on, and front.json; points of an earlier front there are removed.
-
-    Returns:
-        the YAML files; `quantize --qconfig` makes the model of each.
-    """
+    """Writes point-1.yaml and on, and front.json; points of an earlier front there are removed."""
     folder = Path(folder)
     files = [folder / f"point-{number}.yaml" for number in range(1, len(points) + 1)]
     try:
@@ -242,16 +233,7 @@ def score_words(score: Score, float_metric: float, digits: int) -> str:
 def print_left_in_float(
     console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal, *, more: str
 ) -> None:
-    """A row for each layer type, and a line that says why more is kept than was asked for.
-
-    Args:
-        console: to print on.
-        left: as `left_in_float` gives them.
-        score: of the chosen model.
-        goal: of the search.
-        more: option by which it would have gone on, where it ended for want of runs or of time:
-            layer types may gain together then. Empty: it ended by itself.
-    """
+    """A row for each layer type, and a line that says why more is kept than was asked for."""
     if not left:
         return
     rows = [(each.group, f"{each.time:+.3f}", db_text(each.db), each.why.value) for each in left]

@@ -113,15 +113,7 @@ class _Budget:
 
 
 class _Bounded:
-    """Rounding of a layer where the budget allows it, else the bias.
-
-    Args:
-        layer: to work on.
-        batches: that it will see.
-        rounding: the dearer work.
-        bias: the cheaper one, or why there is none.
-        budget: of all layers.
-    """
+    """Rounding of a layer where the budget allows it, else the bias."""
 
     def __init__(
         self,

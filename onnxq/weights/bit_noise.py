@@ -64,12 +64,8 @@ def bit_noise(
 ) -> dict[str, BitNoise]:
     """Product -> its noise by bits.
 
-    Args:
-        model: canonical float model.
-        plan: names the products; their blocks are those of their specs.
-        batches: of samples, for the Hessians.
-        few: some of them, that the caches run: each product costs as many runs of what is behind
-            it.
+    `few`: some of them, that the caches run: each product costs as many runs of what is behind
+    it.
     """
     own = own_noise(model, plan, batches)
     alone = [{name: plan.quantized[name].spec} for name in plan.quantized]
@@ -117,11 +113,7 @@ def output_noise(
 ) -> list[float]:
     """Noise of the outputs over their power, of each variant of the model.
 
-    Args:
-        model: canonical float model.
-        plan: names the products.
-        batches: to be run.
-        variants: product -> spec of its integers, rounded to nearest; all others stay in float.
+    `variants`: product -> spec of its integers, rounded to nearest; all others stay in float.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(workers(1))

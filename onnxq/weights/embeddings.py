@@ -27,11 +27,7 @@ LOOKUP_ND = "GatherND"
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """A weight that is an embedding, or its transpose.
-
-    Attributes:
-        lookup: name of a Gather that takes rows of it.
-    """
+    """A weight that is an embedding, or its transpose."""
 
     embedding: str
     lookup: str

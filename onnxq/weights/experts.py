@@ -41,13 +41,7 @@ def is_mixture(node: ir.Node) -> bool:
 
 
 def why_no_qmoe(node: ir.Node, spec: GroupSpec, main: ir.Graph) -> NoQMoE | None:
-    """Why ONNX Runtime has no QMoE for the node; None: it has one.
-
-    Args:
-        node: for which `is_mixture` holds.
-        spec: of the integers that are wanted.
-        main: graph of the model.
-    """
+    """Why ONNX Runtime has no QMoE for the node; None: it has one."""
     if node.graph is not main:
         return NoQMoE("mixture in a body of If, Loop or Scan whose inputs are seen")
     if has_input(node, FC3):
@@ -65,12 +59,7 @@ def why_no_qmoe(node: ir.Node, spec: GroupSpec, main: ir.Graph) -> NoQMoE | None
 
 
 def unfolded(model: ir.Model, mixtures: Collection[str]) -> ir.Model:
-    """The model with products of each expert in place of these nodes; it shares what it can.
-
-    Args:
-        model: canonical float model.
-        mixtures: names of nodes of which `why_no_qmoe` says nothing.
-    """
+    """The model with products of each expert in place of these nodes; it shares what it can."""
     if not mixtures:
         return model
     copy = model.clone()

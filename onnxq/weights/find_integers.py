@@ -46,11 +46,7 @@ gptq goes through all columns of each part once more."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightRows:
-    """Rows of a weight.
-
-    Attributes:
-        rows: float32 (rows, inputs).
-    """
+    """Rows of a weight."""
 
     node: str
     start: int
@@ -85,12 +81,8 @@ def find_integers(
 ) -> Integers:
     """Product -> tensors of its integers, which the file holds.
 
-    Args:
-        model: canonical float model.
-        plan: names the products, their specs and methods.
-        batches: of samples; read where a method needs to see inputs, and nowhere else.
-        integers: holds those that were found before; the others are added.
-        executor: whose workers solve; None: this process. The integers are the same.
+    `batches`: of samples; read where a method needs to see inputs, and nowhere else.
+    `integers`: holds those that were found before; the others are added.
     """
     model = unfolded(model, plan.mixtures)
     nodes = {node_name(node): node for node, _ in walk(model.graph)}

@@ -74,14 +74,7 @@ def gptq(
 
 
 def error_of(difference: Reals, hessian: Reals) -> Reals:
-    """D H D' per row: the mean square of what a difference of matrices makes in their products.
-
-    Args:
-        difference: float64 (..., rows, columns).
-        hessian: float64 (..., columns, columns).
-    Returns:
-        float64 (..., rows).
-    """
+    """D H D' per row: the mean square of what a difference of matrices makes in their products."""
     return np.asarray(np.einsum("...rc,...rc->...r", difference @ hessian, difference))
 
 
@@ -111,12 +104,7 @@ class InverseFactor:
 
 
 def inverse_factor(hessian: Reals, damping: float = 0.0) -> InverseFactor:
-    """The InverseFactor of a Hessian with damping: H + damping I.
-
-    Args:
-        hessian: float64 (..., columns, columns); left as it is.
-        damping: what is added to the diagonal.
-    """
+    """The InverseFactor of a Hessian with damping: H + damping I."""
     diagonal = np.diagonal(hessian, axis1=-2, axis2=-1)
     act_order = np.argsort(-diagonal, axis=-1, kind="stable")  # equal ones as they stand
     columns = hessian.shape[-1]

@@ -96,11 +96,6 @@ def shrinkage_of(matrix: Reals, rows: int, fourth: float) -> float:
 
     b2 is the variance of H as an estimate: p inputs from n rows have b2 of about m^2 p / n. One row
     tells of no other: its share is 1.
-
-    Args:
-        matrix: float64 (p, p), H, the mean over rows.
-        rows: n.
-        fourth: E|x|^4, the mean over rows.
     """
     size = len(matrix)
     if rows < 2:
@@ -193,12 +188,7 @@ class InputHessians:
 
 
 def noise_in(difference: Reals, hessians: PartHessians) -> float:
-    """tr(D H D'): what an error D of a weight is in its results.
-
-    Args:
-        difference: float64 (rows, inputs), D.
-        hessians: as `InputHessians.all` gives them.
-    """
+    """tr(D H D'): what an error D of a weight is in its results."""
     some = (difference[:, part] for part, _ in hessians)
     pairs = zip(some, hessians, strict=True)
     return sum(float(np.einsum("oi,oi->", d @ each.matrix, d)) for d, (_, each) in pairs)

@@ -196,13 +196,7 @@ def too_few(batches: Sequence[Batch]) -> str:
 
 
 def enough(samples: Batches, prepared: Prepared) -> list[Batch]:
-    """The batches to look at, cut into smaller ones where there are too few to hold some back.
-
-    Args:
-        samples: can be gone through twice.
-        prepared: has the float model, whose run says whether a batch can be cut. Of state that each
-            batch gets from the one before, the first batches are taken, and nothing is cut.
-    """
+    """The batches to look at, cut into smaller ones where there are too few to hold some back."""
     if prepared.feedback:
         return list(_first(samples))
     batches = list(itertools.islice(samples, 0, None, _stride(samples, MOST_SAMPLES)))

@@ -172,12 +172,7 @@ class Layer:
         return integers / self.channel_scale.reshape(1, -1, *[1] * (x.ndim - 2))
 
     def on_qparams(self, integers: Ints, qparams: QParams) -> Singles:
-        """The float weight that quantizes to these integers.
-
-        Args:
-            integers: int32 (groups, outputs, inputs), less the zero point.
-            qparams: of the weight.
-        """
+        """The float weight that quantizes to these integers."""
         array = self.unfolded.weight(integers) + self._along(qparams.zero_point).astype(np.int32)
         weight = dequantize(array.astype(qparams.dtype.storage), qparams)
         if self.plan.channel_scale is None:
@@ -190,12 +185,8 @@ class Layer:
     ) -> Iterator[tuple[Singles, Singles]]:
         """(rows, results) of evenly spread places of one batch, in pieces.
 
-        Args:
-            x: as `seen`.
-            y: the float model's result.
-            index: of the batch.
-            batches: how many there are.
-            most: places of all batches that are looked at.
+        `most`: places of all batches that are looked at.
+
         Yields:
             float32 (groups, places, inputs) and (groups, places, outputs).
         """

@@ -66,10 +66,8 @@ class LayerWork(Protocol):
     def observe(self, x: Singles, y: Singles, index: int) -> None:
         """Looks at a batch.
 
-        Args:
-            x: what the layer reads in the quantized model, in the float model's numbers.
-            y: its result in the float model, with the bias, ahead of a folded activation.
-            index: of the batch; `is_held_back(index)` says that it judges.
+        `x`: what the layer reads in the quantized model, in the float model's numbers.
+        `index`: of the batch; `is_held_back(index)` says that it judges.
         """
 
     def proposal(self) -> Proposal:

@@ -84,12 +84,7 @@ class SizeAim:
 
 @dataclass(frozen=True, slots=True)
 class BitBudget:
-    """Most that products may take; one of the two is given.
-
-    Attributes:
-        average: bits of an integer, on the average of all weights of products; scales come on top.
-        size_bytes: of all weights of products in the file, scales among them.
-    """
+    """Most that products may take; one of the two is given."""
 
     average: float | None = None
     size_bytes: float | None = None

@@ -70,7 +70,6 @@ class WeightRequest:
     """Wishes of the user for all products of a model.
 
     Attributes:
-        exclude: names or globs of nodes that stay in float.
         embeddings: precision of embeddings, and of products that are one; None: they stay in float.
     """
 
@@ -129,11 +128,7 @@ WeightDecision = Groupwise | Float
 
 @dataclass(frozen=True, slots=True)
 class WeightPlan:
-    """Every decision; what carries it out decides nothing.
-
-    Attributes:
-        decisions: node name -> Groupwise or Float(reason), in graph order, bodies included.
-    """
+    """Every decision; what carries it out decides nothing."""
 
     decisions: Mapping[str, WeightDecision]
     notes: tuple[str, ...] = ()

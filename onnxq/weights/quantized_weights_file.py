@@ -44,12 +44,7 @@ Tensors = dict[str, ir.TensorProtocol]
 
 @dataclass(frozen=True)
 class QuantizedWeightsHead(RecordsHead):
-    """First line of the file: what its integers are of.
-
-    Attributes:
-        samples: fingerprint of the samples; empty: none were given.
-        plan: digest of what is asked of every node.
-    """
+    """First line of the file: what its integers are of."""
 
     FORMAT: ClassVar[str] = "onnxq integers 1"
     NOUN: ClassVar[str] = "a journal of quantize-weights"

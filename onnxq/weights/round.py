@@ -338,12 +338,7 @@ class IntegerRows:
     partner: Places | None = None
 
     def by_gptq(self, weight: Reals, factor: InverseFactor) -> Ints:
-        """Integers of the weights by GPTQ, int32.
-
-        Args:
-            weight: float64 (..., rows, columns).
-            factor: of the Hessian.
-        """
+        """Integers of the weights by GPTQ, int32."""
         *groups, rows, columns = weight.shape
         rounded = np.zeros((math.prod(groups), columns, rows), np.int32)  # in act_order
         every = np.arange(len(rounded))

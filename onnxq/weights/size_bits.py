@@ -51,14 +51,7 @@ FEW = 4
 def with_size(
     prepared: Prepared, statistics: Statistics, batches: Iterable[Batch], size: float
 ) -> Prepared:
-    """The Prepared with bits for each weight, so that its file has a part of the float file's size.
-
-    Args:
-        prepared: every decision; the observers that its qconfig names for weights stay.
-        statistics: of its calibration.
-        batches: of samples; each weight costs two runs of the float model on a few of them.
-        size: of the file, over that of the float model, above 0 and at most 1.
-    """
+    """The Prepared with bits for each weight, by which its file is as small as is wanted."""
     if not 0 < size <= 1:
         raise QConfigError(
             f"size: got {size:g}; wanted a part of the float model's size, above 0 and at most 1."

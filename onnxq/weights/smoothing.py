@@ -90,13 +90,7 @@ class Product:
 
 
 def smoothing_factors(x_max: Reals, w_max: Reals, exponent: float) -> Reals:
-    """S = x_max^a / w_max^(1 - a), shape (channels,), all above 0.
-
-    Args:
-        x_max: (channels,), largest magnitude of each channel of X.
-        w_max: (channels,), largest magnitude in each row of W.
-        exponent: a, from 0 to 1.
-    """
+    """S = x_max^a / w_max^(1 - a), shape (channels,), all above 0."""
     x, w = (np.maximum(v, SMALLEST * max(float(v.max(initial=0.0)), 1e-30)) for v in (x_max, w_max))
     return np.asarray(x**exponent / w ** (1 - exponent), np.float64)
 
@@ -111,9 +105,6 @@ def expected_maxima(maxima: Reals) -> Reals:
     A channel that speaks always has r = m, or little more. One that hardly ever does is not blown
     up by what it happened to be, since a single sample with 30 times as much would then widen the
     one range of the tensor; none is taken for larger than the largest is.
-
-    Args:
-        maxima: (batches, channels), largest magnitudes.
     """
     if len(maxima) < 2:
         return np.asarray(maxima.max(0))
@@ -140,14 +131,7 @@ def varying_noise(wanted: Singles, got: Singles) -> float:
 def product_noise(
     x: Singles, factors: Reals, rounded: Rounding, products: Sequence[Product]
 ) -> float:
-    """Mean noise of the products of X / s by s W, both rounded.
-
-    Args:
-        x: with its channels on the last axis.
-        factors: s, (channels,).
-        rounded: X / s as its integers would have it.
-        products: that read X.
-    """
+    """Mean noise of the products of X / s by s W, both rounded."""
     x_rounded = rounded((x / factors).astype(np.float32))
     noises = []
     for product in products:

@@ -31,11 +31,7 @@ from onnxq.weights.integer_layers import integer_layers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaled:
-    """A constant input that is to be multiplied.
-
-    Attributes:
-        factor: float64, broadcasts with the constant; it may be of higher rank.
-    """
+    """A constant input that is to be multiplied."""
 
     node: ir.Node
     slot: int
@@ -44,12 +40,7 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """All that changes where a tensor is multiplied: constants, and tensors on the way.
-
-    Attributes:
-        constants: to be multiplied.
-        tensors: that carry the factor then, the first of them the tensor itself.
-    """
+    """All that changes where a tensor is multiplied: constants, and tensors on the way."""
 
     constants: tuple[Scaled, ...]
     tensors: tuple[ir.Value, ...]

@@ -44,14 +44,7 @@ from onnxq.weights.smoothing_sites import Site, with_factors
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaleTrial:
-    """A model in the whole flow.
-
-    Attributes:
-        sites: that have factors.
-        signal: float64 (samples,), power of the float model's outputs, each in units of its own.
-        errors: float64 (samples,), that of what this one misses.
-        products: names of the nodes with a weight that run in integers then.
-    """
+    """A model in the whole flow."""
 
     model: ir.Model
     naming: Proposals

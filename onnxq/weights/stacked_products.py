@@ -23,12 +23,7 @@ STACK_AXIS = -3
 
 
 def split_stacked_products(model: ir.Model, exclude: Collection[str] = ()) -> None:
-    """Splits every MatMul with a constant stack, in place.
-
-    Args:
-        model: canonical.
-        exclude: names or globs of nodes that stay as they are.
-    """
+    """Splits every MatMul with a constant stack, in place."""
     names = FreeNames(model)
     for node in list(all_nodes(model)):
         if _is_stacked(node) and not any(fnmatchcase(node_name(node), each) for each in exclude):

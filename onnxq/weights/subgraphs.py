@@ -140,11 +140,7 @@ class _Place:
 
 
 class SpilledArrays:
-    """Arrays of tensors, by batch; a context manager that closes its files.
-
-    Args:
-        share: part of MOST_IN_MEMORY that is this one's, where there are many.
-    """
+    """Arrays of tensors, by batch; a context manager that closes its files."""
 
     def __init__(self, share: float = 1.0) -> None:
         self._most = int(share * MOST_IN_MEMORY)
@@ -217,13 +213,7 @@ def _appended(file: IO[bytes], array: Array) -> int:
 
 
 class ActivationCache:
-    """Tensors that a model's subgraphs have made; a context manager that closes its files.
-
-    Args:
-        feeds: inputs of the model, or another cache: what this one has not made, it has from there.
-        batches: of samples.
-        share: part of the memory for caches that is this one's.
-    """
+    """Tensors that a model's subgraphs have made; a context manager that closes its files."""
 
     def __init__(
         self, feeds: SpilledArrays | ActivationCache, batches: int, share: float = 1.0

@@ -103,13 +103,7 @@ class GroupwiseWriter:
         integers: Mapping[str, Mapping[str, ir.TensorProtocol]],
         decisions: Mapping[str, Groupwise],
     ) -> None:
-        """Replaces a mixture of experts by QMoE.
-
-        Args:
-            node: MoE of the model.
-            integers: product of an expert -> its arrays.
-            decisions: on the products, of one spec.
-        """
+        """Replaces a mixture of experts by QMoE."""
         self._model.opset_imports.setdefault(MICROSOFT, 1)
         name, slots = node_name(node), list[ir.Value | None](node.inputs[:2])
         points: list[ir.Value | None] = []

@@ -29,11 +29,7 @@ _ELLIPSIS = "..."
 
 @dataclass(frozen=True, slots=True)
 class MatrixProduct:
-    """An equation of two operands, read as a product of matrices.
-
-    Attributes:
-        left, right, result: letters of the operands and of the result, one each per axis.
-    """
+    """An equation of two operands, read as a product of matrices."""
 
     left: str
     right: str

@@ -15,11 +15,7 @@ from onnxq.graph.weights import constant
 
 @dataclass(frozen=True, slots=True)
 class FusedNode:
-    """A node that computes what several compute.
-
-    Attributes:
-        inputs: of it; an array becomes a constant, named after the result and the slot.
-    """
+    """A node that computes what several compute."""
 
     nodes: Sequence[ir.Node]
     op_type: str

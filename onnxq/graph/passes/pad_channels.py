@@ -76,11 +76,7 @@ class _Tied:
     """Tensors and convolutions that share the channels of one depthwise convolution.
 
     Attributes:
-        values: the tensors.
-        rows: dense convolutions that make them.
-        columns: dense convolutions that read them.
         depthwise: convolutions, channel by channel.
-        others: nodes between them.
     """
 
     values: dict[ir.Value, None] = field(default_factory=dict)

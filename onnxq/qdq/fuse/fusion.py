@@ -25,10 +25,7 @@ class Fusion:
 
     Attributes:
         tail: the node whose outputs it gives: itself, or an Add that brings its bias.
-        operator: of the node, or of what ONNX Runtime makes of it.
-        view: the node as the float model has it.
         plan: qparams per slot.
-        inputs: integers per slot, or the value as it is.
         quantizers: per output slot the QuantizeLinear nodes, all alike, whose integers it gives.
         absorbed: nodes between it and its quantizers that it carries out.
         new_bias: an int32 bias that has to be written, with its slot.

@@ -195,7 +195,6 @@ class Results:
 
     Attributes:
         qparams: per output slot; None where the result stays in float32.
-        quantizers: per output slot the QuantizeLinear nodes behind it, all alike.
         absorbed: Relu or Clip nodes between, which the integers' range makes redundant.
     """
 

@@ -36,11 +36,7 @@ class Int8Activations(enum.Enum):
 
 
 class Scales:
-    """QParams by node, each made once, and the way back from their arrays to initializers.
-
-    Attributes:
-        int8: what becomes of int8 activations.
-    """
+    """QParams by node, each made once, and the way back from their arrays to initializers."""
 
     def __init__(self, int8: Int8Activations = Int8Activations.SHIFTED) -> None:
         self.int8 = int8

@@ -25,12 +25,7 @@ GAMMA, MEAN = 1, 3  # slots
 
 
 def take_divisor(norm: ir.Node, names: FreeNames) -> None:
-    """BN(x / d) = BN'(x), with gamma / d and mean * d: PyTorch scaled the weights by d.
-
-    Args:
-        norm: any node.
-        names: free in the model.
-    """
+    """BN(x / d) = BN'(x), with gamma / d and mean * d: PyTorch scaled the weights by d."""
     x = norm.inputs[0] if norm.op_type == "BatchNormalization" and not norm.domain else None
     divide = None if x is None else x.producer()
     if x is None or divide is None or divide.op_type != "Div" or divide.domain:

@@ -108,11 +108,7 @@ def _why_integers(decision: Quantize, throughput: Throughput | None) -> Reason:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A qconfig as it was asked for, saved as its YAML.
-
-    Attributes:
-        mapping: what the user wrote, or the default.
-    """
+    """A qconfig as it was asked for, saved as its YAML."""
 
     mapping: QConfigMapping
 

@@ -19,11 +19,7 @@ from onnxq.static.insertion.inserted import Inserted, inserted, with_reasons
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Precision that a decider proposes for one node.
-
-    Attributes:
-        entry: of the node, with the precision in it.
-    """
+    """Precision that a decider proposes for one node."""
 
     entry: Entry
     reason: Reason
@@ -60,11 +56,7 @@ class Decided:
 
 @dataclass(frozen=True, eq=False)
 class SoFar:
-    """State of the decisions on a model, and the quantizers that follow from it.
-
-    Attributes:
-        decided: without data, or before these quantizers are looked at.
-    """
+    """State of the decisions on a model, and the quantizers that follow from it."""
 
     context: Context
     decided: Decided

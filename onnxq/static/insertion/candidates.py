@@ -36,7 +36,6 @@ class Candidate:
     """A node that could run in integers, with the nodes folded into it.
 
     Attributes:
-        results: values of rule.outputs, each behind the nodes folded into this one.
         folded: nodes that its integer kernel carries out too, in graph order.
         needs_output: ONNX Runtime has the integer kernel only with a Q behind the result.
         clamp: real bounds of the folded Relu and Clip nodes.
@@ -82,11 +81,8 @@ class _Node:
     """A node alone.
 
     Attributes:
-        node: of a canonical model.
-        loop: the loop in whose body it stands, or None.
         verdict: the rule of its operator, or why that leaves it in float; None: no operator.
         entry: of the qconfig; None: the qconfig leaves it in float.
-        target: says what is slow in integers.
     """
 
     node: ir.Node

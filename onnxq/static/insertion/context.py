@@ -52,10 +52,7 @@ class Context:
     """A canonical model, and what is wanted of it.
 
     Attributes:
-        model: canonical.
-        target: the machine that it is for.
         quantized_output: outputs that are read as integers.
-        feedback: output name -> input name of state that goes round.
     """
 
     model: ir.Model

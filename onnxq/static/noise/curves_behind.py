@@ -31,11 +31,7 @@ _SLACK = 1e-6  # of the ends of a range, for the rounding of a line's numbers
 
 @dataclass(frozen=True, slots=True)
 class CurveBehind:
-    """A function of factor * x + offset, and the range of that which was seen.
-
-    Attributes:
-        curve: the function, float64 in and out.
-    """
+    """A function of factor * x + offset, and the range of that which was seen."""
 
     curve: Curve
     low: float

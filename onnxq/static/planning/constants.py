@@ -139,12 +139,7 @@ def plan_bias(
 ) -> tuple[PlannedWeight, PlannedBias, list[str]]:
     """The bias at x_scale * w_scale; the weight, with a larger scale where it left int32; notes.
 
-    Args:
-        node: the float node.
-        rule: its operator's.
-        x: of the input.
-        weight: with its channel scales, if it has any.
-        made: float32 (channels,), channel scales of the node's result; None: none.
+    `made`: float32 (channels,), channel scales of the node's result; None: none.
     """
     assert rule.bias is not None
     value = input_at(node, rule.bias)

@@ -76,11 +76,8 @@ def fit_pairs(
 ) -> tuple[PlannedWeight, ReducedRange | None]:
     """The weight with scales for which its pairs fit int16, and what that cost; None: nothing.
 
-    Args:
-        weight: how it is stored, without regard to pairs; int8 integers with zero points 0.
-        array: the float weight, without channel scales.
-        rule: says which of its axis has channels, and which products are neighbours.
-        channels: whose scales may grow; None: all.
+    `rule`: says which of its axis has channels, and which products are neighbours.
+    `channels`: whose scales may grow; None: all.
     """
     assert weight.qparams.dtype == INT8
     assert not weight.qparams.zero_point.any()

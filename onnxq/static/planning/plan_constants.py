@@ -38,8 +38,6 @@ class PlannedConstants:
     """Weights, biases and reductions as a Plan has them, and notes on them.
 
     Attributes:
-        weights: node name -> PlannedWeight.
-        biases: node name -> PlannedBias.
         reductions: node name -> how much the range of its weight is reduced; others: not.
     """
 

@@ -346,12 +346,7 @@ def _is_clamp(plan: Plan, node: ir.Node) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BiasInside:
-    """A product to float32 that is written out.
-
-    Attributes:
-        found: the Add that it takes along, too; None: the Add adds what is no bias, and would take
-            the product along into a float Gemm.
-    """
+    """A product to float32 that is written out."""
 
     found: MatMulAdd | None
 

@@ -32,15 +32,7 @@ from onnxq.times.work import FUSED
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a convolution.
-
-    Attributes:
-        size: of the input along each spatial axis.
-        kernel: size along each spatial axis.
-        stride: along each spatial axis.
-        axes: number of spatial axes.
-        dilation: along each spatial axis.
-    """
+    """Sizes of a convolution."""
 
     channels: int
     results: int

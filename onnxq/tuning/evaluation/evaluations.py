@@ -38,12 +38,7 @@ Records = dict[tuple[str, str], "Mapping[str, object]"]
 
 @dataclass(frozen=True)
 class JournalHead(RecordsHead):
-    """First line of a journal: what its measurements are of.
-
-    Attributes:
-        metric: its name, and a hash of its file.
-        setup: target, format, batch size and whatever else changes a result, in words.
-    """
+    """First line of a journal: what its measurements are of."""
 
     FORMAT: ClassVar[str] = "onnxq journal 1"
     NOUN: ClassVar[str] = "a journal"
@@ -140,7 +135,6 @@ class Evaluations:
     """Scores of mappings, each found once.
 
     Args:
-        evaluator: finds them.
         journal: keeps them, each under the samples that the mapping was scored on: those held apart
             have scores of their own, and others to check on have others.
         kind: of the scores in the journal; estimates have another than scores of `quantize`.

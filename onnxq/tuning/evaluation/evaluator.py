@@ -316,12 +316,7 @@ def _parts(found: Mapping[str, T], tensors: Mapping[str, object]) -> Mapping[str
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The float model on one set of samples.
-
-    Attributes:
-        outputs: of each batch; None: they do not fit into memory, and the model runs again for
-            every candidate.
-    """
+    """The float model on one set of samples."""
 
     subject: Subject
     samples: TuningSamples

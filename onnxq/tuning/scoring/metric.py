@@ -109,12 +109,7 @@ class Metric:
         return {Kind.SQNR: math.inf, Kind.TOP1: 1.0, Kind.KL: 0.0}.get(self.kind)
 
     def told_by(self, outputs: Iterable[Mapping[str, Array]]) -> tuple[Metric, str]:
-        """The metric with the layout that outputs of the float model have, and that in words.
-
-        Raises:
-            QConfigError: nothing tells the layout.
-            CalibrationError: the float model finds nothing in these samples.
-        """
+        """The metric with the layout that outputs of the float model have, and that in words."""
         if self.made is None:
             return self, ""
         found: BesideFloat[Any] = self.made()

@@ -42,11 +42,7 @@ def finite_noise_at(db: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveFunction:
-    """A goal, and the float model's metric that drops are counted from.
-
-    Attributes:
-        float_metric: the float model's, on the search's samples; inf where it has none.
-    """
+    """A goal, and the float model's metric that drops are counted from."""
 
     goal: Goal
     float_metric: float

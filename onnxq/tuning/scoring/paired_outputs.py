@@ -19,11 +19,7 @@ from onnxq.tuning.scoring.score import least_db
 
 
 class PairedOutputs:
-    """Sums over batches.
-
-    Attributes:
-        beside: a figure of answers that is counted, too; None: none is.
-    """
+    """Sums over batches."""
 
     def __init__(
         self,

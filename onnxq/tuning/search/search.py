@@ -84,12 +84,7 @@ def times_in(journal: Journal, evaluator: Evaluator, costs: Costs | None) -> Tim
 
 @dataclass(frozen=True)
 class Begun:
-    """A search that has begun.
-
-    Attributes:
-        search: the local search, whose estimates of noise are those of no group yet.
-        point: where it goes on from: the best start, with the PTQ algorithms that help there.
-    """
+    """A search that has begun."""
 
     start: Candidate
     search: LocalSearch
