@@ -3,9 +3,9 @@
     slower than float          integers go back (onnxq.repair.slower)
 
     verdict below the floor, on any output or part of one
-        PTQ algorithms that cost nothing at run time    tune's first stage
-        groups back to float, cheapest first            tune's others
-        quantized anew with what was found, tried on the same samples, kept if it is better
+        groups back to float, cheapest first     by tune, without the PTQ algorithms: `quantize` has
+                                                 tried those that the qconfig names
+        quantized anew with what was found, on all samples, kept if it is better
 
 The search begins no model any more after twice the time of all that came before it, and tries so
 many at most. What it ends with is said in the verdict's notes, better or not. A model without any
@@ -29,7 +29,8 @@ from onnxq.qconfig import Choice, QConfigMapping
 from onnxq.quantized.verdict import Verdict
 from onnxq.repair.slower import static_worth_it
 from onnxq.report.progress import Step, Watching, unwatched
-from onnxq.samples.excerpt import Excerpt
+from onnxq.samples import Samples, open_samples
+from onnxq.samples.excerpt import HANDFUL, Excerpt
 from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepare
 from onnxq.static.prepared import ModelSource, Prepared
@@ -37,7 +38,6 @@ from onnxq.static.statistics import Statistics
 from onnxq.times import Costs, costs_of
 from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Tuned
-from onnxq.weights.carry_out import DEFAULT
 
 MOST_RUNS = 16
 """Models that the search runs over its samples; PTQ algorithms and a bisection take some ten."""
@@ -46,9 +46,6 @@ TIMES_SO_FAR = 2.0
 """Wall time of the search over the CPU time of all that came before it."""
 LEAST_SHARE = 0.5
 """Least time of a search, as a share of what the first model took."""
-FREE = ("bias", "smooth", "round")
-"""PTQ algorithms that cost nothing at run time, those first that take least time to try; `auto`,
-the default of `quantize`, has tried them all."""
 BETTER_DB = 0.5
 """Less is no repair."""
 
@@ -99,15 +96,8 @@ def carry_out_and_repair(
     return made, statistics
 
 
-def _repaired(
-    wanted: Repair,
-    model: ModelSource,
-    job: StaticJob,
-    observe: Observe,
-    verdict: Verdict,
-    watching: Watching,
-) -> tuple[Made[Plan], Statistics] | str:
-    """A better model and its statistics, or why there is none, in words."""
+def _why_never(job: StaticJob) -> str | None:
+    """Why no search is begun, in words; None: one may be."""
     if job.samples is None:
         return "a search wants the samples themselves, not statistics of them"
     if job.samples.is_one_shot:
@@ -119,6 +109,21 @@ def _repaired(
             f"sums of products saturate on this machine, and not on {job.prepared.target}: judge "
             "the model there"
         )
+    return None
+
+
+def _repaired(
+    wanted: Repair,
+    model: ModelSource,
+    job: StaticJob,
+    observe: Observe,
+    verdict: Verdict,
+    watching: Watching,
+) -> tuple[Made[Plan], Statistics] | str:
+    """A better model and its statistics, or why there is none, in words."""
+    why = _why_never(job)
+    if why is not None:
+        return why
     spent_s = job.work.spent_s
     seconds = wanted.max_seconds
     if seconds is None:
@@ -128,16 +133,20 @@ def _repaired(
     try:
         with watching("repair") as progress:
             found = _searched(wanted, model, job, seconds, verdict, progress)
-        step = _best_step(found)
-        if step is None:
-            return "no model with integers is better; onnxq report shows the layers that cost most"
-        again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
-        made, statistics = carry_out(again, observe)
-        made = replace(made, plan=_with_reasons(made.plan, job.prepared))
+        tried = []
+        for step in _worth_trying(found):
+            again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
+            tried.append((step, *carry_out(again, observe)))
+            if _likeness_db(tried[-1][1]) >= wanted.floor_db:
+                break
     except OnnxqError as error:
         return first_line(error)
+    if not tried:
+        return "no model with integers is better; onnxq report shows the layers that cost most"
+    step, made, statistics = max(tried, key=lambda each: _likeness_db(each[1]))
+    made = replace(made, plan=_with_reasons(made.plan, job.prepared))
     then = made.model.verdict
-    before, after = verdict.likeness_db, -math.inf if then is None else then.likeness_db
+    before, after = verdict.likeness_db, _likeness_db(made)
     if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
         return f"of {found.spent.runs:.0f} models that were tried none is better"
     note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {counted(step.changes)}"
@@ -145,14 +154,29 @@ def _repaired(
     return made, statistics
 
 
-def _best_step(found: Tuned) -> Milestone | None:
-    """The chosen step; the most accurate with integers where that is the float model."""
+def _likeness_db(made: Made[Plan]) -> float:
+    verdict = made.model.verdict
+    return -math.inf if verdict is None else verdict.likeness_db
+
+
+def _worth_trying(found: Tuned) -> list[Milestone]:
+    """Steps with integers: the chosen one where it is faster than float, else the best such first.
+
+    Stored weights alone keep more and gain no time: what they are beside is tried on all samples
+    before, since a search that ended early has seen it on few.
+    """
     from onnxq.tuning.tuned import is_all_float
 
-    if not found.is_float:
-        return next((step for step in found.steps if step.qconfig == found.qconfig), None)
-    with_integers = [step for step in found.steps[1:] if not is_all_float(step.qconfig)]
-    return max(with_integers, key=lambda step: step.score.worst_db, default=None)
+    steps = [step for step in found.steps[1:] if not is_all_float(step.qconfig)]
+    faster = [step for step in steps if (step.score.time_ratio or 1) < 1]
+    nearest = max(steps, key=_worst_db, default=None)
+    chosen = next((step for step in steps if step.qconfig == found.qconfig), nearest)
+    first = chosen if chosen in faster else max(faster, key=_worst_db, default=None)
+    return list({step.changes: step for step in (first, chosen) if step is not None}.values())
+
+
+def _worst_db(step: Milestone) -> float:
+    return step.score.worst_db
 
 
 def _with_reasons(made: Plan, asked: Prepared) -> Plan:
@@ -198,17 +222,18 @@ def _searched(
         min_sqnr_db=wanted.floor_db if verdict.worst_db < math.inf else None,
         max_runs=MOST_RUNS,
         max_seconds=seconds,
-        improve=() if job.prepared.qconfig.improve == DEFAULT else FREE,
+        improve=(),
     )
     if any(o.agreement is not None and o.likeness_db < wanted.floor_db for o in verdict.outputs):
         most_changed = 10 ** (-wanted.floor_db / 10) / 2
         goal = replace(goal, metric="top1", max_drop=most_changed)
     prepared = job.prepared
+    assert job.samples is not None
     with warnings.catch_warnings():  # the verdict says what became of it
         warnings.simplefilter("ignore")
         return tune(
             model,
-            job.samples,
+            _searched_on(job.samples, prepared),
             goal=goal,
             qconfig=prepared.qconfig,
             target=prepared.target,
@@ -219,6 +244,18 @@ def _searched(
             costs=_costs_given(prepared) or costs_of(prepared.target.name),
             progress=progress,
         )
+
+
+def _searched_on(samples: Samples, prepared: Prepared) -> Samples:
+    """A sixteenth of the samples, 16 at least: each model is calibrated and run on them.
+
+    What is found is calibrated on all of them again. All of them, where an excerpt has few batches.
+    """
+    excerpt = Excerpt(prepared.inputs, samples.feedback.values())
+    for batch in open_samples(samples, prepared.inputs):
+        excerpt.offer(batch)
+    chosen = excerpt.chosen()
+    return replace(samples, source=chosen) if len(chosen) >= HANDFUL else samples
 
 
 def _costs_given(prepared: Prepared) -> Costs | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
+    from onnxq.tuning.tuned import Tuned
     from tests.dynamic_models import F32
 
 WIDTH, ROWS = 256, 64
@@ -50,6 +52,30 @@ def collapsing() -> onnx.ModelProto:
     text = f"""m (float[N,{WIDTH}] x) => (float[N,{WIDTH}] y) {{
         [first] a = MatMul(x, w) b = Relu(a) [second] y = MatMul(b, v) }}"""
     return parsed(text, {"w": first, "v": second})
+
+
+def step(name: str, db: float, ratio: float) -> SimpleNamespace:
+    score = SimpleNamespace(worst_db=db, time_ratio=ratio)
+    return SimpleNamespace(changes=(name,), score=score, qconfig=name)
+
+
+@pytest.mark.parametrize(
+    ("ends_with", "tried"), [("mixed", ["mixed"]), ("stored", ["mixed", "stored"])]
+)
+def test_stored_weights_alone_are_tried_behind_what_is_faster_than_float(
+    ends_with: str, tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxq.tuning.tuned.is_all_float", lambda _: False)
+    steps = [step("begun", 8.0, 0.5), step("mixed", 12.0, 0.6), step("stored", 14.0, 1.0)]
+    found = cast("Tuned", SimpleNamespace(steps=steps, qconfig=ends_with))
+    assert [each.changes[0] for each in repair._worth_trying(found)] == tried
+
+
+def test_models_are_searched_on_a_sixteenth_of_the_samples_and_on_all_of_a_handful() -> None:
+    prepared = onnxq.prepare(collapsing())
+    for rows, looked_at in ((512, 32), (64, 16), (5, 5)):
+        given = repair._searched_on(onnxq.Samples(samples(rows)), prepared)
+        assert len(list(open_samples(given, prepared.inputs))) == looked_at
 
 
 def worst_db(made: onnxq.QuantizedModel) -> float:
