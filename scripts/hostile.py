@@ -248,7 +248,10 @@ def _outputs(
     folder: Path, words: Callable[[tuple[str, ...], str], tuple[str, ...]]
 ) -> Iterator[tuple[str, str, tuple[str, ...], Paths]]:
     """Links to files that are read, or are another's."""
-    for command in (("quantize", "M", "S", "-o", "BAD"), ("quantize-dynamic", "M", "-o", "BAD")):
+    for command in (
+        ("quantize", "M", "S", "-o", "BAD"),
+        ("quantize-dynamic", "M", "--check", "S", "-o", "BAD"),
+    ):
         for target in ("m.onnx", "s.npz"):
             for kind in (os.symlink, os.link):
                 place = folder / "out" / f"{command[0]}{target}{kind.__name__}"
