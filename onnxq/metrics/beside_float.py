@@ -68,8 +68,19 @@ class BesideFloat(ABC, Generic[Answers]):
 
     @property
     @abstractmethod
+    def _count(self) -> int:
+        """Answers of the float model in the batches that were read."""
+
+    @property
     def count(self) -> int:
-        """Answers of the float model that were compared."""
+        """Answers of the float model that were compared.
+
+        Raises:
+            LayoutError: there were batches, and none told how to read them.
+        """
+        if self._pending:
+            self.layout_of(self._pending[-1][0])
+        return self._count
 
     @property
     @abstractmethod

@@ -82,7 +82,7 @@ class Boxes(BesideFloat[list[Detections]]):
             self._ranked.append((ranked, matched(wanted, ranked, THRESHOLDS)))
 
     @property
-    def count(self) -> int:
+    def _count(self) -> int:
         """Boxes of the float model."""
         return sum(self._wanted.values())
 
@@ -95,7 +95,7 @@ class Boxes(BesideFloat[list[Detections]]):
     @property
     def mean_ap(self) -> float:
         """Mean average precision, 0 to 1, over the classes that the float model finds."""
-        if not self._wanted:
+        if not self.count:
             return 1.0
         labels, scores = (
             np.concatenate([getattr(found, name) for found, _ in self._ranked])

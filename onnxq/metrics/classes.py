@@ -64,14 +64,15 @@ class Masks(BesideFloat[Numbers]):
             self._counts[label] = [i + j for i, j in zip(old, new, strict=True)]
 
     @property
-    def count(self) -> int:
+    def _count(self) -> int:
         """Pixels that the float model marks."""
         return sum(ours for _, _, ours in self._counts.values())
 
     @property
     def by_class(self) -> dict[int, float]:
         """Class that the float model gives -> its IoU, 0 to 1."""
-        return {k: both / either for k, (both, either, ours) in self._counts.items() if ours}
+        counts = self._counts if self.count else {}
+        return {k: both / either for k, (both, either, ours) in counts.items() if ours}
 
     @property
     def value(self) -> float:
@@ -114,14 +115,14 @@ class Frames(BesideFloat[Numbers]):
         self._frames += x.size
 
     @property
-    def count(self) -> int:
+    def _count(self) -> int:
         """Frames; marks, where each has several."""
         return self._frames
 
     @property
     def value(self) -> float:
         """Share of frames with the same answer, 0 to 1."""
-        return self._same / self._frames if self._frames else self.BEST
+        return self._same / self._frames if self.count else self.BEST
 
 
 def _layout(

@@ -103,14 +103,14 @@ class Words(BesideFloat[Transcripts]):
         self._words += sum(map(len, x))
 
     @property
-    def count(self) -> int:
+    def _count(self) -> int:
         """Words of the float model."""
         return self._words
 
     @property
     def value(self) -> float:
         """Minus the word error rate: 0 for equal transcripts."""
-        return -self._errors / max(self._words, 1)
+        return -self._errors / max(self.count, 1)
 
 
 def _blank_of(name: str, x: Numbers) -> int:

@@ -174,6 +174,11 @@ class _Best:
         self._lowest, self._step = math.inf, 0
         self._state: dict[str, Tensor] = {}
         self.look(0)
+        if not self._state:
+            raise CalibrationError(
+                "finetune: the mean loss on the batches held apart is not finite before the first "
+                "step. Look for NaN or Inf in their inputs and targets, and in the loss."
+            )
         self._start, self._of_start = self._state, self._lowest
 
     def look(self, step: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -256,6 +257,14 @@ def test_what_cannot_be_trained_is_refused() -> None:
         finetune(prepare_qat(Cnn(), inputs=images()), [], loss)
     with pytest.raises(CalibrationError, match="held_apart has no batches"):
         finetune(prepare_qat(Cnn(), inputs=images()), [images()], loss, held_apart=[])
+
+
+def test_a_loss_that_is_not_a_number_before_the_first_step_is_refused() -> None:
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        return model(batch).mean() * math.nan
+
+    with pytest.raises(CalibrationError, match="not finite before the first step"):
+        finetune(prepare_qat(Cnn(), inputs=images()), [images()], loss, held_apart=[images()])
     with pytest.raises(QConfigError, match="temperature"):
         distilling(Cnn(), 0)
 
