@@ -261,7 +261,8 @@ def test_what_cannot_be_trained_is_refused() -> None:
 
 def test_a_loss_that_is_not_a_number_before_the_first_step_is_refused() -> None:
     def loss(model: nn.Module, batch: Any) -> Tensor:
-        return model(batch).mean() * math.nan
+        found: Tensor = model(batch).mean() * math.nan
+        return found
 
     with pytest.raises(CalibrationError, match="not finite before the first step"):
         finetune(prepare_qat(Cnn(), inputs=images()), [images()], loss, held_apart=[images()])
