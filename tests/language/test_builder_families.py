@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import onnxq
+from onnxq.language.decoder import LOGITS
 from onnxq.language.genai_folder import genai_folder, tokenizer_files
 from onnxq.language.token_run import TokenRun
 from onnxq.metrics import as_samples
@@ -52,16 +53,21 @@ FAMILIES: dict[str, dict[str, int]] = {
 }
 PROMPT = [5, 9, 77, 120, 33, 2, 8, 6]
 COUNT = 90  # past every window
+TIE = 1e-2
+"""Kernels of one row and of many add in another order: two tokens may change places that are nearer
+than a hundredth of the spread of all logits (0.0017 where it was seen)."""
 
 
 def built(family: str, folder: Path) -> Path:
     """The float folder that the builder writes of a family."""
     transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
     pytest.importorskip("onnxruntime_genai")
     name = f"{family}ForCausalLM"
     config = getattr(transformers, f"{family}Config")(**SIZES, **FAMILIES[family])
     config.architectures = [name]
     source = folder / "source"
+    torch.manual_seed(0)
     getattr(transformers, name)(config).eval().float().save_pretrained(source)
     for file, text in tokenizer_files().items():
         (source / file).write_text(json.dumps(text))
@@ -87,17 +93,21 @@ def written(folder: Path) -> list[int]:
     return found
 
 
-def own(model: Path, count: int) -> list[int]:
-    """Greedy tokens of our own loop."""
-    found: list[int] = []
+def gap(model: Path, tokens: list[int]) -> float:
+    """How far our own greedy tokens are from these where they part, in spreads of the logits.
+
+    The prompt is one run, and each token another, as onnxruntime-genai has them.
+    """
+    every = np.array([PROMPT + tokens])
+    rows = []
     with TokenRun(model, 1) as run:
-        whole = next(iter(run.in_steps(np.array([PROMPT]), len(PROMPT))))
-        found.append(int(whole[0, -1].argmax()))
-        while len(found) < count:
-            tokens = np.array([PROMPT + found])
-            *_, last = run.in_steps(tokens, tokens.shape[1])
-            found.append(int(last[0, -1].argmax()))
-    return found
+        past, start = run.decoder.empty(1), 0
+        for end in range(len(PROMPT), every.shape[1]):
+            outputs = run._session.run(run.decoder.feeds(every[:, start:end], past, start))
+            past, start = run.decoder.kept(run._session.outputs, outputs), end
+            rows.append(outputs[run._session.outputs.index(LOGITS)][0, -1])
+    missed = [(row.max() - row[token]) / row.std() for row, token in zip(rows, tokens, strict=True)]
+    return float(max(missed))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -112,4 +122,5 @@ def test_every_command_takes_what_the_builder_writes(family: str, tmp_path: Path
     for number, model in enumerate((four, made)):
         target = genai_folder(model, tmp_path / str(number), like=folder)
         found = written(target)
-        assert found == own(target / "model.onnx", len(found))
+        assert len(found) > 0
+        assert gap(target / "model.onnx", found) < TIE
