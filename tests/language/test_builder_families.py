@@ -38,7 +38,9 @@ FAMILIES: dict[str, dict[str, int]] = {
     "Llama": {},
     "Qwen2": {},
     "Qwen3": {"head_dim": 32},
-    "Mistral": {"sliding_window": 64},
+    "Mistral": {
+        "sliding_window": 512
+    },  # past 64, onnxruntime-genai 0.18 refuses its own float folder
     "Phi3": {"original_max_position_embeddings": 512},
     "Gemma": {"head_dim": 32},
     "Gemma2": {**SLIDING, "query_pre_attn_scalar": 32},
