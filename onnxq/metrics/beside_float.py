@@ -85,7 +85,11 @@ class BesideFloat(ABC, Generic[Answers]):
     @property
     @abstractmethod
     def value(self) -> float:
-        """The figure, for `--metric`: higher is better; BEST where there are no answers."""
+        """The figure, for `--metric`: higher is better; BEST where there are no answers.
+
+        Raises:
+            LayoutError: as of `count`.
+        """
 
     def update(self, x: Outputs, y: Outputs) -> None:
         """Adds a batch.

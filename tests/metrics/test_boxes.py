@@ -189,15 +189,6 @@ def test_a_batch_without_objects_waits_for_one_that_tells() -> None:
     assert (found.count, found.f1) == (4 * OBJECTS, 1.0)
 
 
-@pytest.mark.parametrize("figure", ["count", "f1", "mean_ap", "value"])
-def test_no_figure_is_given_of_batches_that_nothing_tells_how_to_read(figure: str) -> None:
-    metric = Boxes()
-    unread = {"output": np.zeros((1, 3, 5, 7), np.float32)}
-    metric.update(unread, unread)
-    with pytest.raises(LayoutError, match="no layout of a detector that is known fits"):
-        getattr(metric, figure)
-
-
 def test_another_value_of_an_option_is_refused() -> None:
     with pytest.raises(QConfigError, match=r"format is 'xywz'; wanted .*Did you mean 'xyw"):
         Boxes(format="xywz")

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from onnxq.metrics import Boxes, Frames, LayoutError, Masks, Words
+
+if TYPE_CHECKING:
+    from onnxq.metrics import BesideFloat
+
+FIGURES = [
+    *((Boxes, figure) for figure in ("count", "f1", "mean_ap", "value")),
+    *((Masks, figure) for figure in ("count", "by_class", "value")),
+    *((kind, figure) for kind in (Frames, Words) for figure in ("count", "value")),
+]
+
+
+@pytest.mark.parametrize(("kind", "figure"), FIGURES)
+def test_no_figure_is_given_of_batches_that_nothing_tells_how_to_read(
+    kind: type[BesideFloat[Any]], figure: str
+) -> None:
+    metric = kind()
+    unread = {"output": np.zeros((1, 3, 5, 7, 2), np.float32)}
+    metric.update(unread, unread)
+    with pytest.raises(LayoutError, match=r"the model gives|known fits the outputs"):
+        getattr(metric, figure)
+
+
+@pytest.mark.parametrize("kind", [Boxes, Frames, Masks, Words])
+def test_without_a_batch_there_is_nothing_to_count(kind: type[BesideFloat[Any]]) -> None:
+    assert kind().count == 0
+    assert kind().value == kind.BEST
