@@ -8,8 +8,9 @@
         quantized anew with what was found, on all samples, kept if it is better
 
 The search begins no model any more after twice the time of all that came before it, and tries so
-many at most. What it ends with is said in the verdict's notes, better or not. A model without any
-integers is no repair: what was quantized stays then, with its warning.
+many at most; two of them at most are quantized anew. What it ends with is said in the verdict's
+notes, better or not. A model without any integers is no repair: what was quantized stays then, with
+its warning.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Tuned
 
 MOST_RUNS = 16
-"""Models that the search runs over its samples; PTQ algorithms and a bisection take some ten."""
+"""Models that the search runs over its samples; a bisection takes some ten."""
 LEAST_SECONDS = 5.0
 TIMES_SO_FAR = 2.0
 """Wall time of the search over the CPU time of all that came before it."""
@@ -133,16 +134,23 @@ def _repaired(
     try:
         with watching("repair") as progress:
             found = _searched(wanted, model, job, seconds, verdict, progress)
-        tried = []
-        for step in _worth_trying(found):
-            again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
-            tried.append((step, *carry_out(again, observe)))
-            if _likeness_db(tried[-1][1]) >= wanted.floor_db:
-                break
     except OnnxqError as error:
         return first_line(error)
+    why, tried = (
+        "no model with integers is better; onnxq report shows the layers that cost most",
+        [],
+    )
+    for step in _worth_trying(found):
+        again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
+        try:
+            tried.append((step, *carry_out(again, observe)))
+        except OnnxqError as error:
+            why = first_line(error)
+            continue
+        if _likeness_db(tried[-1][1]) >= wanted.floor_db:
+            break
     if not tried:
-        return "no model with integers is better; onnxq report shows the layers that cost most"
+        return why
     step, made, statistics = max(tried, key=lambda each: _likeness_db(each[1]))
     made = replace(made, plan=_with_reasons(made.plan, job.prepared))
     then = made.model.verdict
@@ -168,7 +176,7 @@ def _worth_trying(found: Tuned) -> list[Milestone]:
     from onnxq.tuning.tuned import is_all_float
 
     steps = [step for step in found.steps[1:] if not is_all_float(step.qconfig)]
-    faster = [step for step in steps if (step.score.time_ratio or 1) < 1]
+    faster = [step for step in steps if step.score.time_ratio and step.score.time_ratio < 1]
     nearest = max(steps, key=_worst_db, default=None)
     chosen = next((step for step in steps if step.qconfig == found.qconfig), nearest)
     first = chosen if chosen in faster else max(faster, key=_worst_db, default=None)
@@ -247,11 +255,12 @@ def _searched(
 
 
 def _searched_on(samples: Samples, prepared: Prepared) -> Samples:
-    """A sixteenth of the samples, 16 at least: each model is calibrated and run on them.
+    """A sixteenth of the samples, 16 at least, and all where these are few batches.
 
-    What is found is calibrated on all of them again. All of them, where an excerpt has few batches.
+    Each model of the search is calibrated and run on them; what is found is calibrated on all
+    again. None of them is held apart for the verdict, as some of the calibration's excerpt are.
     """
-    excerpt = Excerpt(prepared.inputs, samples.feedback.values())
+    excerpt = prepared.new_excerpt()
     for batch in open_samples(samples, prepared.inputs):
         excerpt.offer(batch)
     chosen = excerpt.chosen()

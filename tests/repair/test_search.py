@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import onnxq
-from onnxq.checking.static_job import StaticJob
-from onnxq.errors import QConfigError, VerificationError
+from onnxq.checking.static_job import StaticJob, carry_out
+from onnxq.errors import ModelError, QConfigError, VerificationError
 from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRepair
 from onnxq.ort import target_here
@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 
     import onnx
 
+    from onnxq.checking.runnable import Made
+    from onnxq.checking.static_job import Observe
     from onnxq.report.progress import Step
     from onnxq.samples.excerpt import Excerpt
+    from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
     from onnxq.static.statistics import Statistics
+    from onnxq.tuning.tables import Milestone
     from onnxq.tuning.tuned import Tuned
     from tests.dynamic_models import F32
 
@@ -76,6 +80,30 @@ def test_models_are_searched_on_a_sixteenth_of_the_samples_and_on_all_of_a_handf
     for rows, looked_at in ((512, 32), (64, 16), (5, 5)):
         given = repair._searched_on(onnxq.Samples(samples(rows)), prepared)
         assert len(list(open_samples(given, prepared.inputs))) == looked_at
+
+
+def test_what_cannot_be_quantized_anew_takes_no_other_repair_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps, calls = repair._worth_trying, 0
+
+    def twice(found: Tuned) -> list[Milestone]:
+        return [*steps(found)[:1], *steps(found)[:1]]
+
+    def refused_at_last(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise ModelError("refused")
+        return carry_out(job, observe)
+
+    monkeypatch.setattr(repair, "_worth_trying", twice)
+    monkeypatch.setattr(repair, "carry_out", refused_at_last)
+    beyond = onnxq.Check(repair=onnxq.Repair(1000, 120))
+    made = onnxq.quantize(collapsing(), samples(), check=beyond)
+    assert calls == 3
+    assert made.verdict is not None
+    assert any(note.startswith("repaired") for note in made.verdict.notes)
 
 
 def worst_db(made: onnxq.QuantizedModel) -> float:
