@@ -33,7 +33,7 @@ from onnxq.graph.saving import save
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.samples import Samples
-from onnxq.weights.plan_weights import WeightRequest
+from onnxq.weights.weight_plan import WeightRequest
 from scripts._decoder import Sizes, decoder, tokens
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
 from onnxq.static.prepared import ModelSource
 from onnxq.weights.mixed_bits import SizeAim
-from onnxq.weights.plan_weights import WeightRequest
 from onnxq.weights.stacked_products import split_stacked_products
+from onnxq.weights.weight_plan import WeightRequest
 from onnxq.weights.write_weights import ACCURACIES, INT8_ACCURACY, WeightFormat
 
 Batch = Mapping[str, Array]

@@ -32,8 +32,9 @@ from onnxq.samples.ignored import check_ignored
 from onnxq.samples.inputs import Batch
 from onnxq.weights.find_integers import find_integers
 from onnxq.weights.mixed_bits import Mixed, SizeAim, mixed_bits
-from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, quantized_weights_head
+from onnxq.weights.weight_plan import WeightPlan, WeightRequest
 from onnxq.weights.write_weights import INT8_ACCURACY, WeightFormat, misread, write_weights
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onnxq.samples import Samples
     from onnxq.static.plan import Plan
     from onnxq.weights.mixed_bits import Mixed
-    from onnxq.weights.plan_weights import WeightPlan
+    from onnxq.weights.weight_plan import WeightPlan
 
 
 @dataclass(frozen=True)  # without slots: its sizes are kept

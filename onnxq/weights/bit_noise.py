@@ -25,11 +25,11 @@ from onnxq.qparams.group_spec import BITS, GroupSpec, Method
 from onnxq.samples.inputs import Batch
 from onnxq.weights.find_integers import find_integers, parts_of
 from onnxq.weights.hessian import PartHessians, noise_in
-from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import SequentialPipeline, last_reads, stages_of
 from onnxq.weights.solve import Nearest
 from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cut, opened
+from onnxq.weights.weight_plan import Groupwise, WeightPlan
 from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
 Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]

@@ -30,10 +30,11 @@ from onnxq.qparams.group_spec import GroupSpec
 from onnxq.samples.inputs import Batch
 from onnxq.weights.experts import unfolded
 from onnxq.weights.given_groups import given_integers
-from onnxq.weights.plan_weights import Groupwise, WeightPlan, rows_of
+from onnxq.weights.plan_weights import rows_of
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import LayersOfInput, SequentialPipeline
 from onnxq.weights.solve import RowSolver, prepared
+from onnxq.weights.weight_plan import Groupwise, WeightPlan
 
 Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 Packed = dict[str, Array]

@@ -25,8 +25,8 @@ from onnxq.qparams.group_spec import BITS, GroupSpec
 from onnxq.samples.inputs import Batch
 from onnxq.weights.bit_noise import MEASURED_BATCHES, BitNoise, bit_noise, output_noise
 from onnxq.weights.experts import unfolded
-from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.reasons import ErrorAboveBudget
+from onnxq.weights.weight_plan import Groupwise, WeightPlan
 
 FLOAT_BITS, FLOAT_BYTES = 32, 4
 CHOICES = (*BITS, FLOAT_BITS)

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -21,9 +19,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.core.arrays import Singles
-from onnxq.core.brief import brief
 from onnxq.core.reason import Reason
-from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.dynamic.reasons import NoWeights, StoredInFewerBits
 from onnxq.dynamic.requests import without_form
 from onnxq.errors import ModelError, QConfigError, listed, nearest
@@ -31,8 +27,7 @@ from onnxq.graph.given_weights import KEPT_DB, is_given, sqnr_of, stored_bits, w
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import input_at, is_constant, sizes, tensor_of
-from onnxq.page.card import card_of, counts
-from onnxq.qparams.group_spec import GroupSpec, Method
+from onnxq.qparams.group_spec import Method
 from onnxq.targets.speedups import LINEAR_OPS
 from onnxq.weights.embeddings import (
     Tie,
@@ -51,154 +46,17 @@ from onnxq.weights.reasons import (
     Excluded,
     GroupsAlongRows,
     GroupsDoNotDivide,
-    IsEmbedding,
     NoGroupwiseMatrix,
     NoGroupwiseOperator,
     NoGroupwiseWeights,
-    StoredGroupwise,
     WeightIsEmbedding,
 )
 from onnxq.weights.solve import Nearest
+from onnxq.weights.weight_plan import Groupwise, WeightDecision, WeightPlan, WeightRequest
 
 MATRIX = 2
 FINITE_ELEMENTS = 1 << 22
 """Weights that are looked at together for NaN and Inf."""
-
-
-@dataclass(frozen=True, slots=True)
-class WeightRequest:
-    """Wishes of the user for all products of a model.
-
-    Attributes:
-        embeddings: precision of embeddings, and of products that are one; None: they stay in float.
-    """
-
-    spec: GroupSpec = field(default_factory=GroupSpec)
-    method: Method = Method.HQQ
-    exclude: tuple[str, ...] = ()
-    embeddings: GroupSpec | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Groupwise:
-    """A product, or a lookup, whose weight is stored in groups.
-
-    Attributes:
-        tensor: name of the float initializer.
-        inputs_first: the initializer is (inputs, outputs); else (outputs, inputs).
-        outputs: rows of the weight as it is stored.
-        inputs: numbers that are summed; of a lookup, those of a row.
-        embedding: name of the embedding whose integers these are; empty: the weight has its own.
-        tied: whether a product and a lookup share the integers.
-        given: whether the integers are those that the file has already.
-        part_of: name of the mixture of experts that the product is a part of; empty: of none.
-    """
-
-    spec: GroupSpec
-    method: Method
-    slot: int
-    tensor: str
-    inputs_first: bool
-    outputs: int
-    inputs: int
-    embedding: str = ""
-    tied: bool = False
-    given: bool = False
-    part_of: str = ""
-
-    @property
-    def stored_as(self) -> str:
-        """Key of the integers: nodes that agree in it read the same ones."""
-        side = "inputs first" if self.inputs_first and not self.embedding else "outputs first"
-        return f"{self.embedding or self.tensor}, {side}: {self.spec.words}, {self.method.value}"
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether no operator of ai.onnx reads the integers: of a lookup, or of experts."""
-        return bool(self.embedding or self.part_of)
-
-    @property
-    def how(self) -> StoredGroupwise:
-        """The precision of the weight, and how it is found."""
-        return StoredGroupwise(self.spec.words, "as given" if self.given else self.method.value)
-
-
-WeightDecision = Groupwise | Float
-
-
-@dataclass(frozen=True, slots=True)
-class WeightPlan:
-    """Every decision; what carries it out decides nothing."""
-
-    decisions: Mapping[str, WeightDecision]
-    notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        ways = Counter(
-            "float" if isinstance(d, Float) else d.how.words for d in self.decisions.values()
-        )
-        return card_of(self, counts("weights", dict(ways.most_common())))
-
-    @property
-    def quantized(self) -> dict[str, Groupwise]:
-        """Node name -> decision of the nodes whose weights are stored in groups."""
-        return {n: d for n, d in self.decisions.items() if isinstance(d, Groupwise)}
-
-    @property
-    def dynamic_decisions(self) -> dict[str, DynamicDecision]:
-        """Node name -> decision in the terms of dynamic quantization, for reports."""
-        groupwise = Precision.WEIGHT_ONLY_GROUPWISE
-        floats = {name: d for name, d in self.decisions.items() if isinstance(d, Float)}
-        return floats | {n: QuantizeDynamic(groupwise, d.how, ()) for n, d in self.nodes.items()}
-
-    @property
-    def nodes(self) -> dict[str, Groupwise]:
-        """Node of the model -> decision; a mixture of experts has that of one of its products."""
-        return {d.part_of or name: d for name, d in self.quantized.items()}
-
-    @property
-    def mixtures(self) -> set[str]:
-        """Names of the mixtures of experts whose weights are stored in groups."""
-        return {d.part_of for d in self.quantized.values() if d.part_of}
-
-    @property
-    def products(self) -> WeightPlan:
-        """The plan without embeddings, whose integers are not chosen by what products see."""
-        left: dict[str, WeightDecision] = {
-            name: Float(IsEmbedding()) if isinstance(d, Groupwise) and d.embedding else d
-            for name, d in self.decisions.items()
-        }
-        return dataclasses.replace(self, decisions=left)
-
-    def with_embeddings_of(self, other: WeightPlan) -> WeightPlan:
-        """The plan with another one's decisions on embeddings."""
-        embeddings = {n: d for n, d in other.quantized.items() if d.embedding}
-        return dataclasses.replace(self, decisions={**self.decisions, **embeddings})
-
-    def leaving(self, floats: Mapping[str, Float]) -> WeightPlan:
-        """The plan with these nodes left in float; a mixture of experts as a whole."""
-        whole = {name: d.part_of for name, d in self.quantized.items() if d.part_of}
-        named = {whole.get(name, name): why for name, why in floats.items()}
-        left = {
-            name: d
-            for name, d in self.decisions.items()
-            if isinstance(d, Float) or d.part_of not in named
-        }
-        return dataclasses.replace(self, decisions={**left, **named})
-
-    def with_specs(self, specs: Mapping[str, GroupSpec | Float]) -> WeightPlan:
-        """The plan with other specs for the nodes named, or these left in float."""
-        changed: dict[str, WeightDecision] = dict(self.decisions)
-        for name, spec in specs.items():
-            if isinstance(spec, GroupSpec):
-                decision = self.quantized[name]
-                given = decision.given and spec == decision.spec
-                changed[name] = dataclasses.replace(decision, spec=spec, given=given)
-        floats = {name: spec for name, spec in specs.items() if isinstance(spec, Float)}
-        return dataclasses.replace(self, decisions=changed).leaving(floats)
 
 
 def plan_weights(model: ir.Model, request: WeightRequest) -> WeightPlan:

@@ -33,7 +33,7 @@ from onnxq.core.version import VERSION
 from onnxq.graph.hashing import model_hash
 from onnxq.samples.batches import crc_of
 from onnxq.samples.inputs import Batch
-from onnxq.weights.plan_weights import WeightPlan
+from onnxq.weights.weight_plan import WeightPlan
 
 ALIGNMENT = 64
 """Bytes of a cache line: kernels read arrays that begin at one."""

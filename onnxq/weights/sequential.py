@@ -33,8 +33,8 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator.nodes import input_at
 from onnxq.samples.inputs import Batch
 from onnxq.weights.hessian import Hessian, InputHessians, InputSums, can_be_summed, parts_of_inputs
-from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cut, subgraphs_of
+from onnxq.weights.weight_plan import Groupwise, WeightPlan
 from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
 Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]

@@ -39,8 +39,8 @@ from onnxq.qparams.groups import INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.weights.embeddings import LOOKUP_ND, is_lookup, is_stack
 from onnxq.weights.experts import FC1, FC2, part_name
-from onnxq.weights.plan_weights import Groupwise, WeightPlan
 from onnxq.weights.reasons import MisreadByRuntime, ReadByMicrosoftAlone
+from onnxq.weights.weight_plan import Groupwise, WeightPlan
 
 
 class StoredIntegers:

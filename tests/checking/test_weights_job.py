@@ -10,7 +10,7 @@ from onnxq.errors import QConfigError, VerificationError
 from onnxq.qparams.group_spec import Method
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import Samples
-from onnxq.weights.plan_weights import WeightRequest
+from onnxq.weights.weight_plan import WeightRequest
 from tests.dynamic_models import normal, parsed
 from tests.weights.block_models import canonical
 

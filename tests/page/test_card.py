@@ -12,7 +12,8 @@ from onnxq.page.card import MOST_ROWS, Table, card, card_of, counts
 from onnxq.page.content import NamedText
 from onnxq.report.inspection import inspect
 from onnxq.times import costs_of
-from onnxq.weights.plan_weights import WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
+from onnxq.weights.weight_plan import WeightRequest
 from tests.page.example_page import HOSTILE
 from tests.survey.pair import BATCH, pair
 

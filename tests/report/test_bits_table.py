@@ -6,7 +6,7 @@ import math
 
 from onnxq.report.print_verdict import mixed_json, mixed_rows
 from onnxq.weights.mixed_bits import Mix, Mixed
-from onnxq.weights.plan_weights import WeightPlan
+from onnxq.weights.weight_plan import WeightPlan
 
 SMALL = Mix({"a": 2, "b": 4}, 3.0, 2e6, 0.01)
 WHOLE = Mix({"a": 32, "b": 32}, 32.0, 9e6, 0.0)

@@ -14,8 +14,9 @@ from onnxq.ort import runtime
 from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.weights.bit_noise import bit_noise, judged_outputs, output_noise
 from onnxq.weights.find_integers import find_integers
-from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
+from onnxq.weights.weight_plan import WeightPlan, WeightRequest
 from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 from scripts._decoder import Sizes, decoder, tokens
 

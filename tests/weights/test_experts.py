@@ -13,7 +13,8 @@ from onnxq.operator import Float
 from onnxq.ort.runtime import open_session
 from onnxq.qparams.group_spec import GroupSpec
 from onnxq.weights.experts import unfolded
-from onnxq.weights.plan_weights import WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
+from onnxq.weights.weight_plan import WeightRequest
 from tests.weights.block_models import canonical
 
 if TYPE_CHECKING:

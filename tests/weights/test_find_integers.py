@@ -17,9 +17,10 @@ from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.qparams.groups import PackedGroups
 from onnxq.weights import find_integers as module
 from onnxq.weights.find_integers import find_integers
-from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, QuantizedWeightsHead
 from onnxq.weights.solve import prepared
+from onnxq.weights.weight_plan import WeightPlan, WeightRequest
 from scripts._decoder import Sizes, decoder, tokens
 
 if TYPE_CHECKING:

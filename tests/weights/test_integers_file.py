@@ -12,13 +12,14 @@ import pytest
 from onnxq.errors import CalibrationError, OutputError
 from onnxq.graph.canonical import canonicalize
 from onnxq.qparams.group_spec import GroupSpec, Method
-from onnxq.weights.plan_weights import WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.quantized_weights_file import (
     ALIGNMENT,
     QuantizedWeightsFile,
     QuantizedWeightsHead,
     quantized_weights_head,
 )
+from onnxq.weights.weight_plan import WeightRequest
 from scripts._decoder import Sizes, decoder
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from onnxq.operator import Float
 from onnxq.qparams.group_spec import BITS, GroupSpec, Method
 from onnxq.weights.bit_noise import output_noise
 from onnxq.weights.mixed_bits import FLOAT_BITS, BitBudget, Mixed, mixed_bits
-from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
+from onnxq.weights.weight_plan import WeightPlan, WeightRequest
 from scripts._decoder import Sizes, decoder, tokens
 
 SIZES = Sizes(depth=1)

@@ -8,8 +8,9 @@ import pytest
 from onnxq.errors import ModelError, QConfigError
 from onnxq.operator import Float
 from onnxq.qparams.group_spec import GroupSpec, Method
-from onnxq.weights.plan_weights import Groupwise, WeightRequest, plan_weights, rows_of
+from onnxq.weights.plan_weights import plan_weights, rows_of
 from onnxq.weights.reasons import ErrorAboveBudget, Excluded
+from onnxq.weights.weight_plan import Groupwise, WeightRequest
 from tests.dynamic_models import normal, parsed
 from tests.weights.block_models import canonical
 

@@ -21,7 +21,7 @@ from onnxq.qparams.group_spec import GroupSpec, Method
 from onnxq.qparams.groups import SCALES
 from onnxq.weights import subgraphs
 from onnxq.weights.find_integers import find_integers
-from onnxq.weights.plan_weights import WeightPlan, WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import (
     Inputs,
@@ -30,6 +30,7 @@ from onnxq.weights.sequential import (
     last_reads,
     stages_of,
 )
+from onnxq.weights.weight_plan import WeightPlan, WeightRequest
 from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 from scripts._decoder import Sizes, decoder, tokens
 from tests.examples import model, weights

@@ -8,8 +8,9 @@ import pytest
 import onnxq
 from onnxq.errors import ModelError
 from onnxq.ort.runtime import open_session
-from onnxq.weights.plan_weights import WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.stacked_products import split_stacked_products
+from onnxq.weights.weight_plan import WeightRequest
 from tests.dynamic_models import normal, parsed
 from tests.weights.block_models import canonical
 

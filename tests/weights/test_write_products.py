@@ -11,7 +11,8 @@ import pytest
 
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.qparams.groups import GroupIntegers
-from onnxq.weights.plan_weights import Groupwise, WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
+from onnxq.weights.weight_plan import Groupwise, WeightRequest
 from onnxq.weights.write_weights import (
     FLOAT_ACCURACY,
     GroupwiseWriter,

@@ -11,8 +11,9 @@ from onnxq.ort import runtime
 from onnxq.ort.runtime import Optimization
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.weights.find_integers import find_integers
-from onnxq.weights.plan_weights import WeightRequest, plan_weights
+from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
+from onnxq.weights.weight_plan import WeightRequest
 from onnxq.weights.write_weights import FLOAT_ACCURACY, WeightFormat, misread, write_weights
 from tests.dynamic_models import normal, op_types, parsed, run
 from tests.weights.block_models import canonical
