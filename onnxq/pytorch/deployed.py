@@ -44,7 +44,16 @@ class Deployed:
 def compare(
     module: nn.Module, model: ir.Model, batches: Iterable[Inputs], feeding: Feeding
 ) -> Deployed:
-    """How a prepared or converted module and its exported model agree."""
+    """How a prepared or converted module and its exported model agree.
+
+    Args:
+        module: of prepare_qat(..., inputs=...), or what convert made of it; in eval mode.
+        model: exported from it, as QDQ.
+        batches: inputs of the module.
+        feeding: what each part is given.
+    Raises:
+        UnsupportedError: the module was not traced, or a tensor that it rounds is not in the model.
+    """
     if not isinstance(module, fx.GraphModule):
         raise UnsupportedError(
             f"compare: got {kind_of(module)}; wanted what prepare_qat(..., inputs=...) "

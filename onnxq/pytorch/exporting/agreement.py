@@ -97,7 +97,15 @@ class Feeding(enum.Enum):
 
 @dataclass(slots=True)
 class TensorAgreement:
-    """Counts how the integers of one tensor compare."""
+    """Counts how the integers of one tensor compare.
+
+    Attributes:
+        node: of the traced module.
+        tensor: of the exported model.
+        elements: compared so far.
+        differing: how many of them differ.
+        largest: difference in LSB, at most.
+    """
 
     node: str
     tensor: str

@@ -170,7 +170,12 @@ class FakeQuantize(Observing):
         return self.rounded(x) if self.fake_quant_enabled else x
 
     def watch(self, x: Tensor) -> None:
-        """Observes x while observer_enabled, and finds the scale; under torch.export, nothing."""
+        """Observes x while observer_enabled, and finds the scale; under torch.export, nothing.
+
+        Raises:
+            ShapeError: x holds integers.
+            CalibrationError: another number of channels; NaN or Inf, for a NumPy observer.
+        """
         super().watch(x)
         if self.fake_quant_enabled:
             self._refresh()

@@ -168,7 +168,11 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
     # --- from a prepared module
 
     def take(self, mod: nn.Module, source: FloatWeights) -> Self:
-        """Fills the module with what a prepared one has learned."""
+        """Fills the module with what a prepared one has learned.
+
+        Raises:
+            CalibrationError: no data was seen.
+        """
         owner = type(mod).__name__
         incoming = input_fake_quantize(mod)
         check_observed(incoming, owner)
