@@ -96,7 +96,7 @@ def _repaired(
     if then is None or not then.likeness_db > before + BETTER_DB:
         return "of the models that were tried none is better"
     note = f"repaired, {before:.1f} dB -> {then.likeness_db:.1f} dB, by float: {counted(names)}"
-    again.model.attach(replace(then, notes=(*then.notes, note)))
+    again.model.attach(replace(then, notes=(note, *then.notes)))
     return again
 
 

@@ -157,8 +157,11 @@ def _repaired(
     before, after = verdict.likeness_db, _likeness_db(made)
     if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
         return f"of {found.spent.runs:.0f} models that were tried none is better"
-    note = f"repaired, {before:.1f} dB -> {after:.1f} dB, by {counted(step.changes)}"
-    made.model.attach(replace(then, notes=(*then.notes, note)))
+    nodes = f"{then.integer_nodes} nodes in integers, {verdict.integer_nodes} before"
+    note = f"repaired, {before:.1f} dB -> {after:.1f} dB: {nodes}"
+    changes = f"the repair: {counted(step.changes)}"
+    # the answer on a terminal leaves out what is long and comes last
+    made.model.attach(replace(then, notes=(note, *then.notes, changes)))
     return made, statistics
 
 
