@@ -21,7 +21,7 @@ from onnxq.checking.validation import Validation
 from onnxq.checking.validation_run import try_out
 from onnxq.core.arrays import Array
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, counted, member, nearest
-from onnxq.graph.checks import check_computes_in_float
+from onnxq.graph.checks import check_computes_in_float, check_for_any_machine
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
@@ -155,6 +155,7 @@ def _named(model: ir.Model) -> ir.Model:
     copy = model.clone()
     for step in (InlineFunctions(), UniqueNames(), LiftConstants(), UniqueNames()):
         step(copy)
+    check_for_any_machine(copy)
     check_computes_in_float(copy)
     infer_types(copy)
     tensors = [v for graph in copy.graphs() for v in graph.initializers.values()]

@@ -167,9 +167,6 @@ def _notes(result: ir.Model, wide: int, target: Target) -> list[str]:
             f"{wide} weights are uint8, so that every CPU of target '{target.name}' adds their "
             "products exactly; with VNNI int8 is faster: --target x86-vnni"
         )
-    if left := float_beside_integers(result):
-        notes.append(
-            f"{len(left)} nodes compute in float, since the file has no scale for what they read "
-            f"or give: {listed(left)}"
-        )
+    for why, left in float_beside_integers(result).items():
+        notes.append(f"{len(left)} nodes compute in float, since {why.value}: {listed(left)}")
     return notes

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -23,6 +25,8 @@ from tests.examples import images, network
 from tests.qdq_files import FILES, File, brevitas, inputs, modelopt, tensorrt
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from onnxq.quantized.quantized_model import QuantizedModel
     from tests.qdq_files import Numbers
 
@@ -96,6 +100,29 @@ def test_what_has_scales_runs_in_integers(name: str, floats: int) -> None:
 def test_a_conv_without_a_scale_behind_it_is_named() -> None:
     (note,) = [n for n in notes_of(onnxq.import_qdq(tensorrt())) if "in float" in n]
     assert note.startswith("1 nodes compute in float, since the file has no scale")
+
+
+@pytest.mark.parametrize(
+    ("integers", "zero", "why"),
+    [
+        (ml_dtypes.int4, np.uint8(128), "multiplies weights of 8 bits"),
+        (np.int8, np.uint16(32768), "multiplies inputs of 8 bits"),
+    ],
+)
+def test_types_without_integer_kernels_are_named(
+    integers: npt.DTypeLike, zero: Numbers, why: str
+) -> None:
+    f = File(opset=21)
+    weight = f.rng.integers(-7, 8, (32, 16)).astype(integers)
+    w = f.op("DequantizeLinear", weight, np.float32(0.01), np.zeros((), integers))
+    y = f.op("MatMul", f.qdq("x", 0.03, zero), w)
+    f.op("Identity", f.qdq(y, 0.02, zero), out="y")
+    model = f.model("onnx.quantize", ("N", 32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # nothing is in integers
+        made = onnxq.import_qdq(model)
+    (note,) = [note for note in notes_of(made) if "in float" in note]
+    assert why in note
 
 
 def test_int8_activations_become_uint8() -> None:

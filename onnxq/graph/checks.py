@@ -47,7 +47,7 @@ def check_quantizable(model: ir.Model) -> None:
             f"{where} is quantized already: its metadata say that onnxq wrote it in format "
             f"'{model.metadata_props[FORMAT_KEY]}'. {_REMEDY}"
         )
-    _check_for_any_machine(model, where)
+    check_for_any_machine(model)
     check_computes_in_float(model)
     _check_types(model)
 
@@ -66,8 +66,9 @@ def check_computes_in_float(model: ir.Model) -> None:
         )
 
 
-def _check_for_any_machine(model: ir.Model, where: str) -> None:
+def check_for_any_machine(model: ir.Model) -> None:
     """Passes a model that ONNX Runtime did not optimize for the machine that it ran on."""
+    where = model.meta.get(WHERE_KEY, "the model")
     for node, _ in scoped_nodes(model):
         if node.domain in _ONE_MACHINE or node.op_type in _ONE_MACHINE:
             raise ModelError(

@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.errors import ModelError
-from onnxq.graph.checks import FORMAT_KEY
+from onnxq.graph.checks import FORMAT_KEY, check_for_any_machine
 from onnxq.graph.edit import FreeNames, bypass, graph_of, new_constant, use_short_domain
 from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.fold_constants import FoldConstants
@@ -63,6 +63,14 @@ class Ends(enum.Enum):
 
     ALL = "as a Clip"
     ZERO = "as a Relu, where the range begins at 0; as a Clip, where it has fewer integers"
+
+
+class WhyFloat(enum.Enum):
+    """Reasons for which a node with a rounded weight computes in float."""
+
+    NO_SCALE = "the file has no scale for what they read or give"
+    INPUT_TYPE = "ONNX Runtime multiplies inputs of 8 bits in integers, and theirs have other types"
+    WEIGHT_TYPE = "ONNX Runtime multiplies weights of 8 bits in integers, and theirs have others"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +127,7 @@ def check_given(model: ir.Model) -> None:
             "Run it as it is."
         )
     if not any(is_quantize(node) or is_dequantize(node) for node in model.graph.all_nodes()):
+        check_for_any_machine(model)
         raise ModelError(
             "import-qdq: the model has no QuantizeLinear and no DequantizeLinear. A float model "
             "is for `onnxq quantize`, `quantize-dynamic` or `quantize-weights`."
@@ -238,9 +247,9 @@ def quantizers(given: ir.Model) -> Iterator[GivenQuantizer]:
             yield GivenQuantizer(node, tuple(readers), qparams, bounds)
 
 
-def float_beside_integers(model: ir.Model) -> list[str]:
-    """Names of nodes with a rounded weight that compute in float for want of a scale."""
-    found = []
+def float_beside_integers(model: ir.Model) -> dict[WhyFloat, list[str]]:
+    """Reason -> names of nodes with a rounded weight that compute in float for it."""
+    found: dict[WhyFloat, list[str]] = {}
     for node in model.graph:
         weight = dequantizer(node.inputs[1]) if len(node.inputs) > 1 else None
         if node.op_type not in _SATURATING or weight is None or not is_constant(weight):
@@ -249,8 +258,17 @@ def float_beside_integers(model: ir.Model) -> list[str]:
         rounds = len(readers) == 1 and is_quantize(readers[0])
         to_float = node.op_type != "Conv"  # a product of matrices has a kernel with float results
         if not _multiplies_integers(node) or not (rounds or to_float):
-            found.append(str(node.name))
+            found.setdefault(_why_float(node, weight), []).append(str(node.name))
     return found
+
+
+def _why_float(node: ir.Node, weight: ir.Node) -> WhyFloat:
+    if integer_type(weight) not in _BYTES:
+        return WhyFloat.WEIGHT_TYPE
+    x = dequantizer(node.inputs[0])
+    if x is not None and not is_constant(x) and integer_type(x) not in _BYTES:
+        return WhyFloat.INPUT_TYPE
+    return WhyFloat.NO_SCALE
 
 
 def unrounded(given: ir.Model, ends: Ends) -> tuple[ir.Model, dict[str, QParams]]:
