@@ -24,6 +24,7 @@ from onnxq.errors import ModelError, QConfigError, UnsupportedError, counted, me
 from onnxq.graph.checks import check_computes_in_float, check_for_any_machine
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.io import load
+from onnxq.graph.passes.float32 import ConvertToFloat32
 from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
@@ -109,14 +110,14 @@ def half(
     below 40 dB, nodes that lose most are kept, too. On CPUs it gains size, and seldom time.
 
     Args:
-        model: path, ModelProto or onnx_ir.Model of the float32 model; it is not changed.
+        model: path, ModelProto or onnx_ir.Model of the float32 or bfloat16 model; it is not changed.
         samples: to find overflows on, and to compare both on; None: made-up inputs.
         weight_bits: 2, 4 or 8: products get group-wise weights first, as `quantize_weights` makes
             them (q4f16); None: float16 weights.
         keep: names or globs of nodes that stay float32.
         ends: type of the model's inputs and outputs, "float32" or "float16".
     Raises:
-        ModelError: the model has no float32 numbers; ONNX Runtime does not run it, or the result.
+        ModelError: the model has no float32 or bfloat16 numbers; ONNX Runtime does not run it, or the result.
         CalibrationError: unusable samples.
         QConfigError: a name in `keep` that the model does not have; unknown ends or bits.
         UnsupportedError: more than 2 GB of weights.
@@ -159,8 +160,11 @@ def _named(model: ir.Model) -> ir.Model:
     check_computes_in_float(copy)
     infer_types(copy)
     tensors = [v for graph in copy.graphs() for v in graph.initializers.values()]
-    if not any(v.dtype == ir.DataType.FLOAT for v in (*copy.graph.inputs, *tensors)):
-        raise ModelError("half: the model has no float32 numbers; it may be float16 already.")
+    types = {v.dtype for v in (*copy.graph.inputs, *tensors)}
+    if ir.DataType.BFLOAT16 in types:  # no CPU kernels, and float16 holds its weights' digits
+        ConvertToFloat32()(copy)
+    elif ir.DataType.FLOAT not in types:
+        raise ModelError("half: the model has no float32 or bfloat16 numbers; it may be float16 already.")
     return copy
 
 
