@@ -110,14 +110,15 @@ def half(
     below 40 dB, nodes that lose most are kept, too. On CPUs it gains size, and seldom time.
 
     Args:
-        model: path, ModelProto or onnx_ir.Model of the float32 or bfloat16 model; it is not changed.
+        model: path, ModelProto or onnx_ir.Model, float32 or bfloat16; it is not changed.
         samples: to find overflows on, and to compare both on; None: made-up inputs.
         weight_bits: 2, 4 or 8: products get group-wise weights first, as `quantize_weights` makes
             them (q4f16); None: float16 weights.
         keep: names or globs of nodes that stay float32.
         ends: type of the model's inputs and outputs, "float32" or "float16".
     Raises:
-        ModelError: the model has no float32 or bfloat16 numbers; ONNX Runtime does not run it, or the result.
+        ModelError: the model has no float32 or bfloat16 numbers; ONNX Runtime does not run it, or
+            the result.
         CalibrationError: unusable samples.
         QConfigError: a name in `keep` that the model does not have; unknown ends or bits.
         UnsupportedError: more than 2 GB of weights.
@@ -164,7 +165,9 @@ def _named(model: ir.Model) -> ir.Model:
     if ir.DataType.BFLOAT16 in types:  # no CPU kernels, and float16 holds its weights' digits
         ConvertToFloat32()(copy)
     elif ir.DataType.FLOAT not in types:
-        raise ModelError("half: the model has no float32 or bfloat16 numbers; it may be float16 already.")
+        raise ModelError(
+            "half: the model has no float32 or bfloat16 numbers; it may be float16 already."
+        )
     return copy
 
 

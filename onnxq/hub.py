@@ -20,7 +20,6 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from onnxq.checking.bench import size_bytes
 from onnxq.checking.check import Check, Repair
 from onnxq.checking.validation import refusal
 from onnxq.core.atomic import as_output_error, temporary
@@ -39,8 +38,9 @@ from onnxq.errors import (
 from onnxq.float16_model import half
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.checks import check_quantizable
-from onnxq.graph.io import load
-from onnxq.graph.saving import EXTERNAL_BYTES, data_files, locations, save, saved_bytes
+from onnxq.graph.given_size import given_size
+from onnxq.graph.io import load, size_bytes
+from onnxq.graph.saving import EXTERNAL_BYTES, data_files, locations, save
 from onnxq.page.card import card_of
 from onnxq.pipeline import quantize, quantize_dynamic
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -371,7 +371,7 @@ def _written(
                 _data_of(each).unlink(missing_ok=True)
             yield HubFile(variant.name, name, verdict=verdict, why=why)
             return
-        size, given = size_bytes(path), saved_bytes(part.model)
+        size, given = size_bytes(path), given_size(part.model)
         found.append(HubFile(variant.name, name, size, size / given, verdict))
     yield from found
 

@@ -9,19 +9,17 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import onnx_ir as ir
 
 from onnxq import targets
-from onnxq.checking.bench import size_bytes
 from onnxq.checking.beside_given import Inputs, Rounds, beside_given
 from onnxq.checking.check import Check
 from onnxq.core.collector import without_collector
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError, listed
+from onnxq.graph.given_size import given_size
 from onnxq.graph.io import load
-from onnxq.graph.saving import saved_bytes
 from onnxq.observers import FixedQParamsObserver, ObserverSpec
 from onnxq.pipeline import quantize
 from onnxq.qconfig import default_qconfig_mapping
@@ -87,19 +85,15 @@ def import_qdq(
     if quantize_rest is not None:
         result, note = _with_rest(given, quantize_rest, chosen, format)
         inputs = _inputs(quantize_rest if check is None else check, given)
-        verdict = beside_given(given, result, inputs, _size(model, source), Rounds.MORE)
+        verdict = beside_given(given, result, inputs, given_size(source), Rounds.MORE)
         return _said(result, verdict, [note])
     with without_collector():
         made, wide = in_integers(given, chosen)
         result = QuantizedModel.of(as_format(made, format))
     result.metadata_props["onnxq.target"] = chosen.name
     inputs = _inputs(check, given)
-    verdict = beside_given(given, result, inputs, _size(model, source), Rounds.AS_GIVEN)
+    verdict = beside_given(given, result, inputs, given_size(source), Rounds.AS_GIVEN)
     return _said(result, verdict, _notes(result, wide, chosen))
-
-
-def _size(model: ModelSource, source: ir.Model) -> int:
-    return size_bytes(Path(model)) if isinstance(model, str | Path) else saved_bytes(source)
 
 
 def _said(result: QuantizedModel, verdict: Verdict, notes: Sequence[str]) -> QuantizedModel:

@@ -15,10 +15,9 @@ from onnxq.checking.execution import execution
 from onnxq.checking.findings import Execution
 from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, ModelError
+from onnxq.graph.given_size import given_size
 from onnxq.graph.io import load
 from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
-from onnxq.graph.saving import saved_bytes
-from onnxq.graph.untrusted.scopes import all_tensors
 from onnxq.ort import runtime
 from onnxq.page.card import card_of
 from onnxq.samples import InputSpec, Samples, as_taken, input_specs, open_samples
@@ -126,8 +125,8 @@ def bench(
         ours / MILLI,
         theirs / MILLI,
         runs,
-        _size_bytes(model, ours_model),
-        _size_bytes(quantized, theirs_model),
+        given_size(ours_model),
+        given_size(theirs_model),
         {name: array.shape for name, array in batch.items()},
         execution(theirs_model, provider),
         (min(found.low, ours / theirs), max(found.high, ours / theirs)),
@@ -141,11 +140,6 @@ def _source(given: ModelSource, model: ir.Model) -> ir.Model | Path:
     """
     is_file = isinstance(given, str | Path) and not _NO_TEXT.search(str(given))
     return Path(str(given)) if is_file else model
-
-
-def _size_bytes(given: ModelSource, model: ir.Model) -> int:
-    """Bytes of the files, or of the one that would be written."""
-    return size_bytes(Path(given)) if isinstance(given, str | Path) else saved_bytes(model)
 
 
 def _refuse_shapes(shapes: object) -> None:
@@ -176,18 +170,6 @@ def _check_comparable(
 def _named(given: ModelSource) -> str:
     """The model, to speak of it: its file, where it has one."""
     return f"'{given}'" if isinstance(given, str | Path) else "the model in memory"
-
-
-def size_bytes(path: Path) -> int:
-    """Bytes of an ONNX file and of the external data files that it names."""
-    return sum(p.stat().st_size for p in (path, *external_files(load(path))))
-
-
-def external_files(model: ir.Model) -> list[Path]:
-    """The files that hold tensors of a model, in the order of first use."""
-    tensors = [tensor for _, tensor in all_tensors(model)]
-    external = [t for t in tensors if isinstance(t, ir.ExternalTensor) and t.size]
-    return list(dict.fromkeys(Path(tensor.path) for tensor in external))
 
 
 def _one_batch(samples: Samples, inputs: tuple[InputSpec, ...]) -> Mapping[str, Array]:

@@ -23,7 +23,7 @@ from onnxq.core.arrays import Array
 from onnxq.core.brief import size_text
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
-from onnxq.graph.folded import saved_by_writing_as_given
+from onnxq.graph.given_size import given_size
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.language.decoder import LOGITS
@@ -84,7 +84,7 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
         outputs=outputs,
         collapse=collapse,
         speedup=run.speedup,
-        float_bytes=saved_bytes(validation.source) - saved_by_writing_as_given(validation.source),
+        float_bytes=given_size(validation.source),
         quantized_bytes=saved_bytes(model),
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),

@@ -300,7 +300,7 @@ def _wider(tuned: Tuned) -> str:
 
 def _measure_files(tuned: Tuned, model: Path, output: Path | None) -> None:
     """Gives the verdict the sizes of the files, as `quantize` says them; None: none was written."""
-    from onnxq.checking.bench import size_bytes
+    from onnxq.graph.io import size_bytes
 
     verdict = tuned.model.verdict
     if verdict is None:

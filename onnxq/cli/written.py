@@ -46,7 +46,7 @@ class Written:
     @functools.cached_property
     def sizes(self) -> tuple[int, int]:
         """Bytes of the two files."""
-        from onnxq.checking.bench import size_bytes
+        from onnxq.graph.io import size_bytes
 
         return size_bytes(self.source), size_bytes(self.file)
 

@@ -169,8 +169,10 @@ def _run_notes(model: ir.Model, run: RunCallable) -> list[str]:
 def _copy(model: ir.Model) -> ir.Model:
     """Nodes and values are new, tensors are shared."""
     try:
-        return model.clone()
+        copy = model.clone()
     except RuntimeError as error:
         raise ModelError(
             "the model's nodes are not in topological order. Call model.graph.sort() first."
         ) from error
+    copy.meta.update(model.meta)
+    return copy

@@ -16,6 +16,7 @@ from onnxq.core.collector import without_collector
 from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, first_line, kind_of, nearest
 from onnxq.graph.edit import use_short_domain
+from onnxq.graph.given_size import given_size, note_size
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
 from onnxq.graph.skeleton import proto_graphs
@@ -60,7 +61,14 @@ def load(model: str | Path | onnx.ModelProto | ir.Model | ExportedProgram) -> ir
         if not isinstance(model, str | Path):
             raise _of_other_kind(model)
         path = Path(model).absolute()
-        return _from_proto(_parse(path), f"'{path}'", path.parent)
+        found = _from_proto(_parse(path), f"'{path}'", path.parent)
+        note_size(found, path)
+        return found
+
+
+def size_bytes(path: Path) -> int:
+    """Bytes of an ONNX file and of the external data files that it names."""
+    return given_size(load(path))
 
 
 def _of_other_kind(model: object) -> ModelError:

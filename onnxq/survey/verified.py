@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxq.checking.bench import size_bytes
 from onnxq.checking.sides import EVERYTHING, Sides, sides_of
 from onnxq.checking.validation import refusal
 from onnxq.checking.verify import findings_of, open_for
+from onnxq.graph.given_size import given_size
 from onnxq.graph.io import load
-from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import CPU, check_provider
 from onnxq.page.render import write_page
 from onnxq.report.inspection import TARGET_KEY
@@ -52,7 +51,7 @@ class Compared:
         subject = ReportSubject(
             _label(sides.model, "the float model"),
             _label(sides.quantized, "the quantized model"),
-            (_size(sides.model, sides), _size(sides.quantized, sides)),
+            (given_size(sides.source), given_size(load(sides.quantized))),
             command,
             sides.target.metadata_props.get(TARGET_KEY, ""),
             self.excerpt.samples,
@@ -127,10 +126,3 @@ def verify(
 
 def _label(given: ModelSource, otherwise: str) -> str:
     return Path(given).name if isinstance(given, str | Path) else otherwise
-
-
-def _size(given: ModelSource, sides: Sides) -> int:
-    """Bytes of a file with its weights; of a model in memory, those of the file it would be."""
-    if isinstance(given, str | Path):
-        return size_bytes(Path(given))
-    return saved_bytes(sides.source if given is sides.model else load(given))

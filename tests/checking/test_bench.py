@@ -7,9 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnxq.checking.bench import bench, external_files, size_bytes
+from onnxq.checking.bench import bench
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.io import load
+from onnxq.graph.given_size import external_files
+from onnxq.graph.io import load, size_bytes
 from onnxq.samples import Samples
 from tests.examples import images, network, save
 

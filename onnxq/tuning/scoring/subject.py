@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.canonical import Canonical, canonicalize
+from onnxq.graph.given_size import given_size
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.pixels import quantized_pixels
 from onnxq.graph.portable import PortableModel
-from onnxq.graph.saving import saved_bytes
 from onnxq.ort.runtime import Session, open_session
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
@@ -79,7 +79,7 @@ class Subject:
         """The subject of a model in any form that `prepare` takes."""
         canonical = canonicalize(load(model), types_by_run)
         found = canonical.model
-        return cls(canonical, wishes, model_hash(found), saved_bytes(found))
+        return cls(canonical, wishes, model_hash(found), given_size(found))
 
     @property
     def default(self) -> QConfigMapping:
