@@ -17,8 +17,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.checking.check import Check
+from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.summary import Summary
 from onnxq.checking.validation import Validation
-from onnxq.checking.validation_run import try_out
 from onnxq.core.arrays import Array
 from onnxq.errors import ModelError, QConfigError, UnsupportedError, counted, member, nearest
 from onnxq.graph.checks import check_computes_in_float, check_for_any_machine
@@ -31,6 +32,7 @@ from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
 from onnxq.graph.walk import node_name
 from onnxq.observers.tensor_noise import decibels
+from onnxq.operator import Float
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.ort.float16 import as_float16
@@ -89,6 +91,9 @@ EXPS = (
 )
 
 
+FATAL = "ONNX Runtime crashes on it in float16"
+
+
 class Ends(enum.Enum):
     """Type of the inputs and outputs that were float32."""
 
@@ -135,17 +140,24 @@ def half(
     batches = tuple(inputs.batches)
     kept |= _by_range(source, batches)
     _check_float32_weights(source, kept)
-    result = QuantizedModel.of(_converted(source, kept, batches))
+    kept |= _by_loss(source, kept, batches)
     try:
-        verdict, *_ = try_out(result, replace(inputs, source=given))
+        made = _runnable(source, kept, replace(inputs, source=given))
     except ModelError as error:
         raise ModelError(f"half: {error}") from error
+    result, kept, verdict = made.model, made.plan, made.model.verdict
+    assert verdict is not None, "it was run"
     if as_ends is Ends.FLOAT16:
         result = QuantizedModel.of(as_float16(source, kept, keeps_io=False))
         _check_runs(result, batches[:1])
     names = {node_name(node) for node in source.graph.all_nodes()}
     notes = (*verdict.notes, *_notes(source, kept))
-    verdict = replace(verdict, stored_nodes=len(names - kept.keys()), notes=notes)
+    stored, runs = len(names - kept.keys()), made.execution
+    assert runs is not None, "it was run"
+    integers, floats = (sum(c.values()) for c in (runs.integer_nodes, runs.float_nodes))
+    verdict = replace(
+        verdict, integer_nodes=integers, float_nodes=floats, stored_nodes=stored, notes=notes
+    )
     result.attach(verdict)
     if verdict.warning:
         warnings.warn(verdict.warning, UserWarning, stacklevel=2)
@@ -208,12 +220,26 @@ def _asked(model: ir.Model, patterns: Collection[str]) -> Iterator[str]:
 
 def _by_type(model: ir.Model) -> dict[str, str]:
     """Node -> why its operator wants more than float16."""
-    return {
+    found = {
         node_name(node): reason
         for node in model.graph.all_nodes()
         for reason, op_types in (SUMS, NORMS, EXPS)
         if node.op_type in op_types
     }
+    moved = {node_name(node): FATAL for node in model.graph.all_nodes() if _is_fatal(node)}
+    return found | moved
+
+
+def _is_fatal(node: ir.Node) -> bool:
+    """Whether ONNX Runtime 1.31 dies of it in float16: it moves the batch ahead of a product.
+
+    Its fusion into FusedMatMul's transBatchA has lost the Cast that it put between them.
+    """
+    perm = node.attributes.get_ints("perm", ()) if node.op_type == "Transpose" else ()
+    rank = len(perm)
+    rest = [axis for axis in perm if axis]
+    moves = rank > 2 and perm[0] != 0 and rest == sorted(rest) and 0 in perm[rank - 2 :]
+    return moves and any(use.node.op_type == "MatMul" for use in node.outputs[0].uses())
 
 
 def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:
@@ -267,14 +293,35 @@ def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
             )
 
 
-def _converted(model: ir.Model, kept: dict[str, str], batches: Sequence[Batch]) -> ir.Model:
-    """The model in float16; adds to `kept` the nodes that lose too much."""
+def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch]) -> dict[str, str]:
+    """Node -> why it stays float32: it loses too much."""
+    found: dict[str, str] = {}
     for _ in range(ROUNDS if batches else 0):
-        lost = _lossy(model, batches[0], kept)
+        lost = _lossy(model, batches[0], {**kept, **found})
         if not lost:
             break
-        kept |= lost
-    return as_float16(model, kept, keeps_io=True)
+        found |= lost
+    return found
+
+
+def _runnable(
+    source: ir.Model, kept: dict[str, str], validation: Validation
+) -> Made[dict[str, str]]:
+    """The model in float16 but for these nodes, and for those with which it does not run."""
+
+    def make(left: Mapping[str, Float]) -> tuple[dict[str, str], QuantizedModel]:
+        every = kept | dict.fromkeys(left, "with it in float16, ONNX Runtime does not run")
+        return every, QuantizedModel.of(as_float16(source, every, keeps_io=True))
+
+    def in_float16(every: Mapping[str, str]) -> list[str]:
+        nodes = [node for node in source.graph if node_name(node) not in every]
+        return [node_name(node) for node in sorted(nodes, key=_has_no_weight)]
+
+    return runnable(make, in_float16, lambda _: Summary(()), validation)
+
+
+def _has_no_weight(node: ir.Node) -> bool:
+    return not any(x is not None and x.is_initializer() for x in node.inputs)
 
 
 def _rounded(model: ir.Model, kept: Collection[str]) -> ir.Model:

@@ -10,8 +10,11 @@ import onnx_ir as ir
 import pytest
 
 import onnxq
+from onnxq import float16_model
+from onnxq.checking.validation import refusal
 from onnxq.errors import ModelError, QConfigError
 from onnxq.ort import runtime
+from onnxq.ort.float16 import as_float16
 from tests.dynamic_models import parsed
 from tests.examples import images, network, weights
 
@@ -144,3 +147,26 @@ def test_a_bfloat16_model_becomes_float16() -> None:
     assert {v.dtype for v in made.graph.initializers.values()} == {ir.DataType.FLOAT16}
     assert made.verdict is not None
     assert made.verdict.worst_db > 60
+
+
+TURNED = (
+    "m (float[B,4,32] x) => (float[4,B,32] y) { t = Transpose<perm=[1,0,2]>(x) y = MatMul(t, w) }"
+)
+
+
+def test_a_transpose_that_onnxruntime_crashes_on_stays_float32() -> None:
+    made = onnxq.half(parsed(TURNED, {"w": SQUARE}))
+    assert "1 Transpose (ONNX Runtime crashes on it in float16)" in notes_of(made)
+    assert types(made)["MatMul"] == ir.DataType.FLOAT16
+
+
+def test_nodes_with_which_onnxruntime_does_not_run_stay_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = parsed(TURNED, {"w": SQUARE})
+    whole = as_float16(ir.from_proto(model), (), keeps_io=True)
+    if not refusal(whole, None):
+        pytest.skip("this ONNX Runtime runs it")
+    monkeypatch.setattr(float16_model, "_is_fatal", lambda _: False)
+    made = onnxq.half(model)
+    assert "1 Transpose (with it in float16, ONNX Runtime does not run)" in notes_of(made)

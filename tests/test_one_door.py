@@ -117,9 +117,7 @@ def test_function_asks_the_door(name: str, form: str, tmp_path: Path) -> None:
         CALLS[name](model)
 
 
-@pytest.mark.parametrize(
-    "run", [io.size_bytes, execution.execution, lambda p: bench.bench(p, p)]
-)
+@pytest.mark.parametrize("run", [io.size_bytes, execution.execution, lambda p: bench.bench(p, p)])
 def test_what_commands_call_asks_the_door(run: Callable[[Path], object], tmp_path: Path) -> None:
     path = save(network(), tmp_path / "m.onnx")
     with pytest.raises(ModelError, match="closed"):
