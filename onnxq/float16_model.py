@@ -132,6 +132,7 @@ def half(
     """
     as_ends = member(Ends, ends, "ends")
     given = _named(load(model))
+    _to_float32(given, weight_bits)
     inputs = _inputs(samples, given)
     source = given
     if weight_bits is not None:
@@ -172,15 +173,19 @@ def _named(model: ir.Model) -> ir.Model:
     check_for_any_machine(copy)
     check_computes_in_float(copy)
     infer_types(copy)
-    tensors = [v for graph in copy.graphs() for v in graph.initializers.values()]
-    types = {v.dtype for v in (*copy.graph.inputs, *tensors)}
-    if ir.DataType.BFLOAT16 in types:  # no CPU kernels, and float16 holds its weights' digits
-        ConvertToFloat32()(copy)
+    return copy
+
+
+def _to_float32(model: ir.Model, weight_bits: int | None) -> None:
+    """Passes a model with float32 numbers; makes them of bfloat16, and of what gets fewer bits."""
+    tensors = [v for graph in model.graphs() for v in graph.initializers.values()]
+    types = {v.dtype for v in (*model.graph.inputs, *tensors)}
+    if ir.DataType.BFLOAT16 in types or weight_bits is not None:  # bfloat16 has no CPU kernels
+        ConvertToFloat32()(model)
     elif ir.DataType.FLOAT not in types:
         raise ModelError(
             "half: the model has no float32 or bfloat16 numbers; it may be float16 already."
         )
-    return copy
 
 
 def _check_float32_weights(model: ir.Model, kept: Collection[str]) -> None:

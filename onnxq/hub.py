@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from onnxq.errors import (
     OnnxqError,
     OutputError,
     QConfigError,
+    UnsupportedError,
     VerificationError,
     nearest,
 )
@@ -102,7 +104,24 @@ class Variant:
 
 
 def _as_given(part: Part) -> QuantizedModel:
+    if _is_float16(part.model):
+        raise UnsupportedError("its weights are float16: variant fp16 is the model as it is")
     return QuantizedModel.of(part.model.clone())
+
+
+def _in_float16(part: Part) -> QuantizedModel:
+    if _is_float16(part.model):
+        return QuantizedModel.of(part.model.clone())
+    return half(part.model, part.seen)
+
+
+def _is_float16(model: ir.Model) -> bool:
+    """Whether most bytes of its weights are."""
+    sizes: dict[ir.DataType | None, int] = defaultdict(int)
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            sizes[value.dtype] += 0 if value.const_value is None else value.const_value.nbytes
+    return max(sizes, key=sizes.__getitem__, default=None) == ir.DataType.FLOAT16
 
 
 def _in_8_bits(part: Part) -> QuantizedModel:
@@ -121,7 +140,7 @@ def _in_4_bits(part: Part) -> QuantizedModel:
 
 VARIANTS = (
     Variant("fp32", "", _as_given),
-    Variant("fp16", "_fp16", lambda part: half(part.model, part.seen)),
+    Variant("fp16", "_fp16", _in_float16),
     Variant("q8", "_quantized", _in_8_bits),
     Variant("int8", "_int8", _in_8_bits),
     Variant("q4", "_q4", _in_4_bits),
@@ -139,7 +158,7 @@ class HubFile:
         file: its name in the folder.
         size_bytes: external data included; 0: it was left out.
         ratio: of its size to the float model's; 0: it was left out.
-        verdict: beside the float model; None of "fp32", and where none could be made.
+        verdict: beside the float model; None of the model as it is, and where none could be made.
         why: reason for which the variant is left out; empty: it is there.
     """
 
@@ -213,7 +232,9 @@ def hub_folder(
         with as_output_error(target_folder):
             (part_folder / FOLDER).mkdir(parents=True)
         place, files_found = _found(Path(model), part_folder)
-        models = {file.stem: _with_named_batch(load(file)) for file in files_found}
+        stems = [file.stem for file in files_found] if len(files_found) > 1 else [MODEL]
+        loaded = (_with_named_batch(load(file)) for file in files_found)
+        models = dict(zip(stems, loaded, strict=True))
         for each in models.values():
             check_quantizable(each)
         beside = _beside(place if files is None else Path(files))

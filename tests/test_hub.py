@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import onnxq
@@ -125,7 +126,21 @@ def test_a_variant_that_cannot_be_made_is_left_out(tmp_path: Path) -> None:
     made = onnxq.hub_folder(tmp_path / "conv.onnx", tmp_path / "out", variants=["fp32", "q4"])
     (left,) = made.left_out
     assert left.variant == "q4"
-    assert names(made.path) == {"onnx/conv.onnx", "config.json"}
+    assert names(made.path) == {"onnx/model.onnx", "config.json"}
+
+
+def test_a_float16_model_is_its_own_variant_fp16(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    half = onnxq.half(parsed(TEXT, NUMBERS), ends="float16")
+    onnx.save(ir.to_proto(half), given / "bert.onnx")
+    (given / "config.json").write_text(json.dumps(CONFIG), "utf-8")
+    made = onnxq.hub_folder(given, tmp_path / "out", variants=["fp32", "fp16", "q8", "q4f16"])
+    (left,) = made.left_out
+    assert (left.variant, "variant fp16 is the model as it is" in left.why) == ("fp32", True)
+    as_given = onnx.load(made.path / "onnx" / "model_fp16.onnx")
+    assert len(as_given.graph.node) == len(half.graph)
+    assert {file.variant for file in made.files if file.verdict} == {"q8", "q4f16"}
 
 
 def test_nothing_is_written_where_every_variant_is_left_out(source: Path, tmp_path: Path) -> None:
