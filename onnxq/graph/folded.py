@@ -103,6 +103,15 @@ def write_as_given(model: ir.Model) -> None:
         writer.write(value)
 
 
+def as_given(model: ir.Model) -> ir.Model:
+    """A copy with constants as they were stored; the model itself where none was smaller."""
+    if not _smaller(model):
+        return model
+    copy = model.clone()
+    write_as_given(copy)
+    return copy
+
+
 def _smaller(model: ir.Model) -> list[ir.Value]:
     """Initializers that were given in fewer bytes."""
     return [

@@ -95,8 +95,11 @@ def _share_equal(graph: ir.Graph, known: Container[str], named: Container[str]) 
 def _can_be_shared(value: ir.Value) -> bool:
     if value.is_graph_input() or value.is_graph_output():
         return False
-    is_factor = any(use.node.op_type == "Mul" for use in value.uses())
-    return not is_factor and tensor_of(value).nbytes <= SHARED_BYTES
+    readers = [use.node for use in value.uses()]
+    is_factor = any(node.op_type == "Mul" for node in readers)
+    # ONNX Runtime makes a MatMulNBits of integers in blocks, where no other node reads them
+    in_blocks = any(node.attributes.get_int("block_size", 0) for node in readers)
+    return not (is_factor or in_blocks) and tensor_of(value).nbytes <= SHARED_BYTES
 
 
 def _contents(value: ir.Value) -> Hashable:

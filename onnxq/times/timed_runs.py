@@ -19,6 +19,7 @@ from onnxq.core.arrays import Array
 from onnxq.core.atomic import temporary_folder
 from onnxq.core.saved import Saved
 from onnxq.errors import CalibrationError, ModelError
+from onnxq.graph.folded import as_given
 from onnxq.ort.runtime import Session, open_profiled, open_session
 from onnxq.ort.turns import Run, Schedule, taken, taking_turns
 from onnxq.samples import InputSpec, as_taken, input_specs
@@ -164,8 +165,11 @@ def paired_sessions(
 def time_beside_float(
     source: ir.Model, model: ir.Model, feeds: Mapping[str, Array], seconds: float
 ) -> WholeTime:
-    """Time of a model over its float model's, of whole runs in pairs of sessions."""
-    models = (model, source)
+    """Time of a model over its float model's, of whole runs in pairs of sessions.
+
+    Weights that the float model stores in fewer bits are so there: ONNX Runtime multiplies some.
+    """
+    models = (model, as_given(source))
     ours, theirs = (partial(open_session, each, threads=1) for each in models)
     fed = as_taken(feeds, input_specs(model)), as_taken(feeds, input_specs(source))
     return WholeTime.of_sessions(paired_sessions((ours, theirs), fed, seconds=seconds))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
@@ -17,6 +18,7 @@ from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
 from tests.golden_models import BODIES, CONSTANTS, conv_model, data
+from tests.stored_weights import groups
 
 LONG = "/encoder/layer.0/attention/self/query"
 GEMM = "f = Flatten(x) y = Gemm(f, w288, b8)"
@@ -119,3 +121,20 @@ def test_a_second_time_changes_nothing() -> None:
     before = ir.to_proto(model).SerializeToString(deterministic=True)
     compact(model, ())
     assert ir.to_proto(model).SerializeToString(deterministic=True) == before
+
+
+def test_blocks_that_onnxruntime_multiplies_are_not_shared() -> None:
+    proto = groups(symmetric=True)
+    twin = [onnx.TensorProto.FromString(t.SerializeToString()) for t in proto.graph.initializer]
+    for tensor in twin:
+        tensor.name += "_2"
+    names = [f"{name}_2" for name in ("w_q", "w_scale", "w_zero")]
+    dequantize = onnx.helper.make_node("DequantizeLinear", names, ["v"], axis=0, block_size=32)
+    product = onnx.helper.make_node("MatMul", ["x", "v"], ["z"])
+    proto.graph.initializer.extend(twin)
+    proto.graph.node.extend([dequantize, product])
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("z", 1, None))
+    model = ir.from_proto(proto)
+    compact(model, ())
+    optimized = runtime.optimized_graph(model).graph
+    assert [node.op_type for node in optimized].count("MatMulNBits") == 2
