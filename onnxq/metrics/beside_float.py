@@ -99,7 +99,13 @@ class BesideFloat(ABC, Generic[Answers]):
             y: those of the quantized model, with the same names.
         Raises:
             LayoutError: nothing in 16 batches tells how to read the outputs.
+            QConfigError: the two have other names.
         """
+        if x.keys() != y.keys():
+            raise QConfigError(
+                f"metrics: the float model gives {', '.join(x)}; the other one {', '.join(y)}. "
+                "Give outputs of the same names."
+            )
         self._pending.append((x, y))
         try:
             layout = self.known = self.known or self.layout_of(x)
@@ -141,6 +147,12 @@ def no_layout(metric: str, wanted: str, outputs: Outputs) -> LayoutError:
 def shapes_of(outputs: Outputs) -> str:
     """Names and shapes, for messages."""
     return ", ".join(f"'{name}' {np.shape(x)}" for name, x in outputs.items()) or "nothing"
+
+
+def share(option: str, value: float) -> None:
+    """Raises QConfigError for a value of an option that is not from 0 to 1."""
+    if not 0 <= value <= 1:
+        raise QConfigError(f"{option} is {value!r}; wanted a number from 0 to 1.")
 
 
 def one_of(option: str, value: object, *allowed: object) -> None:

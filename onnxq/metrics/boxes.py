@@ -15,7 +15,7 @@ from itertools import zip_longest
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.metrics.beside_float import BesideFloat, Layout, Outputs, numbers, one_of
+from onnxq.metrics.beside_float import BesideFloat, Layout, Outputs, numbers, one_of, share
 from onnxq.metrics.box_layouts import BoxOptions, box_layout
 from onnxq.metrics.detections import NOTHING, Detections, average_precision, matched
 
@@ -63,6 +63,8 @@ class Boxes(BesideFloat[list[Detections]]):
         one_of("objectness", self.objectness, None, "yes", "no")
         one_of("scores", self.scores, None, "probabilities", "sigmoid", "softmax")
         one_of("axis", self.axis, None, 1, 2)
+        for option in ("min_score", "iou", "suppress"):
+            share(option, getattr(self, option))
 
     def layout_of(self, outputs: Outputs) -> Layout[list[Detections]]:
         """The layout of a detector's outputs; LayoutError where none of those known fits."""

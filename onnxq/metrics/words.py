@@ -39,7 +39,7 @@ class Words(BesideFloat[Transcripts]):
         output: name; None: the first one with a layout of words.
         blank: class of CTC that stands for nothing; "none": each frame is a token.
         space: token between two words; None: each token is a word.
-        time: axis of frames, 1 of (N, T, V), 0 of (T, N, V).
+        time: axis of frames, 1 of (N, T, V), 0 of (T, N, V); None: that beside a batch of 1.
     Raises:
         QConfigError: another axis.
     """
@@ -69,7 +69,7 @@ class Words(BesideFloat[Transcripts]):
         raise no_layout("words", "logits (N, T, V) or tokens (N, T)", given)
 
     def _ctc(self, name: str, x: Numbers) -> Layout[Transcripts]:
-        time = int(x.shape[1] > 1 or len(x) == 1) if self.time is None else self.time
+        time = _time_of(name, x) if self.time is None else self.time
         blank = _blank_of(name, x) if self.blank is None else self.blank
 
         def read(of: Outputs) -> Transcripts:
@@ -111,6 +111,16 @@ class Words(BesideFloat[Transcripts]):
     def value(self) -> float:
         """Minus the word error rate: 0 for equal transcripts."""
         return -self._errors / max(self.count, 1)
+
+
+def _time_of(name: str, x: Numbers) -> int:
+    """The axis of frames, where the other one has a size of 1."""
+    if 1 not in x.shape[:2]:
+        raise LayoutError(
+            f"words: '{name}' {x.shape}: frames may stand along axis 0 or 1. Say time=1 of "
+            "(N, T, V), or time=0 of (T, N, V): --metric words:time=1."
+        )
+    return int(len(x) == 1)
 
 
 def _blank_of(name: str, x: Numbers) -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from onnxq.errors import QConfigError
 from onnxq.metrics import Boxes, Frames, LayoutError, Masks, Words
 
 if TYPE_CHECKING:
@@ -32,3 +33,17 @@ def test_no_figure_is_given_of_batches_that_nothing_tells_how_to_read(
 def test_without_a_batch_there_is_nothing_to_count(kind: type[BesideFloat[Any]]) -> None:
     assert kind().count == 0
     assert kind().value == kind.BEST
+
+
+@pytest.mark.parametrize("kind", [Boxes, Frames, Masks, Words])
+def test_outputs_of_other_names_are_refused(kind: type[BesideFloat[Any]]) -> None:
+    x = np.zeros((1, 6, 8), np.float32)
+    with pytest.raises(QConfigError, match="gives a; the other one b"):
+        kind().update({"a": x}, {"b": x})
+
+
+@pytest.mark.parametrize("option", ["min_score", "iou", "suppress"])
+def test_shares_are_from_0_to_1(option: str) -> None:
+    for value in (-0.1, 1.5, float("nan")):
+        with pytest.raises(QConfigError, match=f"{option} is .*from 0 to 1"):
+            Boxes(**{option: value})  # type: ignore[arg-type]  # shares alone

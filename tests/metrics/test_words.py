@@ -45,6 +45,15 @@ def test_frames_may_stand_first() -> None:
     assert found.layout.said["time"] == 0
 
 
+def test_several_lines_and_frames_are_an_error_that_says_how_to_read_them() -> None:
+    x = np.concatenate([logits(TEXT)] * 3)
+    with pytest.raises(LayoutError, match="axis 0 or 1. Say time=1 of"):
+        _ = Words().layout_of({"y": x})
+    found = Words(time=0)
+    found.update({"y": np.moveaxis(x, 0, 1)}, {"y": np.moveaxis(x, 0, 1)})
+    assert found.count == 3 * 7
+
+
 def test_the_last_class_may_be_the_blank() -> None:
     frames = [5 if token == 0 else 0 if token == 5 else token for token in TEXT]
     assert Words().layout_of({"y": logits(frames)}).said["blank"] == 5
