@@ -47,7 +47,7 @@ def test_frames_may_stand_first() -> None:
 
 def test_several_lines_and_frames_are_an_error_that_says_how_to_read_them() -> None:
     x = np.concatenate([logits(TEXT)] * 3)
-    with pytest.raises(LayoutError, match="axis 0 or 1. Say time=1 of"):
+    with pytest.raises(LayoutError, match=r"axis 0 or 1\. Say time=1 of"):
         _ = Words().layout_of({"y": x})
     found = Words(time=0)
     found.update({"y": np.moveaxis(x, 0, 1)}, {"y": np.moveaxis(x, 0, 1)})
