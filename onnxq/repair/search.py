@@ -3,9 +3,9 @@
     slower than float          integers go back (onnxq.repair.slower)
 
     verdict below the floor, on any output or part of one
-        groups back to float, cheapest first     by tune, without the PTQ algorithms: `quantize` has
-                                                 tried those that the qconfig names
-        quantized anew with what was found, on all samples, kept if it is better
+        groups back to float, cheapest first     by tune, on rounded weights alone
+        quantized anew with what was found, on all samples and with the PTQ algorithms that the
+        qconfig names, kept if it is better
 
 The search begins no model any more after twice the time of all that came before it, and tries so
 many at most; two of them at most are quantized anew. What it ends with is said in the verdict's
@@ -141,7 +141,8 @@ def _repaired(
         [],
     )
     for step in _worth_trying(found):
-        again = replace(job, prepared=_prepared(model, job.prepared, step.qconfig))
+        qconfig = replace(step.qconfig, improve=job.prepared.qconfig.improve)
+        again = replace(job, prepared=_prepared(model, job.prepared, qconfig))
         try:
             tried.append((step, *carry_out(again, observe)))
         except OnnxqError as error:
@@ -246,7 +247,7 @@ def _searched(
             model,
             _searched_on(job.samples, prepared),
             goal=goal,
-            qconfig=prepared.qconfig,
+            qconfig=prepared.qconfig.set_improve(()),
             target=prepared.target,
             format=job.file_format,
             check=HELD_APART if job.check.unseen is None else job.check,
