@@ -127,7 +127,9 @@ def exit_codes() -> dict[int, str]:
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """A phrase to end a message with: " Did you mean 'x'?"; empty when nothing is near."""
-    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
+    known = list(candidates)
+    begun = [each for each in known if name and each.lower().startswith(name.lower())]
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or begun[:1]
     return f" Did you mean '{matches[0]}'?" if matches else ""
 
 

@@ -42,6 +42,11 @@ def test_nothing_is_near_where_nothing_is() -> None:
     assert nearest("x", []) == ""
 
 
+def test_a_name_that_is_cut_short_is_near() -> None:
+    known = ["CPUExecutionProvider", "CUDAExecutionProvider"]
+    assert nearest("cpu", known) == " Did you mean 'CPUExecutionProvider'?"
+
+
 def test_a_few_names_are_listed_and_the_rest_counted() -> None:
     assert listed(["a", "b", "c", "d"]) == "'a', 'b', 'c', 'd'"
     assert listed(["a", "b", "c", "d", "e"]) == "'a', 'b', 'c', 'd' and 1 more"

@@ -59,7 +59,8 @@ def export_folder(folder: Path, output: Path) -> Path:
     model = _loaded(folder)
     config: Any = model.config
     takes = inspect.signature(model.forward).parameters
-    if type(model).__name__.endswith(LANGUAGE_MODELS) and takes.keys() >= set(WITH_CACHE):
+    is_decoder = type(model).__name__.endswith(LANGUAGE_MODELS)
+    if is_decoder and takes.keys() >= set(WITH_CACHE) and _gives_cache(model):
         _export_decoder(model, output)
         return output
     main = model.main_input_name
@@ -106,6 +107,13 @@ def _loaded(folder: Path) -> Any:
 def _tokens(config: Any) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     return torch.randint(0, config.vocab_size, (ROWS, TOKENS), generator=generator)
+
+
+def _gives_cache(model: Any) -> bool:
+    """Whether it is a decoder by its configuration, too: RobertaForCausalLM may be an encoder."""
+    with torch.no_grad():
+        out = model(_tokens(model.config), use_cache=True)
+    return getattr(out, "past_key_values", None) is not None
 
 
 def _export_decoder(model: Any, output: Path) -> None:

@@ -37,3 +37,13 @@ def test_a_decoder_without_positions_is_refused_and_not_exported_without_a_cache
     transformers.BloomForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(UnsupportedError, match="BloomForCausalLM is not exported here"):
         export_folder(tmp_path, tmp_path / "model.onnx")
+
+
+def test_a_decoder_that_is_an_encoder_by_its_configuration_is_refused(tmp_path: Path) -> None:
+    from onnxq.pytorch.local_model import export_folder
+
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.RobertaConfig(vocab_size=64, hidden_size=16, **sizes)
+    transformers.RobertaForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedError, match="RobertaForCausalLM is not exported here"):
+        export_folder(tmp_path, tmp_path / "model.onnx")
