@@ -36,6 +36,7 @@ from onnxq.ort.types_by_run import types_by_run
 from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.qconfig.names import excluding
 from onnxq.qconfig.quantized_input import Asked
+from onnxq.quantized.outcome import summaries
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.repair.dynamic import make_and_repair
 from onnxq.repair.search import carry_out_and_repair
@@ -212,9 +213,11 @@ def _with_bits(
 
 def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:
     """Adds the notes of the plan to the verdict: who asks for no plan sees them nowhere else."""
-    verdict = model.verdict if made.notes else None  # asking looks at every node
+    improved = summaries(made.improvements) if isinstance(made, Plan) else []
+    notes = (*made.notes, *improved)
+    verdict = model.verdict if notes else None  # asking looks at every node
     if verdict is not None:
-        model.attach(replace(verdict, notes=(*verdict.notes, *made.notes)))
+        model.attach(replace(verdict, notes=(*verdict.notes, *notes)))
 
 
 def _warn(model: QuantizedModel) -> None:

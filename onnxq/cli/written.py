@@ -171,14 +171,12 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
     """Says what static quantization made of a model."""
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
-    from onnxq.quantized.outcome import summaries
     from onnxq.report import print_prediction
     from onnxq.report.print_verdict import improvement_rows
 
     model, runs = written.made.model, written.made.execution
     elsewhere = [] if runs is None else print_prediction.on_other_machines(made, runs)
-    remaining, in_table = remains(model), summaries(made.improvements)
-    own = [note for note in made.notes if note not in in_table]
+    remaining = remains(model)
     values = {
         "target": made.target,
         "format": model.metadata_props[FORMAT_KEY],
@@ -205,7 +203,7 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
     account = Account(
         f"quantized for {made.target}",
         summary,
-        [*own, *remaining.sentences(), *elsewhere],
+        [*made.notes, *remaining.sentences(), *elsewhere],
         values,
         tables,
         _tuned_further(written),

@@ -18,7 +18,7 @@ from onnxq.errors import (
     kind_of,
 )
 from onnxq.ort.target_here import saturates_here_alone
-from onnxq.quantized.outcome import Outcome, summaries
+from onnxq.quantized.outcome import Outcome
 from onnxq.samples import Batches, Samples, open_samples
 from onnxq.samples.excerpt import HANDFUL
 from onnxq.static.deciders import decided_again
@@ -82,8 +82,7 @@ def with_algorithms(
         return prepared
     if why := _why_none(prepared, samples):
         untried = (Outcome(DEFAULT[0], "", kept=False, why=why),)
-        outcomes, notes = (*prepared.improvements, *untried), (*prepared.notes, *summaries(untried))
-        return dataclasses.replace(prepared, improvements=outcomes, notes=notes)
+        return dataclasses.replace(prepared, improvements=(*prepared.improvements, *untried))
     return dataclasses.replace(prepared, qconfig=asked.set_improve(DEFAULT))
 
 
@@ -124,8 +123,7 @@ def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improve
         if isinstance(improvement, WeightImprovement):
             work = partial(improvement.improve, improved.prepared, improved.plan, samples)
             improved = _result(improvement, work, Improved)
-    notes = (*improved.plan.notes, *summaries(improved.outcomes))
-    return Improved(improved.prepared, dataclasses.replace(improved.plan, notes=notes))
+    return improved
 
 
 def _result(improvement: Improvement, work: Callable[[], object], kind: type[Made]) -> Made:

@@ -30,6 +30,7 @@ from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.train.parametrizations import computed_parameters
 from onnxq.qconfig import Choice, QConfig
+from onnxq.quantized.outcome import summaries
 from onnxq.samples import open_samples
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
@@ -127,7 +128,7 @@ def start_improved(
         if reason:
             left.setdefault(reason, []).append(weight.path)
     prepared.apply(freeze_bn_stats)
-    notes = made.plan.notes[len(made.prepared.notes) :]
+    notes = (*made.plan.notes[len(made.prepared.notes) :], *summaries(made.outcomes))
     return (*notes, *(f"{listed(names)}: starts unimproved: {r}." for r, names in left.items()))
 
 
