@@ -14,6 +14,7 @@ from onnxq.errors import QConfigError, member
 from onnxq.operator import DynamicNodePlan, Float, Precision
 from onnxq.page.card import card_of
 from onnxq.qparams import QParams  # the codec reads annotations at run time
+from onnxq.targets.bias_preserving import BiasPreservingRounding  # the codec, too
 
 
 class Objective(enum.Enum):
@@ -50,6 +51,7 @@ class DynamicWeightPlan:
             range.
         rounded_in: scales that integers are rounded in, where those of `qparams` are raised behind
             the rounding; in the stored layout. None: `qparams`.
+        bias_preserving: how they are rounded, in the stored layout; None: to the nearest.
     """
 
     slot: int
@@ -58,6 +60,7 @@ class DynamicWeightPlan:
     qparams: QParams | None
     integer_limit: int | None = None
     rounded_in: QParams | None = None
+    bias_preserving: BiasPreservingRounding | None = None
 
 
 @dataclass(frozen=True, slots=True)

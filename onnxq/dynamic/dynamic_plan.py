@@ -8,7 +8,7 @@ here: the target holds what was measured.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -36,9 +36,11 @@ from onnxq.dynamic.dynamic_weights import (
     plan_stored,
     stored_scales,
     unpermuted,
+    with_sums_kept,
 )
 from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
+from onnxq.dynamic.positive_inputs import positive_values
 from onnxq.dynamic.requests import (
     notes_on_open_sizes,
     nothing_dynamic,
@@ -92,6 +94,7 @@ def dynamic_plan(
         _alike(model),
         ahead_of_amplifying(model) if objective is Objective.SPEED else {},
         sizes,
+        positive_values(model),
     )
     decisions = planner.decide([node for node, _ in walk(model.graph)])
     return DynamicPlan(
@@ -144,6 +147,7 @@ class _Planner:
     alike: Mapping[str, float]
     ahead_of_amplifying: Mapping[ir.Node, str]
     sizes: Mapping[str, Sequence[int]]
+    positive: Container[ir.Value]
     observed: dict[StorageKey, StoredScales] = field(default_factory=dict)
     limits: dict[StorageKey, int] = field(default_factory=dict)
     slower: list[str] = field(default_factory=list)
@@ -220,6 +224,7 @@ class _Planner:
                     stored = with_one_scale(stored)
                 if is_given(value) and key.block_size is None and stored.qparams is not None:
                     self.given[key.tensor] = value, unpermuted(stored.qparams, stored.perm)
+                stored = with_sums_kept(stored, choice.node, self.positive)
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)

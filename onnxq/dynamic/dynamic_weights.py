@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,15 @@ from onnxq.graph.weights import constant_array
 from onnxq.observers import LeastErrorObserver, ObserverSpec
 from onnxq.observers.weight_observation import WeightKey, observe_weight
 from onnxq.operator import DynamicWeight, Float
+from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.qparams import PerBlock, PerChannel, PerTensor, QParams
 from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
 from onnxq.qparams.group_spec import BITS, GROUP_SIZES, GroupSpec, Scheme
+from onnxq.targets.bias_preserving import BiasPreservingRounding
 
+_PRODUCTS = ("Conv", "Gemm", "MatMul")
 PART_ELEMENTS = 1 << 20  # of a weight whose scales are raised together
+IMAGE = 4  # rank of the weights of a Conv over images
 MATRIX = 2  # rank of the weights that can be stored in blocks
 HALF_ZERO = 2.0**-25  # the largest magnitude that rounds to 0 in float16
 HALF_NORMAL = float(np.finfo(np.float16).tiny)  # below, float16 has fewer than 11 bits
@@ -74,6 +79,34 @@ def plan_stored(
         limit if rounded_in.dtype == INT8 and not has_least else None,
         None if raised is None else rounded_in,
     )
+
+
+def with_sums_kept(
+    plan: DynamicWeightPlan, node: ir.Node, positive: Container[ir.Value]
+) -> DynamicWeightPlan:
+    """The plan whose rounding errors cancel in each channel, where its inputs are alike.
+
+    They are where the node's input is positive, and where a channel's weights are those of one
+    place in an image and its neighbours (depthwise). Other readers of the weight may have other
+    inputs, and integers that the file has stay.
+    """
+    value, qparams = input_at(node, plan.slot), plan.qparams
+    is_alone = len(value.uses()) == 1 and not is_given(value)
+    if node.op_type not in _PRODUCTS or not is_alone:
+        return plan
+    if input_at(node, 0) not in positive and not _is_depthwise(tensor_of(value)):
+        return plan
+    if qparams is None or qparams.dtype != INT8 or not isinstance(qparams.granularity, PerChannel):
+        return plan
+    if plan.perm is not None or plan.integer_limit is None or qparams.zero_point.any():
+        return plan
+    rank = len(tensor_of(value).shape)
+    axes = tuple(axis for axis in range(rank) if axis != qparams.granularity.axis % rank)
+    return dataclasses.replace(plan, bias_preserving=BiasPreservingRounding(axes))
+
+
+def _is_depthwise(weight: ir.TensorProtocol) -> bool:
+    return len(weight.shape) >= IMAGE and weight.shape[1] == 1
 
 
 def plan_half(

@@ -175,7 +175,12 @@ class _DynamicWriter:
             in_blocks = isinstance(qparams.granularity, PerBlock)
             home = graph_of(node) if in_blocks else self.model.graph
             stored, _ = self.new.integers(
-                value, layout, weight.integer_limit, perm=first, graph=home
+                value,
+                layout,
+                weight.integer_limit,
+                perm=first,
+                graph=home,
+                bias_preserving=weight.bias_preserving,
             )
         return stored if first == perm else self._turned(stored, first, perm)
 
