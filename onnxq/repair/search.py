@@ -49,6 +49,8 @@ LEAST_SHARE = 0.5
 """Least time of a search, as a share of what the first model took."""
 BETTER_DB = 0.5
 """Less is no repair."""
+MARGIN_DB = 2.0
+"""What the search wants beyond the floor: it chooses on few samples, and others show less."""
 
 
 class ObservedOnce:
@@ -231,7 +233,7 @@ def _searched(
     from onnxq.tuning.tune import HELD_APART, tune
 
     goal = Goal(
-        min_sqnr_db=wanted.floor_db if verdict.worst_db < math.inf else None,
+        min_sqnr_db=wanted.floor_db + MARGIN_DB if verdict.worst_db < math.inf else None,
         max_runs=MOST_RUNS,
         max_seconds=seconds,
         improve=(),
