@@ -40,7 +40,7 @@ from onnxq.errors import (
 from onnxq.float16_model import half
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.checks import check_quantizable
-from onnxq.graph.given_size import given_size
+from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load, size_bytes
 from onnxq.graph.saving import EXTERNAL_BYTES, data_files, locations, save
 from onnxq.page.card import card_of

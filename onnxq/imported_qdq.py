@@ -18,7 +18,7 @@ from onnxq.checking.check import Check
 from onnxq.core.collector import without_collector
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError, listed
-from onnxq.graph.given_size import given_size
+from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load
 from onnxq.observers import FixedQParamsObserver, ObserverSpec
 from onnxq.pipeline import quantize

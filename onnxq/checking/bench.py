@@ -15,7 +15,7 @@ from onnxq.checking.execution import execution
 from onnxq.checking.findings import Execution
 from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.given_size import given_size
+from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load
 from onnxq.graph.quantized import INPUTS_KEY, read_quantized_io
 from onnxq.ort import runtime

@@ -23,7 +23,7 @@ from onnxq.core.arrays import Array
 from onnxq.core.brief import size_text
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
-from onnxq.graph.given_size import given_size
+from onnxq.graph.given_file import given_size
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
 from onnxq.language.decoder import LOGITS

@@ -92,7 +92,7 @@ def _same_file(first: Path, second: Path) -> bool:
 
 def load_model(path: Path, outputs: Iterable[Path] = ()) -> ir.Model:
     """The model of the file."""
-    from onnxq.graph.given_size import external_files
+    from onnxq.graph.given_file import external_files
     from onnxq.graph.io import load
 
     model = load(path)

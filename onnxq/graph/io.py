@@ -16,7 +16,7 @@ from onnxq.core.collector import without_collector
 from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError, first_line, kind_of, nearest
 from onnxq.graph.edit import use_short_domain
-from onnxq.graph.given_size import given_size, note_size
+from onnxq.graph.given_file import given_size, note_file
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.saving import save
 from onnxq.graph.skeleton import proto_graphs
@@ -62,7 +62,7 @@ def load(model: str | Path | onnx.ModelProto | ir.Model | ExportedProgram) -> ir
             raise _of_other_kind(model)
         path = Path(model).absolute()
         found = _from_proto(_parse(path), f"'{path}'", path.parent)
-        note_size(found, path)
+        note_file(found, path)
         return found
 
 

@@ -24,6 +24,7 @@ from onnxq.core.reason import Reason
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
 from onnxq.errors import counted
+from onnxq.graph.given_file import given_file
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float
 from onnxq.ort.target_here import target_here
@@ -90,7 +91,8 @@ def why_not_worth(
     if verdict.speedup is None or verdict.speedup >= LEAST_SPEEDUP or not made.timed_on:
         return None
     seconds = max(TIMED_S, TIMED_SHARE * spent_s)
-    time = time_beside_float(source, made.model, made.timed_on, seconds)
+    file = given_file(source)  # which the canonical model may be faster than
+    time = time_beside_float(source, made.model, made.timed_on, seconds, file)
     told = replace(verdict, speedup=1 / time.ratio, speedup_range=(1 / time.high, 1 / time.low))
     made.model.attach(told)
     if told.is_slower:

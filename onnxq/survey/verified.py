@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxq.checking.sides import EVERYTHING, Sides, sides_of
 from onnxq.checking.validation import refusal
 from onnxq.checking.verify import findings_of, open_for
-from onnxq.graph.given_size import given_size
+from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load
 from onnxq.ort.runtime import CPU, check_provider
 from onnxq.page.render import write_page

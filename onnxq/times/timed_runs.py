@@ -163,13 +163,18 @@ def paired_sessions(
 
 
 def time_beside_float(
-    source: ir.Model, model: ir.Model, feeds: Mapping[str, Array], seconds: float
+    source: ir.Model,
+    model: ir.Model,
+    feeds: Mapping[str, Array],
+    seconds: float,
+    file: Path | None = None,
 ) -> WholeTime:
     """Time of a model over its float model's, of whole runs in pairs of sessions.
 
-    Weights that the float model stores in fewer bits are so there: ONNX Runtime multiplies some.
+    `file` is run in the float model's place. Else weights that the float model stores in fewer bits
+    are so there: ONNX Runtime multiplies some.
     """
-    models = (model, as_given(source))
+    models = (model, file or as_given(source))
     ours, theirs = (partial(open_session, each, threads=1) for each in models)
     fed = as_taken(feeds, input_specs(model)), as_taken(feeds, input_specs(source))
     return WholeTime.of_sessions(paired_sessions((ours, theirs), fed, seconds=seconds))

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from onnxq.checking.bench import bench
 from onnxq.errors import CalibrationError, ModelError
-from onnxq.graph.given_size import external_files
+from onnxq.graph.given_file import external_files
 from onnxq.graph.io import load, size_bytes
 from onnxq.samples import Samples
 from tests.examples import images, network, save

@@ -15,9 +15,7 @@ from tests.dynamic_models import parsed
 from tests.examples import weights
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from onnxq.core.arrays import Array
+    from onnxq.core.arrays import Reals, Singles
 
 CHANNELS, SIZE = 16, 12
 IMAGE = f"float[n,{CHANNELS},{SIZE},{SIZE}]"
@@ -56,7 +54,7 @@ def test_the_graph_tells_which_tensors_have_means_of_one_sign(body: str, wanted:
     assert (y in positive_values(model)) == wanted
 
 
-def stored_errors(ahead: str, weight: Array, group: int = 1) -> npt.NDArray[np.float64]:
+def stored_errors(ahead: str, weight: Singles, group: int = 1) -> Reals:
     """Rounding errors of the stored integers behind that activation, a row per channel."""
     text = (
         f"g ({IMAGE} x) => (float[n,c,h,w] y) "
@@ -69,7 +67,8 @@ def stored_errors(ahead: str, weight: Array, group: int = 1) -> npt.NDArray[np.f
     (found,) = (each for each in constants if each.size == len(weight) and each is not integers)
     np.testing.assert_allclose(found.ravel(), scale.ravel(), rtol=0.2)
     exact = weight.astype(np.float64) / found.reshape(-1, 1, 1, 1)
-    return (integers - exact).reshape(len(weight), -1)
+    errors: Reals = (integers - exact).reshape(len(weight), -1)
+    return errors
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.canonical import Canonical, canonicalize
-from onnxq.graph.given_size import given_size
+from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load, model_hash
 from onnxq.graph.pixels import quantized_pixels
 from onnxq.graph.portable import PortableModel
