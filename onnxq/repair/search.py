@@ -50,7 +50,7 @@ LEAST_SHARE = 0.5
 BETTER_DB = 0.5
 """Less is no repair."""
 MARGIN_DB = 2.0
-"""What the search wants beyond the floor: it chooses on few samples, and others show less."""
+"""The search wants it beyond the floor: it chooses on few samples, and others show less."""
 
 
 class ObservedOnce:

@@ -79,10 +79,10 @@ def hub(tmp_path: Path, *words: str) -> Result:
 def test_a_hub_folder_is_told_as_a_table(tmp_path: Path) -> None:
     result = hub(tmp_path, "--variants", "fp32,fp16")
     assert result.exit_code == 0, result.output
-    assert "onnx/m_fp16.onnx" in result.stdout
+    assert "onnx/model_fp16.onnx" in result.stdout
     assert sorted(path.name for path in (tmp_path / "out" / "onnx").iterdir()) == [
-        "m.onnx",
-        "m_fp16.onnx",
+        "model.onnx",
+        "model_fp16.onnx",
     ]
 
 
