@@ -169,7 +169,7 @@ def pytest_collection_finish() -> None:
     improved by default: most tests are of plans, and would take twice as long. `improved_here` asks
     for that.
     """
-    if "torch" in sys.modules:  # tests without it do not wait for its import
+    if sys.modules.get("torch"):  # tests without it do not wait for its import, or have none
         from tests import export_memo, quick_export
 
         quick_export.install()

@@ -159,9 +159,10 @@ def _add_attribute(digest: _Digest, attribute: ir.Attr) -> None:
 
 def _plain(attribute: ir.Attr) -> str:
     value: Any = attribute.value
+    single = attribute.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS)  # as files hold it
     if isinstance(value, list | tuple):
-        return repr(tuple(value))
-    return repr(value)
+        return repr(tuple(float(np.float32(x)) if single else x for x in value))
+    return repr(float(np.float32(value)) if single else value)
 
 
 def _chunks(array: Array) -> Iterator[npt.NDArray[np.uint8]]:

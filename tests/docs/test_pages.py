@@ -39,6 +39,7 @@ NOT_RUN = {
     "docs/guides/costs.md",  # measures for minutes
     "docs/guides/extending.md",  # parts of examples/onnxq-example, which a test installs
     "docs/guides/measuring.md",  # any model of yours
+    "docs/how-to/hub-folder.md",  # any folder of yours; tests/test_hub.py makes some
     "docs/guides/tune.md",  # minutes
     "docs/migrate/torchao.md",  # torchao logs where it finds no GPU; test_torchao.py runs the same
 }

@@ -131,3 +131,9 @@ def test_strings_and_packed_weights_are_hashed(parse: Parse) -> None:
         model.graph.register_initializer(ir.Value(name="w", const_value=tensor))
         hashes.add(model_hash(model))
     assert len(hashes) == 5
+
+
+def test_floats_of_attributes_count_as_files_hold_them(model: ir.Model) -> None:
+    node = model.graph[-1]
+    node.attributes.add(ir.AttrFloat32("alpha", 0.9))  # as exporters make it, in double precision
+    assert model_hash(model) == model_hash(load(ir.to_proto(model)))
