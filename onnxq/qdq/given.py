@@ -65,7 +65,7 @@ class Ends(enum.Enum):
     ZERO = "as a Relu, where the range begins at 0; as a Clip, where it has fewer integers"
 
 
-class WhyFloat(enum.Enum):
+class WhyNoIntegers(enum.Enum):
     """Reasons for which a node with a rounded weight computes in float."""
 
     NO_SCALE = "the file has no scale for what they read or give"
@@ -247,9 +247,9 @@ def quantizers(given: ir.Model) -> Iterator[GivenQuantizer]:
             yield GivenQuantizer(node, tuple(readers), qparams, bounds)
 
 
-def float_beside_integers(model: ir.Model) -> dict[WhyFloat, list[str]]:
+def float_beside_integers(model: ir.Model) -> dict[WhyNoIntegers, list[str]]:
     """Reason -> names of nodes with a rounded weight that compute in float for it."""
-    found: dict[WhyFloat, list[str]] = {}
+    found: dict[WhyNoIntegers, list[str]] = {}
     for node in model.graph:
         weight = dequantizer(node.inputs[1]) if len(node.inputs) > 1 else None
         if node.op_type not in _SATURATING or weight is None or not is_constant(weight):
@@ -262,13 +262,13 @@ def float_beside_integers(model: ir.Model) -> dict[WhyFloat, list[str]]:
     return found
 
 
-def _why_float(node: ir.Node, weight: ir.Node) -> WhyFloat:
+def _why_float(node: ir.Node, weight: ir.Node) -> WhyNoIntegers:
     if integer_type(weight) not in _BYTES:
-        return WhyFloat.WEIGHT_TYPE
+        return WhyNoIntegers.WEIGHT_TYPE
     x = dequantizer(node.inputs[0])
     if x is not None and not is_constant(x) and integer_type(x) not in _BYTES:
-        return WhyFloat.INPUT_TYPE
-    return WhyFloat.NO_SCALE
+        return WhyNoIntegers.INPUT_TYPE
+    return WhyNoIntegers.NO_SCALE
 
 
 def unrounded(given: ir.Model, ends: Ends) -> tuple[ir.Model, dict[str, QParams]]:
