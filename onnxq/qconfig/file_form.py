@@ -158,9 +158,21 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "onnxq qconfig",
-        **main,
-        "$defs": parts,
+        **_clean(main),
+        "$defs": _clean(parts),
     }
+
+
+def _clean(schema: Any) -> Any:
+    """The schema, descriptions as `inspect.cleandoc` writes them: msgspec does so from 0.23."""
+    if isinstance(schema, dict):
+        return {
+            key: inspect.cleandoc(of)
+            if key == "description" and isinstance(of, str)
+            else _clean(of)
+            for key, of in schema.items()
+        }
+    return [_clean(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def to_text() -> str:
