@@ -107,8 +107,9 @@ def quantize(
             quantize(model, run_fn, run_args). onnxq.Samples says how they are read.
         run_args: for a run function.
         qconfig: what to quantize and how, or the path of a YAML file that says it; None: onnxq's
-            default. Improvements of weights that it names (`set_improve`; none: "auto") are each
-            judged on a quarter of the samples, which it does not see (docs/guides/improve.md).
+            default. Improvements of weights that it names (`set_improve`; none: "auto", with
+            "smooth" where outlying channels cost much) are each judged on a quarter of the
+            samples, which it does not see (docs/guides/improve.md).
         target: the machine that the result is for; None: `targets.get_default()`. Its range
             reduction "observed" needs samples, on which alone it is exact.
         format: see `rewrite`.

@@ -1,6 +1,7 @@
 """PTQ algorithms that cost nothing at run time, within bounded work: the default of `quantize`.
 
-    each layer       rounded by samples, or its bias corrected where that would be too much work
+    each layer       rounded by samples; its bias corrected where that would be too much work, or
+                     where the rounding of its weight adds next to no noise
     samples          a part of those given, SAMPLES of them at least
     work allowed     SHARE multiply-adds for each one of the float model over all samples given
     kept             if the outputs lose no more than before, on batches held back
@@ -37,6 +38,10 @@ SHARE = 4.0
 many times as long, observers included."""
 LEAST = 2e9
 """Multiply-adds that are allowed in any case: about a tenth of a second."""
+LEAST_DB = 0.05
+"""Noise by the rounding of a weight from which on it is rounded by samples: what is left of a
+layer's noise then comes from its input, as from outliers in a transformer, and no integers of the
+weight make up for it."""
 
 TOO_MUCH = "its bias alone is corrected: to round it by samples would take {:.1e} multiply-adds"
 WORSE = "it loses on the samples held back"
@@ -59,7 +64,7 @@ class Auto(WeightImprovement):
         budget = _Budget(max(1.0, rows / most), LEAST)
 
         def begin(layer: Layer, batches: int) -> LayerWork | str:
-            rounding = rounding_of(prepared.target, layer, batches)
+            rounding = rounding_of(prepared.target, layer, batches, LEAST_DB)
             bias = bias_work(layer, batches)
             if isinstance(rounding, str):
                 return rounding if isinstance(bias, str) else bias

@@ -33,6 +33,7 @@ from onnxq.weights.improvement import (
     WeightImprovement,
     find,
 )
+from onnxq.weights.smooth import Smooth, is_worth_trying
 
 Made = TypeVar("Made", EqualModel, Improved)
 DEFAULT: tuple[str, ...] = ("auto",)
@@ -105,8 +106,19 @@ def _why_none(prepared: Prepared, samples: Samples | None) -> str:
 def improve_model(
     prepared: Prepared, samples: Batches, objective: Objective = Objective.SPEED
 ) -> Prepared:
-    """The Prepared of a model that its ModelImprovements made; itself where it asks for none."""
-    for improvement in wanted(prepared.qconfig.algorithms):
+    """The Prepared of a model that its ModelImprovements made; itself where it asks for none.
+
+    DEFAULT alone asks for `smooth` where outlying channels cost the model much.
+    """
+    names = prepared.qconfig.algorithms
+    if names == DEFAULT:
+        alone = dataclasses.replace(prepared, qconfig=prepared.qconfig.set_improve([Smooth.name]))
+        if not is_worth_trying(alone, samples, objective):
+            return prepared
+        # judged as if nothing followed: that takes half the time
+        smoothed = improve_model(alone, samples, objective)
+        return dataclasses.replace(smoothed, qconfig=prepared.qconfig)
+    for improvement in wanted(names):
         if isinstance(improvement, ModelImprovement):
             work = partial(improvement.improve, prepared, samples, objective)
             made = _result(improvement, work, EqualModel)

@@ -69,6 +69,7 @@ PRODUCTS = 1 << 37
 inputs on there are fewer places by it."""
 LEAST_DAMPING = 1e-30
 """Damping of an input that is always 0, whose weights are rounded to the nearest then."""
+LITTLE = "its bias alone is corrected: the rounding of its weight adds less than {} dB of noise"
 
 
 @register
@@ -84,20 +85,25 @@ class Round(WeightImprovement):
         return layerwise(prepared, plan, samples, self.name, begin)
 
 
-def rounding_of(target: Target, layer: Layer, batches: int) -> LayerWork | str:
-    """The work on one layer's weight and bias, or why there is none."""
+def rounding_of(
+    target: Target, layer: Layer, batches: int, least_db: float = -math.inf
+) -> LayerWork | str:
+    """The work on one layer's weight and bias, or why there is none.
+
+    Its bias alone is corrected where the rounding of its weight adds less than `least_db` of noise.
+    """
     if not layer.is_alone:
         return SHARED
     if layer.inputs > MOST_INPUTS:
         return f"it has {layer.inputs} inputs, more than {MOST_INPUTS}"
     summed_in_pairs = target.reduces_range and layer.rule.saturating_pairs
     if not summed_in_pairs or layer.plan.qparams.dtype != INT8:
-        return _Rounding(layer, batches, None)
+        return _Rounding(layer, batches, None, least_db)
     if target.reduce_range is ReduceRange.OBSERVED:
         return "which of its products saturate is known of the integers that it has alone"
     if layer.partners is None and layer.plan.integer_limit != target.weight_qmax_saturating:
         return "any two of its products may be added in int16"
-    return _Rounding(layer, batches, layer.partners)
+    return _Rounding(layer, batches, layer.partners, least_db)
 
 
 def rounding_products(groups: int, outputs: int, inputs: int, places: int) -> int:
@@ -117,8 +123,10 @@ def _most_places(inputs: int) -> int:
 class _Rounding:
     """The work on one layer: sums over its places, those of the batches held back apart."""
 
-    def __init__(self, layer: Layer, batches: int, partners: Places | None) -> None:
-        self._layer, self._batches = layer, batches
+    def __init__(
+        self, layer: Layer, batches: int, partners: Places | None, least_db: float
+    ) -> None:
+        self._layer, self._batches, self._least_db = layer, batches, least_db
         self._qparams = IntegerRows(layer.scale, *layer.limits, partners)
         self._stored = layer.stored
         self._bias = layer.bias[:, np.newaxis]
@@ -138,12 +146,30 @@ class _Rounding:
             return Proposal(None, why=NO_ELEMENTS)
         seen, held = (sums.means() for sums in self._sums)
         best = self._bias_alone(seen, held)
+        if self._from_rounding_db(seen, held, best) < self._least_db:
+            why = LITTLE.format(self._least_db)
+            return dataclasses.replace(self._proposal(held, best), why=why)
         first = self._tried(seen, held, FIRST)
         if first.error < best.error:
             best = self._searched(seen, held, first)
+        return self._proposal(held, best)
+
+    def _proposal(self, held: LayerMeans, best: _Tried) -> Proposal:
         signal = float(held.yy.sum())
         before, after = decibels(signal, float(held.rr.sum())), decibels(signal, best.error)
         return Proposal(self._constants(best.rounded), before, after)
+
+    def _from_rounding_db(self, seen: LayerMeans, held: LayerMeans, bias: _Tried) -> float:
+        """Noise that the weight's rounding adds to what its bias cannot make up for.
+
+        10 log10(e / f): e, f the errors on the batches held back, of the weight as it is rounded
+        and in float, each with the bias that takes the means.
+        """
+        change = self._layer.matrix - self._stored
+        shift = np.zeros(change.shape[:-1])
+        if self._layer.bias_slot is not None:
+            shift = seen.missing(change)
+        return decibels(bias.error, max(0.0, float(held.error(change, shift).sum())))
 
     def _bias_alone(self, seen: LayerMeans, held: LayerMeans) -> _Tried:
         """The weight as it is, with the bias that takes the means."""

@@ -36,7 +36,7 @@ from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
 from onnxq.static.prepared import Prepared
 from onnxq.weights.improvement import EqualModel, ModelImprovement, register
 from onnxq.weights.judgement import Judgement, too_few
-from onnxq.weights.smoothing import SiteChoice, site_choices
+from onnxq.weights.smoothing import SiteChoice, outliers_cost, site_choices
 from onnxq.weights.smoothing_sites import Site, sites_of
 from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, ScaleTrial, validation_of
 
@@ -55,6 +55,15 @@ class Smooth(ModelImprovement):
         """Site by site, then as a whole; see the module."""
         flow = Flow.of(prepared, samples, objective)
         return factored(flow, self.name, sites_of(prepared, objective), NO_SITES)
+
+
+def is_worth_trying(prepared: Prepared, samples: Batches, objective: Objective) -> bool:
+    """Whether outlying channels cost the model so much that it is smoothed without being asked."""
+    sites = sites_of(prepared, objective)
+    if not sites:
+        return False
+    flow = Flow.of(prepared, samples, objective)
+    return not too_few(flow.batches) and outliers_cost(flow, sites)
 
 
 CHANCE = "{} samples cannot tell this gain from chance"
@@ -83,18 +92,19 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     stayed = [s for s in factors if any(map(plain.runs_in_integers, s.readers))]
     ordered = sorted(choices, key=lambda c: -c.after_db)
     back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
-    floats = _left_by_data(flow.prepared, plain, choices)
-    tried = []
-    for count in sorted({0, len(back) // 2, len(back)}):
+    floats = _left_by_data(flow, choices)
+    tried: list[ScaleTrial] = []
+    for count in sorted({0, len(back) // 2, len(back)}, reverse=True):
         sites = {site: factors[site] for site in (*stayed, *back[:count])}
         divided = {product for site in sites for product in site.readers}
         naming = {product: form for product, form in floats.items() if product not in divided}
-        if sites:
-            tried.append(validation_of(flow, sites, naming))
-    least = min(
-        tried,
-        key=lambda validation: (len(plain.products - validation.products), validation.errors.sum()),
-    )
+        if not sites:
+            continue
+        tried.append(validation_of(flow, sites, naming))
+        is_gain = tried[-1].beside(plain).is_gain(len(tried))
+        if is_gain and plain.products <= tried[-1].products:
+            break
+    least = min(tried, key=lambda trial: _preference(trial, plain))
     is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
     judgement, needs_proof = least.beside(plain), not is_corrected or len(tried) > 1
     ruling = _Ruling(judgement, judgement.is_gain(len(tried)), needs_proof)
@@ -106,6 +116,13 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     if more:
         whole = replace(whole, why=f"{more} more of {len(products)} products run in integers")
     return EqualModel(best.model, (*outcomes, whole), best.naming)
+
+
+def _preference(trial: ScaleTrial, plain: ScaleTrial) -> tuple[int, bool, int, float]:
+    """Order of trials, the best first: integers are given up for nothing but a loss."""
+    is_loss = trial.beside(plain).is_loss
+    integers = 0 if is_loss else len(trial.products)
+    return len(plain.products - trial.products), is_loss, -integers, float(trial.errors.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +149,18 @@ class _Ruling:
         return Outcome(name, "", kept, found.before_db, found.after_db, why)
 
 
-def _left_by_data(
-    prepared: Prepared, plain: ScaleTrial, choices: Sequence[SiteChoice]
-) -> Proposals:
+def _left_by_data(flow: Flow, choices: Sequence[SiteChoice]) -> Proposals:
     """Forms of products that the data leave in float: their own input is what integers cannot hold.
 
     Smoothing other tensors does not make it fit, though it stands out less among what is left, or
-    more: so they stay where they are until their own input is smoothed.
+    more: so they stay where they are until their own input is smoothed. All samples say which they
+    are, as they will; the few of a trial may leave others in float.
     """
+    prepared, decisions = flow.prepared, flow.decisions()
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     naming: dict[str, Proposal] = {}
     for name in (name for choice in choices for name in choice.site.readers):
-        entry, decision = open_entry(nodes[name], prepared.qconfig), plain.decisions[name]
-        if plain.runs_in_integers(name) or entry is None:
-            continue
-        if isinstance(decision, Float):
+        entry, decision = open_entry(nodes[name], prepared.qconfig), decisions[name]
+        if entry is not None and isinstance(decision, Float):
             naming[name] = Proposal(replace(entry, precision=Precision.FLOAT), decision.reason)
     return naming

@@ -32,12 +32,14 @@ from onnxq import catalog
 from onnxq.affine import fake_quantize
 from onnxq.core.arrays import Reals, Singles
 from onnxq.graph.weights import constant_array
+from onnxq.observers import ObserverSpec
 from onnxq.observers.tensor_noise import decibels
 from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples.inputs import Batch
+from onnxq.static.noise.sensitive import TYPICAL_NOISE
 from onnxq.static.prepared import Prepared
 from onnxq.weights.integer_layers import IntegerLayer, at_run_time, integer_layers
 from onnxq.weights.judgement import is_held_back
@@ -150,6 +152,10 @@ def _some_outputs(matrix: Singles) -> Singles:
 
 MOST_ROWS = 1024
 """Rows of all samples that a site looks at to choose, evenly spread."""
+FEW_ROWS = 128
+"""Rows that tell whether a choice is worth making."""
+USUAL = (0.5, 0.8)
+"""Exponents that tell it: that of the paper, and one that leaves more to the weight."""
 MUL_GAIN_DB = 1.0
 """Gain from which on a Mul, an element-wise pass over the tensor, is worth its time."""
 NO_HELP = "no exponent loses less"
@@ -188,7 +194,7 @@ def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
     found = integer_layers(flow.prepared, flow.objective)
     return [
         _choice(site, seen, [found[name] for name in site.readers], flow)
-        for site, seen in _seen(flow.prepared, sites, flow.batches)
+        for site, seen in _seen(flow.prepared, sites, flow.batches, MOST_ROWS)
     ]
 
 
@@ -227,9 +233,9 @@ class _Seen:
 
 
 def _seen(
-    prepared: Prepared, sites: Sequence[Site], batches: Sequence[Batch]
+    prepared: Prepared, sites: Sequence[Site], batches: Sequence[Batch], rows: int
 ) -> Iterator[tuple[Site, _Seen]]:
-    """Each site with what its tensor is in the float model."""
+    """Each site with what its tensor is in the float model, in about so many rows of a part."""
     inputs = {value.name for value in prepared.model.graph.inputs}
     inner = [site.tensor for site in sites if site.tensor not in inputs]
     exposed = expose(prepared.model, inner)
@@ -239,7 +245,7 @@ def _seen(
         for index, feeds in enumerate(all_feeds(prepared, batches)):
             got = dict(zip(inner, session.run(feeds, list(exposed.outputs.values())), strict=True))
             share = held if is_held_back(index) else len(batches) - held
-            most = -(-MOST_ROWS // max(share, 1))
+            most = -(-rows // max(share, 1))
             for site, parts in zip(sites, kept, strict=True):
                 x = {**feeds, **got}[site.tensor].astype(np.float32, copy=False)
                 parts[is_held_back(index)].append(_Part.of(x, most))
@@ -256,39 +262,76 @@ def _spread_rows(x: Singles, most: int) -> Singles:
     return np.array(rows[np.union1d(places, np.abs(rows).max(1).argmax())], np.float32)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """Products that read a site, and how their input is rounded.
+
+    Attributes:
+        observer: of the input; None: each run takes the range of what it sees.
+        w_max: (channels,), largest magnitude of the weights for each channel.
+    """
+
+    products: Sequence[Product]
+    observer: ObserverSpec | None
+    w_max: Reals
+
+    @classmethod
+    def of(cls, readers: Sequence[IntegerLayer], channels: int, flow: Flow) -> _Reading:
+        """Collects the products of these readers."""
+        products = [_product(reader, _noise_of(reader, flow)) for reader in readers]
+        observer = next((r.observer for r in readers if r.observer is not None), None)
+        return cls(products, observer, np.max([p.largest(channels) for p in products], 0))
+
+    def made(self, part: _Part, exponent: float) -> tuple[Reals, Rounding]:
+        """Factors of that exponent, and the rounding of the input, as this part has them."""
+        factors = np.ones(self.w_max.size)
+        if exponent:
+            factors = smoothing_factors(expected_maxima(part.maxima), self.w_max, exponent)
+        if self.observer is None:
+            return factors, at_run_time
+        observer = self.observer()
+        observer.observe((part.x / factors).astype(np.float32), 0)
+        qparams = observer.calculate_qparams()
+        return factors, lambda values: fake_quantize(values, qparams)
+
+    def noise(self, made_of: _Part, tried_on: _Part, exponent: float) -> float:
+        """Noise of the products in one part, with factors and ranges of another."""
+        return product_noise(tried_on.x, *self.made(made_of, exponent), self.products)
+
+
 def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerLayer], flow: Flow) -> SiteChoice:
     """The exponent whose products lose least, judged on the part held back.
 
     An exponent near 1 brings every channel to the very range that it had: what another sample has
     beyond it is cut off. So each is tried on other samples than its factors and scales are made of.
     """
-    products = [_product(reader, _noise_of(reader, flow)) for reader in readers]
-    spec = next((r.observer for r in readers if r.observer is not None), None)
-    channels = seen.first.maxima.shape[1]
-    w_max = np.max([p.largest(channels) for p in products], 0)
-
-    def made(part: _Part, exponent: float) -> tuple[Reals, Rounding]:
-        factors = np.ones(channels)
-        if exponent:
-            factors = smoothing_factors(expected_maxima(part.maxima), w_max, exponent)
-        if spec is None:
-            return factors, at_run_time
-        observer = spec()
-        observer.observe((part.x / factors).astype(np.float32), 0)
-        qparams = observer.calculate_qparams()
-        return factors, lambda values: fake_quantize(values, qparams)
-
-    def noise(made_of: _Part, tried_on: _Part, exponent: float) -> float:
-        return product_noise(tried_on.x, *made(made_of, exponent), products)
-
-    noises = {a: noise(seen.first, seen.second, a) for a in (0.0, *EXPONENTS)}
+    reading = _Reading.of(readers, seen.first.maxima.shape[1], flow)
+    noises = {a: reading.noise(seen.first, seen.second, a) for a in (0.0, *EXPONENTS)}
     best = min(noises, key=lambda a: noises[a])
     both = _Part.joined([seen.first, seen.second])
-    before, after = (decibels(1.0, noise(both, seen.held, a)) for a in (0.0, best))
+    before, after = (decibels(1.0, reading.noise(both, seen.held, a)) for a in (0.0, best))
     helps = after - before > (0.0 if site.folds else MUL_GAIN_DB)
-    factors = made(both, best)[0] if helps else None
-    is_corrected = all(product.noise is varying_noise for product in products)
+    factors = reading.made(both, best)[0] if helps else None
+    is_corrected = all(product.noise is varying_noise for product in reading.products)
     return SiteChoice(site, factors, before, after, best, is_corrected)
+
+
+def outliers_cost(flow: Flow, sites: Sequence[Site]) -> bool:
+    """Whether outlying channels make products noisy, so that smoothing is worth trying by default.
+
+        mean n(0) > TYPICAL_NOISE        sum n(0) >= 2 sum min n(a), a of 0 and USUAL
+
+    n(a) is the noise of a site with this exponent, in FEW_ROWS rows: half of all of it would go.
+    A trained sentence encoder would lose 5 to 7 dB of it; models without outliers, 2 at most.
+    """
+    found = integer_layers(flow.prepared, flow.objective)
+    before = after = 0.0
+    for site, seen in _seen(flow.prepared, sites, flow.batches, FEW_ROWS):
+        readers = [found[name] for name in site.readers]
+        reading = _Reading.of(readers, seen.first.maxima.shape[1], flow)
+        noises = [reading.noise(seen.first, seen.second, a) for a in (0.0, *USUAL)]
+        before, after = before + noises[0], after + min(noises)
+    return before > len(sites) * TYPICAL_NOISE and before >= 2 * after
 
 
 def _noise_of(product: IntegerLayer, flow: Flow) -> Noise:

@@ -65,17 +65,28 @@ class ScaleTrial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flow:
-    """The whole flow, as it will be carried out."""
+    """The whole flow, as it will be carried out.
+
+    Attributes:
+        samples: all of them, which the model will be calibrated on.
+        batches: as many of them as tell enough, for trials.
+    """
 
     prepared: Prepared
+    samples: Batches
     batches: Sequence[Batch]
     objective: Objective
 
     @classmethod
     def of(cls, prepared: Prepared, samples: Batches, objective: Objective) -> Flow:
-        """The flow on as many of the samples as tell enough."""
-        batches = enough(samples, prepared)
-        return cls(prepared, batches, objective)
+        """The flow on these samples."""
+        return cls(prepared, samples, enough(samples, prepared), objective)
+
+    def decisions(self) -> Mapping[str, Decision]:
+        """Decisions of the model as it is, on all samples."""
+        statistics = calibrate(self.prepared, self.samples, threads=1)
+        plan = plan_as_targeted(self.prepared, statistics, self.samples, self.objective)
+        return plan.decisions
 
     @property
     def corrects_biases(self) -> bool:

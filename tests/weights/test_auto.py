@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import onnxq
 from onnxq.errors import ModelError
+from onnxq.graph.weights import constant_array
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples import open_samples
 from onnxq.samples.excerpt import HANDFUL
@@ -17,6 +19,7 @@ from onnxq.weights import Auto, Improved, Round
 from onnxq.weights import auto as module
 from onnxq.weights.judgement import thinned
 from onnxq.weights.layerwise import with_outcomes
+from onnxq.weights.round import LITTLE
 from tests.dynamic_models import parsed
 from tests.examples import ALL_INTEGERS
 
@@ -52,7 +55,8 @@ def planned() -> tuple[Prepared, Plan, onnxq.Samples]:
     return prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, read)), read
 
 
-def test_each_layer_is_rounded_where_the_work_is_allowed() -> None:
+def test_each_layer_is_rounded_where_the_work_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEAST_DB", -math.inf)
     prepared, plan, read = planned()
     batches = open_samples(read, prepared.inputs)
     some = thinned(batches, 512 // module.LOOKED_AT)
@@ -60,6 +64,26 @@ def test_each_layer_is_rounded_where_the_work_is_allowed() -> None:
     alone = Round().improve(prepared, plan, some).outcomes
     assert [o.gain_db for o in auto[:2]] == [o.gain_db for o in alone[:2]]
     assert any(o.kept for o in auto)
+
+
+def test_a_layer_whose_rounding_adds_next_to_no_noise_is_not_solved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepared, plan, read = planned()
+    batches = open_samples(read, prepared.inputs)
+    monkeypatch.setattr(module, "LEAST_DB", 100.0)
+    made = Auto().improve(prepared, plan, batches)
+    assert [o.why for o in made.outcomes[:2]] == [LITTLE.format(100.0)] * 2
+    assert any(o.kept for o in made.outcomes)
+    for name in plan.weights:
+        slots = zip(constants(prepared, name), constants(made.prepared, name), strict=True)
+        assert [bool((old == new).all()) for old, new in slots] == [True, False]
+
+
+def constants(prepared: Prepared, name: str) -> list[np.ndarray]:
+    """Weight and bias of the node."""
+    (node,) = (n for n in prepared.model.graph if n.name == name)
+    return [constant_array(value) for value in node.inputs[1:] if value is not None]
 
 
 def test_beyond_the_work_allowed_biases_alone_are_corrected(

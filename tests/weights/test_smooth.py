@@ -259,3 +259,20 @@ def test_a_gain_in_sum_is_enough_where_biases_are_corrected_alone(
     assert whole.gain_db > 3
     assert whole.kept is kept
     assert whole.why == "16 samples cannot tell this gain from chance"
+
+
+@pytest.mark.usefixtures("improved_here")
+@pytest.mark.parametrize("gain", [1.0, 30.0])
+def test_by_default_it_is_tried_where_outlying_channels_cost_the_model_much(gain: float) -> None:
+    made = onnxq.quantize(
+        encoder(gain), onnxq.Samples(samples(), batch_size=4), check=onnxq.Check(repair=None)
+    )
+    assert made.verdict is not None
+    assert any("'smooth'" in note for note in made.verdict.notes) is (gain > 1)
+
+
+def test_a_trial_that_keeps_more_products_in_integers_stays_unless_the_outputs_lose() -> None:
+    source = open_samples(onnxq.Samples(samples(), 4), onnxq.prepare(encoder()).inputs)
+    made = Smooth().improve(onnxq.prepare(encoder()), source)
+    assert made.outcomes[-1].kept
+    assert not made.naming

@@ -14,6 +14,7 @@ from onnxq import targets
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
+from onnxq.samples import Batches
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.improvement import Improved, WeightImprovement, registry
 from onnxq.weights.smoothing_sites import sites_of
@@ -22,7 +23,6 @@ from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
-    from onnxq.samples import Batches
     from onnxq.samples.inputs import Batch
     from onnxq.static.plan import Plan
     from onnxq.static.prepared import Prepared
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 IN_INTEGERS = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
 CHANNELS = np.array([40.0, *[1.0] * 11], np.float32)
 """One channel stands out, and its weights are as much smaller."""
+
+
+def flow_of(prepared: Prepared, batches: list[Batch]) -> Flow:
+    samples = Batches("samples", len(batches), lambda: iter(batches))
+    return Flow(prepared, samples, batches, Objective.SPEED)
 
 
 def product_flow(
@@ -40,7 +45,7 @@ def product_flow(
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
     prepared = onnxq.prepare(model(nodes, {"w": weight}, {"x": ["N", 12]}), qconfig, target)
     batches: list[Batch] = [{"x": rows[i : i + 8]} for i in range(0, len(rows), 8)]
-    return Flow(prepared, batches, Objective.SPEED)
+    return flow_of(prepared, batches)
 
 
 def rows_of_noise() -> Singles:
@@ -100,7 +105,7 @@ def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() ->
     def noise(*improve: str) -> float:
         qconfig = ALL_INTEGERS.with_overrides([narrow]).set_improve(improve)
         prepared = onnxq.prepare(proto, qconfig, "x86-vnni")
-        return float(validation_of(Flow(prepared, batches, Objective.SPEED), {}, {}).errors.sum())
+        return float(validation_of(flow_of(prepared, batches), {}, {}).errors.sum())
 
     assert noise("smooth") == noise()
     assert noise("smooth", "bias") < noise() / 4
