@@ -79,20 +79,16 @@ class Softmax(op.Operator):
         total = np.zeros(rows.shape[:-1], np.float32)
         for i in range(rows.shape[-1]):  # one by one, as ONNX Runtime adds
             total += terms[..., i]
-        parts = np.floor(np.float32(1) / q.scale)
-        _check_headroom(float(parts), rows.shape[-1])
+        parts = float(np.floor(np.float32(1) / q.scale))
+        most = rows.shape[-1] * math.exp(HEADROOM)
+        if parts > most:  # e * parts overflows to infinity there
+            raise UnsupportedError(
+                f"Softmax over {rows.shape[-1]} elements with output scale 1 / {parts:g}: ONNX "
+                f"Runtime overflows; choose a scale of at least 1 / {most:.0f}."
+            )
         value = np.rint(terms * parts / total[..., None]) + q.zero_point.astype(np.float32)
         y = np.clip(value, q.dtype.qmin, q.dtype.qmax).astype(q.dtype.storage)
         return (np.ascontiguousarray(np.moveaxis(y, -1, axis)),)
-
-
-def _check_headroom(parts: float, count: int) -> None:
-    """Raises UnsupportedError where ONNX Runtime's e * floor(1 / y_scale) overflows to infinity."""
-    if parts > count * math.exp(HEADROOM):
-        raise UnsupportedError(
-            f"Softmax over {count} elements with output scale 1 / {parts:g}: ONNX Runtime "
-            f"overflows; choose a scale of at least 1 / {count * math.exp(HEADROOM):.0f}."
-        )
 
 
 def _exponentials(scale: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.float32]:

@@ -111,7 +111,8 @@ def bench(
         specs = with_shapes(theirs_takes, shapes or {}, given.batch_size)
         batch: Mapping[str, Array] = random_batch(specs, given.batch_size)
     else:
-        _refuse_shapes(shapes)
+        if shapes:
+            raise CalibrationError("give samples or shapes, not both: samples have their own.")
         batch = _one_batch(given, theirs_takes)
         check_ignored(given)
     sources = (_source(model, ours_model), _source(quantized, theirs_model))
@@ -140,11 +141,6 @@ def _source(given: ModelSource, model: ir.Model) -> ir.Model | Path:
     """
     is_file = isinstance(given, str | Path) and not _NO_TEXT.search(str(given))
     return Path(str(given)) if is_file else model
-
-
-def _refuse_shapes(shapes: object) -> None:
-    if shapes:
-        raise CalibrationError("give samples or shapes, not both: samples have their own.")
 
 
 def _check_comparable(

@@ -123,7 +123,9 @@ def _convolve(
     dilations = per_axis(op, "dilation", steps.dilation, rank)
     pads = per_axis(op, "padding", steps.padding, rank)
     groups = whole(op, "groups", steps.groups)
-    _check_positive(op, [*strides, *dilations, groups])
+    numbers = [*strides, *dilations, groups]
+    if min(numbers) < 1:
+        raise ShapeError(f"{op}: stride, dilation and groups are {numbers}; wanted 1 or more.")
     if min(pads) < 0:
         raise ShapeError(f"{op}: padding is {pads}; wanted 0 or more. Slice the input instead.")
     attributes: dict[str, AttributeValue] = {
@@ -205,8 +207,3 @@ def _integer_bias(op: str, bias: Bias, x: QTensor, w: QTensor) -> QTensor | None
     granularity = PerChannel(0) if scale.ndim else PerTensor()
     qparams = QParams(scale, np.zeros(scale.shape, np.int32), INT32, granularity)
     return QTensor(quantize(b, qparams), qparams)
-
-
-def _check_positive(op: str, numbers: Sequence[int]) -> None:
-    if min(numbers) < 1:
-        raise ShapeError(f"{op}: stride, dilation and groups are {numbers}; wanted 1 or more.")

@@ -59,7 +59,11 @@ def load(model: str | Path | onnx.ModelProto | ir.Model | ExportedProgram) -> ir
         if isinstance(model, onnx.ModelProto):
             return _from_proto(model, "the ModelProto", None)
         if not isinstance(model, str | Path):
-            raise _of_other_kind(model)
+            raise ModelError(
+                f"the model is {kind_of(model)}; wanted the path of an ONNX file, an "
+                "onnx.ModelProto, an onnx_ir.Model or torch's ONNXProgram. A PyTorch module "
+                "becomes one by onnxq.export(module, example_inputs)."
+            )
         path = Path(model).absolute()
         found = _from_proto(_parse(path), f"'{path}'", path.parent)
         note_file(found, path)
@@ -69,15 +73,6 @@ def load(model: str | Path | onnx.ModelProto | ir.Model | ExportedProgram) -> ir
 def size_bytes(path: Path) -> int:
     """Bytes of an ONNX file and of the external data files that it names."""
     return given_size(load(path))
-
-
-def _of_other_kind(model: object) -> ModelError:
-    """The error of what names no file: a PyTorch module, the bytes of a model."""
-    return ModelError(
-        f"the model is {kind_of(model)}; wanted the path of an ONNX file, an onnx.ModelProto, an "
-        "onnx_ir.Model or torch's ONNXProgram. A PyTorch module becomes one by "
-        "onnxq.export(module, example_inputs)."
-    )
 
 
 def refuse_folder(path: Path) -> None:

@@ -62,7 +62,8 @@ def float_classes(
     keys = {
         (node.domain, node.op_type): None
         for node in model.graph.all_nodes()
-        if not node.domain.startswith("ai.onnx") and not _holds_graphs(node)
+        if not node.domain.startswith("ai.onnx")
+        and not any(a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values())
     }
     return tuple(_float_class(*key, float_nodes, classes.get(key, PlainOp)) for key in keys)
 
@@ -73,7 +74,3 @@ def _float_class(
     bases = (_Elsewhere, otherwise)
     members = {"op_domain": domain, "float_nodes": staticmethod(float_nodes)}
     return type(op_type, bases, members | {"__module__": __name__})
-
-
-def _holds_graphs(node: ir.Node) -> bool:
-    return any(a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values())

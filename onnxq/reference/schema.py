@@ -97,12 +97,10 @@ def check_node(
             f"{where} has no attribute '{absent[0]}', which {op_type} requires in opset {version} "
             f"of {domain or 'ai.onnx'}. Add it."
         )
-    _check_fewest(where, len(inputs), signature.fewest)
-
-
-def _check_fewest(where: str, count: int, fewest: int) -> None:
-    if count < fewest:
-        raise ModelError(f"{where} has {count} inputs; it needs {fewest}. Give it the others.")
+    if len(inputs) < signature.fewest:
+        raise ModelError(
+            f"{where} has {len(inputs)} inputs; it needs {signature.fewest}. Give it the others."
+        )
 
 
 @functools.cache

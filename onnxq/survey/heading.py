@@ -170,7 +170,8 @@ def _bounds(findings: Findings, bounds: Bounds) -> list[CheckedBound]:
     said = []
     every: list[OutputFinding | TensorFinding] = [*_floats(findings), *findings.tensors]
     if bounds.min_sqnr_db is not None:
-        got = min((_as_worst(f.sqnr_db) for f in every), default=-math.inf)
+        known = (-math.inf if math.isnan(f.sqnr_db) else f.sqnr_db for f in every)
+        got = min(known, default=-math.inf)
         words = (
             f"every tensor and float output at {bounds.min_sqnr_db:g} dB or more: "
             f"worst {decibels(got)}"
@@ -182,7 +183,3 @@ def _bounds(findings: Findings, bounds: Bounds) -> list[CheckedBound]:
         words = f"no error beyond {bounds.max_lsb:g} LSB: largest {most:.1f}"
         said.append(CheckedBound(words, most <= bounds.max_lsb))
     return said
-
-
-def _as_worst(db: float) -> float:
-    return -math.inf if math.isnan(db) else db

@@ -192,16 +192,11 @@ def _tensors(
                 _qparams(qparams),
                 one.histogram,
                 found.name in outputs,
-                _sampled(one),
+                None if one.local is None else one.whole.compared.sqnr_db,
                 _channel_share(one, qparams),
             )
         )
     return parts
-
-
-def _sampled(one: TensorErrors) -> float | None:
-    """SQNR of whole runs on the samples of local errors; None: these are not known."""
-    return None if one.local is None else one.whole.compared.sqnr_db
 
 
 def _channel_share(one: TensorErrors, p: QParams | None) -> float | None:
@@ -295,17 +290,14 @@ def layers_on_machines(target: ir.Model) -> MachineTable:
     )
     if names:
         said = (
-            f"{_layers_add(len(names))} products in 16 bits on some machines, where sums can "
-            "saturate; “onnxq predict” with samples says which inputs do it."
+            f"{counting(len(names), 'layer')} {'adds' if len(names) == 1 else 'add'} products in "
+            "16 bits on some machines, where sums can saturate; “onnxq predict” with samples says "
+            "which inputs do it."
         )
     if found.floats:
         ops = ", ".join(f"{op} {count}" for op, count in found.floats.items())
         said += f" What is computed in floats may differ in last bits: {ops}."
     return MachineTable(tuple(names), columns, said)
-
-
-def _layers_add(count: int) -> str:
-    return f"{counting(count, 'layer')} {'adds' if count == 1 else 'add'}"
 
 
 def _cells(machine: MachinePrediction, names: list[str]) -> tuple[str, ...]:

@@ -252,7 +252,7 @@ def changing(
 ) -> tuple[Estimate, ...]:
     """Times of the changes of one tensor until all readers have theirs."""
     shape = sizes.get(value.name or "")
-    if shape is None or not _has_numbers(value):
+    if shape is None or value.dtype not in (None, ir.DataType.FLOAT):
         return ()
     changes = changes_between(state, needs)
     found = (times.change(each, math.prod(shape)) for each in changes)
@@ -284,7 +284,3 @@ def changes_between(state: TensorState, needs: set[TensorState]) -> list[Change]
     if Layout.CHANNELS_LAST in wants_integers:
         changes.append(Change.CHANNELS_LAST)
     return changes
-
-
-def _has_numbers(value: ir.Value) -> bool:
-    return value.dtype is None or value.dtype == ir.DataType.FLOAT

@@ -71,7 +71,7 @@ def _fold_summand(node: ir.Node, line: Line, exchange: ConstantExchange) -> bool
     readers = _readers(node.outputs[0])
     if readers is None or line.factor != 1.0 or not np.isfinite(line.offset):
         return False
-    if any(not _pads_nothing(reader) or not has_room(reader) for reader in readers):
+    if any(r.op_type != "Conv" or is_padded(r) or not has_room(r) for r in readers):
         return False
     for reader in readers:
         weight = tensor_of(input_at(reader, _WEIGHT)).numpy().astype(np.float64)
@@ -99,10 +99,6 @@ def _readers(value: ir.Value) -> Sequence[ir.Node] | None:
         if weight.dtype != ir.DataType.FLOAT or use.node.graph is not value.graph:
             return None
     return [use.node for use in uses]
-
-
-def _pads_nothing(node: ir.Node) -> bool:
-    return node.op_type == "Conv" and not is_padded(node)
 
 
 def _constant_slot(node: ir.Node) -> int | None:

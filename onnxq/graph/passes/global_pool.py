@@ -116,14 +116,10 @@ def _is_spatial_mean(node: ir.Node) -> bool:
     rank = len(x.shape)
     if rank not in _RANKS or axes_of(node) != tuple(range(2, rank)):
         return False
-    if any(_takes_mean(use.node, x, node.outputs[0]) for use in node.outputs[0].uses()):
-        return False
+    mean = node.outputs[0]
+    if any((r.op_type, *r.inputs) == ("Sub", x, mean) for r in mean.consumers()):
+        return False  # a part of a normalization
     return rank != _SEQUENCE or is_channels_first(x)
-
-
-def _takes_mean(reader: ir.Node, x: ir.Value, mean: ir.Value) -> bool:
-    """Whether the node is x - mean: a part of a normalization."""
-    return reader.op_type == "Sub" and tuple(reader.inputs) == (x, mean)
 
 
 def is_channels_first(x: ir.Value) -> bool:

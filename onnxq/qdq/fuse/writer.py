@@ -187,7 +187,8 @@ class Writer:
                 read |= {v: None for v in node.inputs if v is not None}
                 _remove(node)
         for value in read:
-            if value.is_initializer() and not value.uses() and not _at_an_end(value):
+            is_needed = value.uses() or value.is_graph_output() or value.is_graph_input()
+            if value.is_initializer() and not is_needed:
                 assert isinstance(value.graph, ir.Graph)
                 del value.graph.initializers[str(value.name)]
 
@@ -202,10 +203,6 @@ class Writer:
 def _is_named_after(scale: ir.Value | None, integers: ir.Value) -> bool:
     stem = str(integers.name).removesuffix("_quantized")
     return scale is not None and scale.name == f"{stem}_scale"
-
-
-def _at_an_end(value: ir.Value) -> bool:
-    return value.is_graph_output() or value.is_graph_input()
 
 
 def _replace(old: ir.Value, new: ir.Value) -> None:

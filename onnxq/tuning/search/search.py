@@ -258,7 +258,9 @@ class Search:
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
         products = by_layer_type(
-            group for group in best.groups if _is_product_in_integers(group, best)
+            group
+            for group in best.groups
+            if group.anchor.op_type in LINEAR_OPS and best.precision(group) not in IN_FLOAT
         )
         if is_speed and self._goal.bounds_accuracy and is_fine and products:
             found.append(best.also(*(WeightsPerTensor(each.groups) for each in products)))
@@ -268,7 +270,3 @@ class Search:
         found = self._evaluations.all(mappings, self._executor)
         self._progress(math.ceil(self.runs), self._goal.max_runs)
         return found
-
-
-def _is_product_in_integers(group: QuantizationGroup, candidate: Candidate) -> bool:
-    return group.anchor.op_type in LINEAR_OPS and candidate.precision(group) not in IN_FLOAT
