@@ -297,10 +297,8 @@ def _add_name(error: Exception, name: str) -> None:
 #
 # Work and items come as bytes, so that every Executor carries the same thing, and so do outcomes go
 # back: what cannot be read again, as of another version of onnxq, is an error of ours, and no
-# thread
-# of an Executor's dies of it. What the work raised goes back as a value: an exception of a future
-# is
-# then always the Executor's own, of whatever class, and says that the worker was lost.
+# thread of an Executor's dies of it. What the work raised goes back as a value: an exception of a
+# future is then always the Executor's own, of whatever class, and says that the worker was lost.
 
 
 MOST_READY = 2

@@ -119,10 +119,8 @@ def _end_with_parent() -> None:
 #
 # `multiprocessing` ignores Ctrl-C in its server only behind the imports of what is preloaded, which
 # take seconds. Until then, two things print a traceback on the user's terminal. One is SIGINT in
-# the
-# midst of an import. The other is a worker that was asked for and is forked when its parent is
-# gone:
-# it finds the pool's semaphores gone.
+# the midst of an import. The other is a worker that was asked for and is forked when its parent is
+# gone: it finds the pool's semaphores gone.
 
 
 LAST_IMPORT = "onnxq.jobs.after_imports"

@@ -185,13 +185,13 @@ def front_chart(points: Sequence[FrontPoint], goal_db: float | None = None) -> F
     high = 2 * HIGH
 
     def up(value: float) -> float:
-        return 0.0 if value == math.inf else _round(high - y.share(value) * high)
+        return 0.0 if value == math.inf else round(high - y.share(value) * high, 1)
 
     return FrontChart(
-        tuple(Dot(_round(x.share(p.time_ratio or 0.0) * WIDE), up(p.metric), p) for p in timed),
+        tuple(Dot(round(x.share(p.time_ratio or 0.0) * WIDE, 1), up(p.metric), p) for p in timed),
         None if bound is None else up(bound),
         "" if bound is None else f"goal: {decibels(bound)}",
-        tuple(Tick(_round(x.share(v) * WIDE), number(v)) for v in x.ticks),
+        tuple(Tick(round(x.share(v) * WIDE, 1), number(v)) for v in x.ticks),
         tuple(Tick(up(v), number(v)) for v in y.ticks),
         "SQNR of the worst output, dB" if is_db else "metric",
         tuple(p.name for p in timed if p.metric == math.inf),
@@ -217,7 +217,3 @@ def _axis(values: Sequence[float]) -> _Axis:
     first, last = math.floor(low / step - 0.05), math.ceil(high / step + 0.05)
     ticks = tuple(round(step * n, 12) for n in range(first, last + 1))
     return _Axis(ticks[0], ticks[-1], ticks)
-
-
-def _round(value: float) -> float:
-    return round(value, 1)

@@ -77,16 +77,17 @@ def drawing_of(page: Page) -> Drawing:
             round(x - width / 2, 1),
             round(y - BOX_HIGH / 2, 1),
             width,
-            f"{error_class(page, node)} {time_class(node, most)} f-{node.precision}",
+            f"{error_level(worst)} {time_class(node, most)} f-{node.precision}",
             title,
             name,
-            decibels(worst_error(page, node)),
+            decibels(worst),
             _time_words(node),
             precision_words(node.precision),
         )
         for (x, y), width, node, title, name in zip(
             layout.centres, widths, page.nodes, titles, names, strict=True
         )
+        for worst in [worst_error(page, node)]
     )
     lines = tuple(_line(layout, place) for place in range(len(page.edges)))
     return Drawing(boxes, lines, math.ceil(layout.width), math.ceil(layout.height))
@@ -133,11 +134,6 @@ def worst_error(page: Page, node: NodePart) -> float | None:
     """The lowest SQNR of the node's results; None: none was compared."""
     found = [page.tensors[place].error_db for place in node.tensors]
     return min(found, key=lambda db: -math.inf if math.isnan(db) else db) if found else None
-
-
-def error_class(page: Page, node: NodePart) -> str:
-    """Class of its error, e0 to e6, or e-none."""
-    return error_level(worst_error(page, node))
 
 
 def error_level(db: float | None) -> str:

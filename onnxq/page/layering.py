@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 from onnxq.page.content import Edge
 
@@ -158,8 +159,8 @@ class _Layered:
             for layer in self.layers if down else reversed(self.layers):
                 wanted = []
                 for item in layer:
-                    near = sorted(self.x[n] for n in beside[item])
-                    wanted.append(_median(near) if near else self.x[item])
+                    near = [self.x[n] for n in beside[item]]
+                    wanted.append(median(near) if near else self.x[item])
                 self._set(layer, wanted)
 
     def _set(self, layer: Sequence[int], wanted: Sequence[float]) -> None:
@@ -202,13 +203,6 @@ def _longest_paths(nodes: int, edges: Sequence[Edge]) -> list[int]:
         if not has_input[node] and readers[node]:
             layer[node] = min(layer[reader] for reader in readers[node]) - 1
     return layer
-
-
-def _median(ordered: Sequence[float]) -> float:
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def pooled(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:

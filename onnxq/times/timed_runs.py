@@ -223,13 +223,11 @@ def _once(runs: Sequence[Run]) -> list[float]:
 # --- Times of the nodes of ONNX Runtime's optimized graph, as its own profiler writes them down
 #
 # Its clock tells whole microseconds, rounded down: the mean over runs tells more than that, and
-# half
-# a microsecond is added. What else the machine does only ever adds time: the mean is of the
-# quickest
-# quarter. Writing times down takes time itself, the same for every call of a node, and most of that
-# is counted as the node's: 3 us on a Xeon, of nodes that take 5. Where a Loop or an If calls it,
-# the
-# rest is counted as the caller's: 2 to 4 us of each call. `without_writing` takes both off.
+# half a microsecond is added. What else the machine does only ever adds time: the mean is of the
+# quickest quarter. Writing times down takes time itself, the same for every call of a node, and
+# most of that is counted as the node's: 3 us on a Xeon, of nodes that take 5. Where a Loop or an If
+# calls it, the rest is counted as the caller's: 2 to 4 us of each call. `without_writing` takes
+# both off.
 
 
 ENDING = "_kernel_time"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -105,7 +105,7 @@ def _convolution(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work
     """
     weight, group = _sizes(node, WEIGHT, sizes), int(node.attributes.get_int("group", 1))
     if not math.prod(weight):
-        return Work(plain.operator, plain.kind, plain.read, plain.written, 0, 0)
+        return plain
     kind = _kind_of_convolution(weight, group)
     channels, summed = weight[0], math.prod(weight[1:])
     groups = group if kind.endswith(GROUPED) else 1  # of others, channels of one are neighbours
@@ -148,9 +148,7 @@ def _recurrent(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     w, r = _sizes(node, WEIGHT, sizes), _sizes(node, WEIGHT + 1, sizes)
     weights = math.prod(w) + math.prod(r)
     rows = steps * (w[0] if w else 1)
-    return Work(
-        plain.operator, "", plain.read, plain.written, weights, steps * batch * weights, rows
-    )
+    return replace(plain, constants=weights, products=steps * batch * weights, rows=rows)
 
 
 def _other(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
@@ -161,29 +159,24 @@ def _other(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
         return _taken(node, sizes, plain)
     if node.op_type.endswith(("Softmax", "Normalization")):
         rows = plain.written // max(result[-1], 1) if result else 1
-        return Work(plain.operator, "", plain.read, plain.written, rows=rows)
+        return replace(plain, rows=rows)
     kernel = attributes.get("kernel_shape")
     if isinstance(kernel, (list, tuple)):
-        return Work(
-            plain.operator,
-            "",
-            plain.read,
-            plain.written,
-            products=plain.written * math.prod(int(str(size)) for size in kernel),
-        )
+        window = math.prod(int(str(size)) for size in kernel)
+        return replace(plain, products=plain.written * window)
     perm = attributes.get("perm")
     if isinstance(perm, (list, tuple)) and perm:
         kind = "rows" if perm[-1] == len(perm) - 1 else ""
-        return Work(plain.operator, kind, plain.read, plain.written)
+        return replace(plain, kind=kind)
     if node.op_type.startswith("Reduce"):
         x = _sizes(node, 0, sizes)
         kind = "rows" if x[:-1] == result[: max(len(x) - 1, 0)] else ""
-        return Work(plain.operator, kind, plain.read, plain.written)
+        return replace(plain, kind=kind)
     if node.op_type in VIEWS:
-        return Work(VIEW, "", plain.read, plain.written)
+        return replace(plain, operator=VIEW)
     mode = attributes.get("mode")
     kind = mode if isinstance(mode, str) else _kind_of_operands(node, result, sizes)
-    return Work(plain.operator, kind, plain.read, plain.written)
+    return replace(plain, kind=kind)
 
 
 def _taken(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
@@ -193,7 +186,7 @@ def _taken(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     pieces = plain.written // max(math.prod(x[axis + 1 :]), 1) if result else 1
     if node.op_type.startswith("Slice"):
         pieces = 0  # its axes are data
-    return Work(plain.operator, "", plain.written, plain.written, rows=pieces)
+    return replace(plain, read=plain.written, rows=pieces)
 
 
 def _kind_of_operands(node: ir.Node, result: Sizes, sizes: Mapping[str, Sizes]) -> str:

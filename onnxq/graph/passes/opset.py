@@ -152,9 +152,8 @@ def _unsupported(source: int, target: int, reason: str) -> UnsupportedError:
 #     function
 #
 # It leaves the attributes that opset 11 brought at their defaults, coordinates of half pixels;
-# until
-# then, x_original = x_resized / scale, rounded down where nearest elements were asked for (by ONNX
-# Runtime: up, where Resize-10 shrinks).
+# until then, x_original = x_resized / scale, rounded down where nearest elements were asked for (by
+# ONNX Runtime: up, where Resize-10 shrinks).
 
 
 RESIZE, UPSAMPLE = "Resize", "Upsample"

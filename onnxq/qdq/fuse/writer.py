@@ -235,8 +235,7 @@ def _remove(node: ir.Node) -> None:
 # --- MatMul with an Add of a bias behind it, fused as the Gemm that ONNX Runtime makes of them
 #
 # The Gemm is fused where a QuantizeLinear follows; else it computes in float32, although MatMul
-# alone
-# would have been fused. onnxq.ort.matmul_add has the conditions.
+# alone would have been fused. onnxq.ort.matmul_add has the conditions.
 
 
 def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
