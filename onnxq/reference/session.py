@@ -11,6 +11,7 @@ from onnx.reference.ops import load_op
 from onnxq.errors import UnsupportedError, listed
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES
 from onnxq.qdq.fuse import Int8Activations, fuse_as_loaded
 from onnxq.qdq.narrow import unpacked
 from onnxq.reference.blocks import write_groupwise_matmuls
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
     from onnxq.operator import Array
-
-
-IN_MEMORY = "in_memory"
-"""Location of the weights that stay outside the protobuf."""
-INLINE_BYTES = 1024
-"""Smaller weights stay in the protobuf."""
 
 
 def evaluator(
