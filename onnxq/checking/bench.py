@@ -66,8 +66,7 @@ class Benchmark:
             f"{self.quantized_ms:.3f} ms quantized, {self.runs} pairs of runs)"
         )
 
-    def _repr_html_(self) -> str:
-        return card_of(self)
+    _repr_html_ = card_of
 
 
 def bench(

@@ -149,11 +149,8 @@ class CrossFindings(Saved):
     weights_alone: bool = False
     machine: str = ""
 
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        return card_of(self)
+    __repr__ = brief
+    _repr_html_ = card_of
 
     @property
     def differing(self) -> int:

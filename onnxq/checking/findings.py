@@ -133,8 +133,7 @@ class Findings(Saved):
 
     _reported: ClassVar[Reported | None] = None
 
-    def __repr__(self) -> str:
-        return brief(self)
+    __repr__ = brief
 
     def _repr_html_(self) -> str:
         worst = sorted(

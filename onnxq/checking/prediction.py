@@ -174,11 +174,8 @@ class Prediction(Saved):
     decided: int = 0
     near_ties: int = 0
 
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        return card_of(self)
+    __repr__ = brief
+    _repr_html_ = card_of
 
     def on(self, target: str | Target) -> MachinePrediction:
         """Prediction for one target, or for the machine that a name such as "auto" stands for."""

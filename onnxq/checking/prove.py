@@ -119,8 +119,7 @@ class Certificate(Saved):
     model_hash: str
     machines: tuple[MachineCertificate, ...]
 
-    def __repr__(self) -> str:
-        return brief(self)
+    __repr__ = brief
 
     @property
     def is_proved(self) -> bool:
