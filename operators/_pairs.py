@@ -22,16 +22,19 @@ NEON's of int8 by int8 wrap as those of uint8 do.
 """
 
 import enum
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.operator import Ints
+from onnxq.operator import Array, IntegerCall, IntegerOperator, Ints
+from onnxq.operator.integer_call import stored
 from onnxq.operators._gemm import largest_absolute
 from onnxq.qparams import IntArray
 from onnxq.targets.accumulation import (
+    EXACT,
     INT16_MAX,
     INT16_MIN,
     LOWEST,
@@ -98,6 +101,23 @@ def matmul_pairs(
         return None
     matrix = b[:, None] if b.ndim == 1 else np.moveaxis(b, -2, 0).reshape(b.shape[-2], -1)
     return Pairs(matrix, *pair_places(saturation_mode, len(matrix)))
+
+
+class PairedSums(IntegerOperator):
+    """An operator on integers whose products some machines add in pairs."""
+
+    @abstractmethod
+    def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
+        """Arrays that such a machine computes; `kernel` is the exact one."""
+
+    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
+        return self.kernel_on(call, EXACT)
+
+    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
+        """Those of a matrix product of input 0 by the first of `weights`."""
+        a, b = call.operand(0, "A"), call.operand(self.weights[0], "B")
+        turned = b.T if call.integer("transB", 0) else b
+        return matmul_pairs(a.dtype, stored(turned), saturation_mode)
 
 
 def matmul_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Ints | None:

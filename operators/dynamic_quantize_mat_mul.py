@@ -5,18 +5,18 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxq.affine import quantize
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
+from onnxq.operator import Array, Case, IntegerCall, register_integer
 from onnxq.operator.examples import integers, normal, scales, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, late_columns, matmul_columns, to_float
-from onnxq.operators._pairs import matmul_pairs
+from onnxq.operators._pairs import PairedSums, matmul_pairs
 from onnxq.operators.dynamic_quantize_linear import dynamic_qparams
-from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
+from onnxq.targets.accumulation import Accumulator, Pairs, SaturationMode
 
 
 @register_integer
-class DynamicQuantizeMatMul(IntegerOperator):
+class DynamicQuantizeMatMul(PairedSums):
     """Y = float32(sum (q - q_zp) (B - b_zp[n])) * (q_scale * b_scale[n]) + bias[n].
 
     com.microsoft: inputs A (float32), B, b_scale, b_zero_point, bias; q is A by
@@ -26,9 +26,6 @@ class DynamicQuantizeMatMul(IntegerOperator):
     op_type = "DynamicQuantizeMatMul"
     domains = (MICROSOFT,)
     weights = (1,)
-
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         a, b = call.operand(0, "A"), call.operand(1, "B")

@@ -4,16 +4,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
+from onnxq.operator import Array, Case, IntegerCall, register_integer
 from onnxq.operator.examples import integers, zero
-from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_sum, columns, matmul_columns
-from onnxq.operators._pairs import matmul_pairs
-from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
+from onnxq.operators._pairs import PairedSums
+from onnxq.targets.accumulation import Accumulator
 
 
 @register_integer
-class MatMulInteger(IntegerOperator):
+class MatMulInteger(PairedSums):
     """Y = sum (A - a_zp) (B - b_zp[n]), int32, modulo 2^32; ONNX MatMulInteger-10.
 
     Inputs A, B, a_zero_point, b_zero_point; each of A and B is uint8 or int8. Shapes as np.matmul.
@@ -23,9 +22,6 @@ class MatMulInteger(IntegerOperator):
     op_type = "MatMulInteger"
     weights = (1,)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        return self.kernel_on(call, EXACT)
-
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         a, b = call.operand(0, "A"), call.operand(1, "B")
         one = np.ones((), np.float32)
@@ -33,10 +29,6 @@ class MatMulInteger(IntegerOperator):
         right = columns(call, "B", b, None, call.optional(3))
         check_sum(call, a, b)
         return (matmul_columns(call, a, a_qparams, right, b, accumulator),)
-
-    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        a, b = call.operand(0, "A"), call.operand(1, "B")
-        return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         extremes = {"uint8": 255, "int8": -128}

@@ -4,17 +4,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
+from onnxq.operator import Array, Case, IntegerCall, register_integer
 from onnxq.operator.examples import integers, normal, scales, zero
-from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum, late_columns, matmul_columns, to_float
-from onnxq.operators._pairs import matmul_pairs
-from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
+from onnxq.operators._pairs import PairedSums
+from onnxq.targets.accumulation import Accumulator
 
 
 @register_integer
-class MatMulIntegerToFloat(IntegerOperator):
+class MatMulIntegerToFloat(PairedSums):
     """Y = float32(sum (A - a_zp) (B - b_zp[n])) * (a_scale * b_scale[n]) + bias[n].
 
     com.microsoft: inputs A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias. float32, rounded
@@ -25,9 +24,6 @@ class MatMulIntegerToFloat(IntegerOperator):
     domains = (MICROSOFT,)
     weights = (1,)
 
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        return self.kernel_on(call, EXACT)
-
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         a, b = call.operand(0, "A"), call.operand(1, "B")
         a_scale = call.operand(2, "a_scale")
@@ -37,10 +33,6 @@ class MatMulIntegerToFloat(IntegerOperator):
         check_sum(call, a, b)
         total = matmul_columns(call, a, a_qparams, right, b, accumulator)
         return (to_float(call, total, a_qparams.scale, right, call.optional(6)),)
-
-    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        a, b = call.operand(0, "A"), call.operand(1, "B")
-        return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)

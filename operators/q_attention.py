@@ -11,12 +11,12 @@ from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_sum, columns, matmul_columns, to_float
 from onnxq.operators._heads import Heads, attend, attention_bound, heads_of, merge_heads
-from onnxq.operators._pairs import matmul_pairs
+from onnxq.operators._pairs import PairedSums, matmul_pairs
 from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
 
 
 @op.register_integer
-class QAttention(op.IntegerOperator):
+class QAttention(PairedSums):
     """Y = softmax(scale Q K^T + mask) V per head; [Q K V] is one product of integers.
 
     [Q K V] = float32(sum (X - x_zp) (W - w_zp[n])) * (x_scale * w_scale[n]) + bias[n], rounded
@@ -32,11 +32,8 @@ class QAttention(op.IntegerOperator):
     domains = (MICROSOFT,)
     weights = (1,)
 
-    def kernel(self, call: op.IntegerCall) -> tuple[op.Array, ...]:
-        """Y and present, float32."""
-        return self.kernel_on(call, EXACT)
-
     def kernel_on(self, call: op.IntegerCall, accumulator: Accumulator) -> tuple[op.Array, ...]:
+        """Y and present, float32."""
         heads = _heads(call, accumulator)
         return merge_heads(attend(heads)), np.stack([heads.k, heads.v])
 

@@ -4,19 +4,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
+from onnxq.operator import Array, Case, IntegerCall, NodePlan, register_integer
 from onnxq.operator.examples import integers, ints32, scales, zero
-from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._columns import check_signs, check_sum
-from onnxq.operators._pairs import matmul_pairs
+from onnxq.operators._pairs import PairedSums
 from onnxq.operators.gemm import quantized_gemm
 from onnxq.qparams import QParams
-from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
+from onnxq.targets.accumulation import Accumulator
 
 
 @register_integer
-class QGemm(IntegerOperator):
+class QGemm(PairedSums):
     """Gemm of integers: inputs A, a_scale, a_zp, B, b_scale, b_zp, C (int32), y_scale, y_zp.
 
     com.microsoft. Without y_scale and y_zp, y is float32. B has one scale, or one per column of B'.
@@ -26,9 +25,6 @@ class QGemm(IntegerOperator):
     op_type = "QGemm"
     domains = (MICROSOFT,)
     weights = (3,)
-
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         a, b = call.operand(0, "A"), call.operand(3, "B")
@@ -49,11 +45,6 @@ class QGemm(IntegerOperator):
         plan = NodePlan((a_qparams, b_qparams, c_qparams), (_result(call, a_qparams),))
         with call.shape_errors():
             return quantized_gemm(call.planned((a, b, bias), plan), accumulator)
-
-    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        a, b = call.operand(0, "A"), call.operand(3, "B")
-        turned = b.T if call.integer("transB", 0) else b
-        return matmul_pairs(a.dtype, stored(turned), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)

@@ -4,18 +4,19 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, NodePlan, register_integer
+from onnxq.operator import Array, Case, IntegerCall, NodePlan, register_integer
 from onnxq.operator.examples import integers, ints32, scales, shapes, zero
 from onnxq.operator.integer_call import stored
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._pair_windows import conv_pairs
+from onnxq.operators._pairs import PairedSums
 from onnxq.operators._qlinear import channels_first, channels_last
 from onnxq.operators.conv import Conv, quantized_conv
-from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
+from onnxq.targets.accumulation import Accumulator, Pairs, SaturationMode
 
 
 @register_integer
-class QLinearConv(IntegerOperator):
+class QLinearConv(PairedSums):
     """Conv of integers: inputs x, x_scale, x_zp, w, w_scale, w_zp, y_scale, y_zp, bias (int32).
 
     ONNX QLinearConv-10 and com.microsoft, whose `channels_last` says that x and y are
@@ -25,9 +26,6 @@ class QLinearConv(IntegerOperator):
     op_type = "QLinearConv"
     domains = ("", MICROSOFT)
     weights = (3,)
-
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         x, w = call.operand(0, "x"), call.operand(3, "w")

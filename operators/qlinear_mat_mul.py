@@ -5,16 +5,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from onnxq.affine import requantize
-from onnxq.operator import Array, Case, IntegerCall, IntegerOperator, register_integer
+from onnxq.operator import Array, Case, IntegerCall, register_integer
 from onnxq.operator.examples import integers, scales, zero
-from onnxq.operator.integer_call import stored
 from onnxq.operators._columns import check_signs, check_sum, columns, matmul_columns
-from onnxq.operators._pairs import matmul_pairs
-from onnxq.targets.accumulation import EXACT, Accumulator, Pairs, SaturationMode
+from onnxq.operators._pairs import PairedSums
+from onnxq.targets.accumulation import Accumulator
 
 
 @register_integer
-class QLinearMatMul(IntegerOperator):
+class QLinearMatMul(PairedSums):
     """y = requantize(sum (a - a_zp) (b - b_zp), a_scale * b_scale[n] / y_scale).
 
     ONNX QLinearMatMul-10 and 21: inputs a, a_scale, a_zp, b, b_scale, b_zp, y_scale, y_zp. Shapes
@@ -24,9 +23,6 @@ class QLinearMatMul(IntegerOperator):
 
     op_type = "QLinearMatMul"
     weights = (3,)
-
-    def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
-        return self.kernel_on(call, EXACT)
 
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
         a, b = call.operand(0, "a"), call.operand(3, "b")
@@ -47,10 +43,6 @@ class QLinearMatMul(IntegerOperator):
         with np.errstate(over="ignore", under="ignore"):
             multiplier = np.asarray(a_qparams.scale * right.scale / y_qparams.scale)
         return (requantize(total, multiplier, y_qparams),)
-
-    def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        a, b = call.operand(0, "a"), call.operand(3, "b")
-        return matmul_pairs(a.dtype, stored(b), saturation_mode)
 
     def cases(self) -> Iterable[Case]:
         a, b = integers(3, 5), integers(5, 4, dtype="int8", seed=1)
