@@ -35,7 +35,15 @@ from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.errors import CalibrationError
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.edit import FreeNames, all_nodes, all_values, graph_of, merge_equal
+from onnxq.graph.edit import (
+    FreeNames,
+    all_nodes,
+    all_values,
+    forget_unread,
+    graph_of,
+    merge_equal,
+    new_initializer,
+)
 from onnxq.graph.folded import write_as_given
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
@@ -130,9 +138,7 @@ class _DynamicWriter:
         for node in chosen:  # not before: a lowering may ask who else reads the float weight
             graph_of(node).remove(node, safe=True)
         for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
-            graph = value.graph
-            if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
-                del graph.initializers[value_name(value)]
+            forget_unread(value)
 
     def _lower(self, node: ir.Node, decision: QuantizeDynamic) -> None:
         operator = catalog.find(node.op_type, node.domain)
@@ -293,12 +299,9 @@ def _as_vector(product: ir.Node, names: FreeNames) -> bool:
         return False
     name = names.value(f"{scale.name}_per_column")
     tensor = ir.Tensor(np.full(columns, number.reshape(())), name=name)
-    vector = ir.Value(name=name, type=scale.type, shape=ir.Shape((columns,)), const_value=tensor)
-    graph.register_initializer(vector)
-    product.replace_input_with(1, vector)
+    product.replace_input_with(1, new_initializer(graph, name, tensor))
     product.outputs[0].shape = ir.Shape((columns,))
-    if not scale.uses() and not scale.is_graph_output():
-        del graph.initializers[str(scale.name)]
+    forget_unread(scale)
     return True
 
 

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_form
 from onnxq.dynamic.tied_weights import find_twins
+from onnxq.graph.edit import home_of
 from onnxq.graph.walk import value_name
 
 
@@ -42,8 +43,7 @@ def float_matrices(model: ir.Model) -> list[ir.Value]:
 
 def _turn(value: ir.Value, source: ir.Value) -> None:
     """The value becomes the result of a Transpose at the start of its graph."""
-    graph, name = value.graph, value_name(value)
-    assert isinstance(graph, ir.Graph)
+    graph, name = home_of(value), value_name(value)
     node = ir.node("Transpose", [source], {"perm": [1, 0]}, num_outputs=1, name=f"{name}_transpose")
     (turned,) = node.outputs
     turned.type, turned.shape = value.type, value.shape

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.graph.origins import hand_on
+from onnxq.graph.walk import is_read, value_name
 
 
 def all_nodes(model: ir.Model) -> Iterator[ir.Node]:
@@ -65,6 +66,18 @@ def graph_of(node: ir.Node) -> ir.Graph:
     return node.graph
 
 
+def home_of(value: ir.Value) -> ir.Graph:
+    """The graph that holds the value."""
+    assert isinstance(value.graph, ir.Graph)
+    return value.graph
+
+
+def only_use(value: ir.Value) -> ir.Usage | None:
+    """The one place that reads a value; None: nothing does, others do, or it is a graph output."""
+    uses = value.uses()
+    return next(iter(uses)) if len(uses) == 1 and not value.is_graph_output() else None
+
+
 def graphs_of(model: ir.Model, nodes: Iterable[ir.Node]) -> list[ir.Graph]:
     """The main graph, then each other graph that holds one of the nodes."""
     return [model.graph, *dict.fromkeys(graph_of(n) for n in nodes if n.graph is not model.graph)]
@@ -109,6 +122,12 @@ def new_initializer(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir
 def new_constant(node: ir.Node, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
     """A new initializer of the graph that holds the node; the name is free."""
     return new_initializer(graph_of(node), name, ir.Tensor(array, name=name))
+
+
+def forget_unread(value: ir.Value) -> None:
+    """Takes an initializer that nothing reads out of its graph."""
+    if value.is_initializer() and not (is_read(value) or value.is_graph_input()):
+        del home_of(value).initializers[value_name(value)]
 
 
 def merge_equal(graph: ir.Graph, says: Callable[[ir.Node], Hashable | None]) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Hashable
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames
-from onnxq.graph.walk import value_name
+from onnxq.graph.edit import FreeNames, forget_unread, graph_of, home_of, new_initializer
 from onnxq.graph.weights import is_private
 from onnxq.operator.nodes import find_input
 
@@ -60,14 +59,9 @@ class ConstantExchange:
     ) -> ir.Value:
         """A new constant in the slot, of the graph of the one that it stands for."""
         present = find_input(node, slot)
-        graph = node.graph if present is None else present.graph
-        assert graph is not None
+        graph = graph_of(node) if present is None else home_of(present)
         self._names = self._names or FreeNames(self._model)
-        value = ir.Value(
-            name=self._names.value(new_name), type=ir.TensorType(tensor.dtype), const_value=tensor
-        )
-        tensor.name = value.name
-        graph.register_initializer(value)
+        value = new_initializer(graph, self._names.value(new_name), tensor)
         node.resize_inputs(max(len(node.inputs), slot + 1))
         node.replace_input_with(slot, value)
         self._new.add(value)
@@ -84,6 +78,4 @@ class ConstantExchange:
             if one is value:
                 continue
             value.replace_all_uses_with(one)
-            graph = value.graph
-            assert isinstance(graph, ir.Graph)
-            del graph.initializers[value_name(value)]
+            forget_unread(value)

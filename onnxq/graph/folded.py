@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.dtypes import BYTE_BITS
-from onnxq.graph.edit import FreeNames, new_initializer
+from onnxq.graph.edit import FreeNames, home_of, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import renamed
 from onnxq.operator.nodes import tensor_of
@@ -155,8 +155,7 @@ class _Writer:
 
     def write(self, value: ir.Value) -> None:
         """The initializer becomes the result of nodes at the start of its graph."""
-        graph, name = value.graph, value_name(value)
-        assert isinstance(graph, ir.Graph)
+        graph, name = home_of(value), value_name(value)
         made = self._result(graph, tensor_of(value), name)
         value.replace_all_uses_with(made)
         del graph.initializers[name]

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array, Reals
 from onnxq.errors import QConfigError
-from onnxq.graph.edit import FreeNames, graph_of, insert_behind, new_initializer
+from onnxq.graph.edit import FreeNames, graph_of, home_of, insert_behind, new_initializer
 from onnxq.graph.passes.pixel_normalization import (
     BIAS,
     CHANNELS,
@@ -186,8 +186,7 @@ def _skip(node: ir.Node) -> ir.Value:
 
 def _dequantize(integers: ir.Value, qparams: tuple[float, int], names: FreeNames) -> ir.Value:
     """Inserts integers -> DequantizeLinear -> all readers; what it gives."""
-    graph = integers.graph
-    assert isinstance(graph, ir.Graph)
+    graph = home_of(integers)
     numbers: list[Array] = [np.array(qparams[0], np.float32), np.array(qparams[1], np.uint8)]
     inputs = [
         _initializer(graph, names.value(f"{integers.name}_{kind}"), number)
@@ -207,9 +206,7 @@ def _dequantize(integers: ir.Value, qparams: tuple[float, int], names: FreeNames
 
 def _spell_out(front: Front, names: FreeNames) -> None:
     """X = a p + b as two nodes, ahead of whatever reads x."""
-    image = front.end
-    graph = image.graph
-    assert isinstance(graph, ir.Graph)
+    image, graph = front.end, home_of(front.end)
     for op_type, numbers in (
         ("Add", front.b),
         ("Mul", front.a),
@@ -284,8 +281,7 @@ def _rewrite(conv: ir.Node, factor: Reals, beta: Reals, unit: float, names: Free
 
 def _with_channel(image: ir.Value, front: Front, integer: int, names: FreeNames) -> ir.Value:
     """The pixels and a further channel that is this integer everywhere; their readers read both."""
-    graph = image.graph
-    assert isinstance(graph, ir.Graph)
+    graph = home_of(image)
     assert image.shape is not None, "asked before"
     axis, rank = front.order[CHANNELS], len(image.shape)
     pads = np.zeros(2 * rank, np.int64)

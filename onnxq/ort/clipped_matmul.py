@@ -23,7 +23,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
+from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, only_use
 from onnxq.operator.nodes import ONNX_DOMAINS, find_input, input_at
 
 PRODUCTS = ("MatMul", "Gemm")
@@ -54,12 +54,11 @@ def _hiding(model: ir.Model) -> Iterator[ir.Node]:
     for product in all_nodes(model):
         if product.op_type not in PRODUCTS or product.domain not in ONNX_DOMAINS:
             continue
-        result = product.outputs[0]
         if not all(_is_of_codes(input_at(product, slot)) for slot in (0, 1)):
             continue
-        if result.is_graph_output() or len(result.uses()) != 1:
+        use = only_use(product.outputs[0])
+        if use is None:
             continue
-        (use,) = result.uses()
         if _is_clip(use.node) and use.idx == 0 and _is_read_in_float(use.node.outputs[0]):
             yield use.node
 

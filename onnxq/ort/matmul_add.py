@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnxq.graph.edit import only_use
 from onnxq.operator.nodes import input_at
 
 MATRIX = 2
@@ -70,11 +71,9 @@ def matmul_add(node: ir.Node) -> MatMulAdd | None:
     """The MatMulAdd of a MatMul; None: the node is none, or nobody or others read its result."""
     if node.op_type != "MatMul" or node.domain:
         return None
-    result = node.outputs[0]
-    uses = result.uses()
-    if len(uses) != 1 or result.is_graph_output():
+    use = only_use(node.outputs[0])
+    if use is None:
         return None
-    (use,) = uses
     add = use.node
     if add.op_type != "Add" or add.domain or add.graph is not node.graph:
         return None

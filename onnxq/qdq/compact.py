@@ -16,7 +16,7 @@ from collections.abc import Container, Hashable
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import NamePool, all_nodes, all_values
+from onnxq.graph.edit import NamePool, all_nodes, all_values, forget_unread
 from onnxq.graph.walk import value_name
 from onnxq.operator.nodes import tensor_of
 from onnxq.qdq.read import (
@@ -60,7 +60,7 @@ def _drop_zero_points(model: ir.Model) -> None:
         zero_point, zeros = zero_point_of(node), array_of(node, ZERO_POINT)
         if zero_point is not None and zeros is not None and not zeros.any():
             node.resize_inputs(ZERO_POINT)
-            _forget_unread(zero_point)
+            forget_unread(zero_point)
 
 
 def _named_after_integers(model: ir.Model) -> frozenset[str]:
@@ -89,7 +89,7 @@ def _share_equal(graph: ir.Graph, known: Container[str], named: Container[str]) 
         one = first.setdefault(_contents(value), value)
         if one is not value and value_name(value) not in named:
             value.replace_all_uses_with(one)
-            _forget_unread(value)
+            forget_unread(value)
 
 
 def _can_be_shared(value: ir.Value) -> bool:
@@ -105,11 +105,6 @@ def _can_be_shared(value: ir.Value) -> bool:
 def _contents(value: ir.Value) -> Hashable:
     tensor = tensor_of(value)
     return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()
-
-
-def _forget_unread(value: ir.Value) -> None:
-    if not value.uses() and not value.is_graph_output() and isinstance(value.graph, ir.Graph):
-        del value.graph.initializers[value_name(value)]
 
 
 def _shorten(model: ir.Model, known: Container[str], named: Container[str]) -> None:

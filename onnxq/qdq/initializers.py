@@ -6,7 +6,7 @@ import hashlib
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import NamePool, new_initializer
+from onnxq.graph.edit import NamePool, home_of, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.operator import Array
 from onnxq.operator.nodes import tensor_of
@@ -94,7 +94,7 @@ class Initializers:
         is.
         `bias_preserving`: how they are rounded, in the stored layout; None: to the nearest.
         """
-        home = _owner(value) if graph is None else graph
+        home = home_of(value) if graph is None else graph
         key = (value, qparams, integer_limit, channel_scale, perm, bias_preserving, home)
         if key not in self._integers:
             stem = value_name(value)
@@ -112,7 +112,7 @@ class Initializers:
         self, value: ir.Value, perm: tuple[int, ...] | None = None, graph: ir.Graph | None = None
     ) -> ir.Value:
         """The float16 initializer, its axes in the order of perm; the rest as in `integers`."""
-        home = _owner(value) if graph is None else graph
+        home = home_of(value) if graph is None else graph
         key = (value, None, None, None, perm, None, home)
         if key not in self._integers:
             name = self.unique(f"{value_name(value)}_half")
@@ -131,8 +131,3 @@ class Initializers:
         if (stem, graph) not in self._qparams:
             self._qparams[stem, graph] = new_graph_qparams(self.constants_of(graph), stem, qparams)
         return self._qparams[stem, graph]
-
-
-def _owner(value: ir.Value) -> ir.Graph:
-    assert isinstance(value.graph, ir.Graph)
-    return value.graph

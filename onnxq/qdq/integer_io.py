@@ -37,17 +37,12 @@ def cancel_round_trips(model: ir.Model) -> None:
         if source is None or source.inputs[0] is None or node.outputs[0].is_graph_output():
             continue
         before, behind = one_scale(source), one_scale(node)
-        if before is None or behind is None or not _is_one_qparams(before, behind):
+        if before is None or before != behind:
             continue
         node.outputs[0].replace_all_uses_with(source.inputs[0])
         graph_of(node).remove(node, safe=True)
         if not source.outputs[0].uses() and not source.outputs[0].is_graph_output():
             graph_of(source).remove(source, safe=True)
-
-
-def _is_one_qparams(a: QParams, b: QParams) -> bool:
-    points = int(a.zero_point), int(b.zero_point)
-    return a.dtype == b.dtype and float(a.scale) == float(b.scale) and points[0] == points[1]
 
 
 def take_integers(model: ir.Model, inputs: Iterable[str]) -> None:
@@ -69,7 +64,7 @@ def _take(value: ir.Value, names: FreeNames) -> QuantizedIO:
             "(--set node:NAME=int8), or leave the input out; of an image ask for 'pixels', which "
             "need no quantizer."
         )
-    if any(other is None or not _is_one_qparams(all_qparams[0], other) for other in all_qparams):
+    if any(other != all_qparams[0] for other in all_qparams):
         raise QConfigError(
             f"quantized_input: {len(all_qparams)} quantizers of different scales read input "
             f"'{value.name}'. Leave it out."

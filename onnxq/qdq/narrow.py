@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.dtypes import BYTE_BITS, QDType, in_bytes
-from onnxq.graph.edit import FreeNames, all_nodes, new_initializer
+from onnxq.graph.edit import FreeNames, all_nodes, forget_unread, graph_of, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import tensor_of
@@ -98,8 +98,7 @@ def unpacked(model: ir.Model) -> ir.Model:
         return model
     copy = model.clone()
     for node, source in list(_packed(copy)):
-        graph, result, tensor = node.graph, node.outputs[0], source.const_value
-        assert isinstance(graph, ir.Graph)
+        graph, result, tensor = graph_of(node), node.outputs[0], source.const_value
         assert tensor is not None, "a constant"
         name, kind = value_name(result), ir.DataType(node.attributes.get_int("to", 0))
         result.name = None
@@ -111,9 +110,7 @@ def unpacked(model: ir.Model) -> ir.Model:
         made = new_initializer(graph, name, derived(in_memory, kind, shape, name))
         result.replace_all_uses_with(made)
         graph.remove(node, safe=True)
-        home = source.graph
-        if not source.uses() and isinstance(home, ir.Graph):
-            del home.initializers[value_name(source)]
+        forget_unread(source)
     return copy
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, graph_of
+from onnxq.graph.edit import FreeNames, forget_unread, graph_of, new_constant
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
 from onnxq.ort.kept_copy import KEPT_COPY
@@ -46,10 +46,7 @@ def keep_loadable(model: ir.Model) -> None:
         add, slot, bias = found.add, found.slot, found.bias
         name = names.value(f"{bias.name}_row")
         add.replace_input_with(slot, _row(bias, add, name, names))
-        graph = bias.graph
-        if bias.is_initializer() and not bias.uses() and not bias.is_graph_output():
-            assert isinstance(graph, ir.Graph)
-            del graph.initializers[str(bias.name)]
+        forget_unread(bias)
 
 
 def _biased(model: ir.Model) -> Iterator[MatMulAdd]:
@@ -102,19 +99,12 @@ def _is_signed(x: ir.Value | None) -> bool:
 
 def _row(bias: ir.Value, add: ir.Node, name: str, names: FreeNames) -> ir.Value:
     """The bias with an axis in front."""
-    graph = graph_of(add)
     if bias.const_value is not None and bias.is_initializer():
-        array = np.asarray(bias.const_value.numpy())[None]
-        tensor = ir.Tensor(array, name=name)
-        row = ir.val(name, bias.dtype, array.shape, const_value=tensor)
-        graph.register_initializer(row)
-        return row
-    axes = names.value(f"{name}_axes")
-    front = ir.Tensor(np.zeros(1, np.int64), name=axes)
-    graph.register_initializer(ir.val(axes, front.dtype, front.shape, const_value=front))
-    node = ir.node("Unsqueeze", [bias, graph.initializers[axes]], name=names.node(name))
+        return new_constant(add, name, np.asarray(bias.const_value.numpy())[None])
+    axes = new_constant(add, names.value(f"{name}_axes"), np.zeros(1, np.int64))
+    node = ir.node("Unsqueeze", [bias, axes], name=names.node(name))
     row = node.outputs[0]
     assert bias.shape is not None
     row.name, row.type, row.shape = name, bias.type, ir.Shape([1, *bias.shape])
-    graph.insert_before(add, node)
+    graph_of(add).insert_before(add, node)
     return row

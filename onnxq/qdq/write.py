@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import QDType
-from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer
+from onnxq.graph.edit import FreeNames, graph_of, home_of, new_constant, new_initializer
 from onnxq.operator import Array
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE, SCALE, zero_point_of
 from onnxq.qdq.tensors import stored_integers
@@ -175,8 +175,7 @@ def clip_integers(
 
 def shifted_constant(value: ir.Value, names: FreeNames) -> ir.Value:
     """An int8 constant as the uint8 integers of the same numbers, `<name>_uint8`, in its graph."""
-    graph, tensor = value.graph, ir.convenience.get_const_tensor(value)
-    assert isinstance(graph, ir.Graph)
+    graph, tensor = home_of(value), ir.convenience.get_const_tensor(value)
     assert tensor is not None, "it is a constant"
     name = names.value(f"{value.name}_uint8")
     return new_initializer(graph, name, ir.Tensor(shifted(tensor.numpy()), name=name))

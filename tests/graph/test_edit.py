@@ -11,10 +11,13 @@ from onnxq.graph.edit import (
     all_nodes,
     all_values,
     bypass,
+    forget_unread,
     graph_of,
     graphs_of,
     insert_behind,
     merge_equal,
+    new_constant,
+    only_use,
 )
 
 if TYPE_CHECKING:
@@ -112,3 +115,37 @@ def test_of_equal_nodes_the_first_is_left_and_what_gives_an_output(parse: Parse)
     assert [node.op_type for node in model.graph] == ["Relu", "Neg", "Add", "Relu"]
     assert len(set(model.graph.node(2).inputs)) == 1
     assert not merge_equal(model.graph, lambda _: None)
+
+
+def test_a_value_that_two_bodies_read_has_no_only_use(model: ir.Model) -> None:
+    assert only_use(model.graph.node(0).outputs[0]) is None
+
+
+def test_a_graph_output_has_no_only_use(model: ir.Model) -> None:
+    y = model.graph.outputs[0]
+    model.graph.append(ir.node("Exp", [y]))
+    assert only_use(y) is None
+
+
+def test_the_only_use_is_the_node_and_the_slot(model: ir.Model) -> None:
+    use = only_use(model.graph.inputs[1])
+    assert use is not None
+    assert (use.node.op_type, use.idx) == ("Relu", 0)
+
+
+def test_an_initializer_is_forgotten_once_nothing_reads_it(model: ir.Model) -> None:
+    relu = model.graph.node(0)
+    constant = new_constant(relu, "c", np.zeros(2, np.float32))
+    relu.replace_input_with(0, constant)
+    forget_unread(constant)
+    assert list(model.graph.initializers) == ["c"]
+    relu.replace_input_with(0, model.graph.inputs[1])
+    forget_unread(constant)
+    assert not model.graph.initializers
+
+
+def test_an_initializer_that_a_caller_may_override_stays(model: ir.Model) -> None:
+    constant = new_constant(model.graph.node(0), "c", np.zeros(2, np.float32))
+    model.graph.inputs.append(constant)
+    forget_unread(constant)
+    assert list(model.graph.initializers) == ["c"]

@@ -21,6 +21,7 @@ import onnx_ir as ir
 from onnxq.core.arrays import Array
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, new_initializer, replace
 from onnxq.graph.walk import value_name
+from onnxq.graph.weights import constant
 from onnxq.operator.nodes import input_at
 
 _TERMS = 2
@@ -137,10 +138,10 @@ def _operands(node: ir.Node) -> _Operands | None:
     found = read_equation(node.attributes.get_string("equation", "") or "", ranks)
     if found is None or any(value.dtype != ir.DataType.FLOAT for value in (x, w)):
         return None
-    if _is_constant(x) and not _is_constant(w):
+    if constant(x) is not None and constant(w) is None:
         found, x, w = found.swapped, w, x
     is_bare = len(found.summed) == len(found.columns) == 1
-    fits = _agree(found, x, w) and (is_bare or _is_constant(w))
+    fits = _agree(found, x, w) and (is_bare or constant(w) is not None)
     return _Operands(found, x, w) if fits else None
 
 
@@ -153,10 +154,6 @@ def _agree(product: MatrixProduct, x: ir.Value, w: ir.Value) -> bool:
     return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 
-def _is_constant(value: ir.Value) -> bool:
-    return value.is_initializer() and value.const_value is not None and not value.is_graph_input()
-
-
 def _write(node: ir.Node, found: _Operands, names: FreeNames) -> None:
     """Puts the MatMul, and what it needs around it, in the node's place."""
     chain, product, x, w = _Chain(node, names), found.product, found.x, found.w
@@ -164,7 +161,7 @@ def _write(node: ir.Node, found: _Operands, names: FreeNames) -> None:
     left = chain.ordered(x, product.left, product.ahead + product.summed)
     if len(product.summed) > 1:
         left = chain.reshaped(left, [*[0] * len(product.ahead), -1])
-    if _is_constant(w):
+    if constant(w) is not None:
         right, sizes = _laid_out(node, w, product, names)
     else:
         right, sizes = chain.ordered(w, product.right, layout), ()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnxq.graph.edit import only_use
 from onnxq.graph.weights import constant
 
 TOLERANCE = 4e-6
@@ -49,11 +50,10 @@ def producer_of(value: ir.Value | None) -> ir.Node | None:
 
 def only_reader(value: ir.Value) -> ir.Node | None:
     """The one node of ai.onnx, in the same graph, that reads the value, once; else None."""
-    uses = value.uses()
-    if len(uses) != 1 or value.is_graph_output():
+    use = only_use(value)
+    if use is None or use.node.domain or use.node.graph is not value.graph:
         return None
-    (use,) = uses
-    return use.node if not use.node.domain and use.node.graph is value.graph else None
+    return use.node
 
 
 @dataclass(frozen=True, slots=True)

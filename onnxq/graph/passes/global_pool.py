@@ -36,13 +36,8 @@ class SpatialMaxToPool(ir.passes.InPlacePass):
             if kernel is None:
                 continue
             names = names or FreeNames(model)
-            keeps = node.op_type == _POOL or bool(node.attributes.get_int("keepdims", 1))
-            node.op_type = "MaxPool"
-            node.attributes.clear()
+            _become(node, "MaxPool", names)
             node.attributes["kernel_shape"] = ir.AttrInt64s("kernel_shape", kernel)
-            node.resize_inputs(1)
-            if not keeps:
-                flatten_behind(node, names)
         return ir.passes.PassResult(model, modified=names is not None)
 
 
@@ -98,12 +93,7 @@ class MeanToGlobalPool(ir.passes.InPlacePass):
             if not _is_spatial_mean(node):
                 continue
             names = names or FreeNames(model)
-            keeps = node.attributes.get_int("keepdims", 1)
-            node.op_type = "GlobalAveragePool"
-            node.attributes.clear()
-            node.resize_inputs(1)
-            if not keeps:
-                flatten_behind(node, names)
+            _become(node, "GlobalAveragePool", names)
         return ir.passes.PassResult(model, modified=names is not None)
 
 
@@ -132,13 +122,19 @@ def is_channels_first(x: ir.Value) -> bool:
     return node is not None and node.op_type in _CHANNELS_FIRST
 
 
-def flatten_behind(pool: ir.Node, names: FreeNames) -> None:
-    """Appends y = Flatten(pooled): (N, C, 1...) to (N, C), of a pool that gave y so far."""
-    x, y, graph = input_at(pool, 0), pool.outputs[0], graph_of(pool)
+def _become(node: ir.Node, pool: str, names: FreeNames) -> None:
+    """Makes a reduction a pool, and appends y = Flatten(pooled) where y had no axes of space."""
+    keeps = node.op_type == _POOL or node.attributes.get_int("keepdims", 1)
+    node.op_type = pool
+    node.attributes.clear()
+    node.resize_inputs(1)
+    if keeps:
+        return
+    x, y, graph = input_at(node, 0), node.outputs[0], graph_of(node)
     assert x.shape is not None
-    name = names.node(f"{pool.name}_flatten") if pool.name else None
+    name = names.node(f"{node.name}_flatten") if node.name else None
     flatten = ir.node("Flatten", [], {"axis": 1}, num_outputs=1, name=name)
-    flatten.metadata_props.update(pool.metadata_props)
+    flatten.metadata_props.update(node.metadata_props)
     result = flatten.outputs[0]
     result.name, result.type, result.shape = y.name, ir.TensorType(ir.DataType.FLOAT), y.shape
     move(y, result)
@@ -148,4 +144,4 @@ def flatten_behind(pool: ir.Node, names: FreeNames) -> None:
     y.shape = ir.Shape([x.shape[0], x.shape[1], *[1] * (len(x.shape) - 2)])
     flatten.resize_inputs(1)
     flatten.replace_input_with(0, y)
-    graph.insert_after(pool, flatten)
+    graph.insert_after(node, flatten)

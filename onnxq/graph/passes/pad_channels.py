@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_initializer
+from onnxq.graph.edit import FreeNames, all_nodes, forget_unread, graph_of, new_initializer
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant, derived
 from onnxq.operator.nodes import find_input
@@ -228,8 +228,7 @@ class _Constants:
         if key not in self._made:
             self._made[key] = self._padded(old, graph, axis, added)
         node.replace_input_with(slot, self._made[key])
-        if old.graph is not None and not old.uses() and not old.is_graph_output():
-            del old.graph.initializers[value_name(old)]
+        forget_unread(old)
 
     def _padded(self, old: ir.Value, graph: ir.Graph, axis: int, added: int) -> ir.Value:
         tensor = constant(old)

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array, Reals
 from onnxq.graph.affine import affine_of
+from onnxq.graph.edit import only_use
 from onnxq.graph.quantized import QuantizedIO
 from onnxq.operator.nodes import constant, find_input
 
@@ -82,8 +83,7 @@ def normalization(image: ir.Value, quantized: QuantizedIO) -> Front:
     front = Front(
         image, scale, -scale * quantized.spread(quantized.zero_point, rank), tuple(range(rank))
     )
-    while len(front.end.uses()) == 1 and not front.end.is_graph_output():
-        (use,) = front.end.uses()
+    while (use := only_use(front.end)) is not None:
         node, result = use.node, use.node.outputs[0]
         if node.graph is not image.graph or result.is_graph_output():
             break

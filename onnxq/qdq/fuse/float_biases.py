@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.dtypes import INT32
-from onnxq.graph.edit import FreeNames, new_constant
+from onnxq.graph.edit import FreeNames, forget_unread, graph_of, new_constant
 from onnxq.operator import Singles
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.ort import facts
@@ -69,10 +69,6 @@ def _remove_unread(source: ir.Node) -> None:
     if source.outputs[0].uses() or source.outputs[0].is_graph_output():
         return
     constants = [value for value in source.inputs if value is not None]
-    graph = source.graph
-    assert graph is not None
-    graph.remove(source, safe=True)
+    graph_of(source).remove(source, safe=True)
     for value in constants:
-        home = value.graph
-        if home is not None and value.is_initializer() and not value.uses():
-            home.initializers.pop(str(value.name), None)
+        forget_unread(value)

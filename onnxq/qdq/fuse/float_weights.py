@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from onnxq import dtypes
 from onnxq.affine import quantize
-from onnxq.graph.edit import FreeNames, new_constant
+from onnxq.graph.edit import FreeNames, forget_unread, new_constant
 from onnxq.graph.weights import constant
 from onnxq.operator import Singles
 from onnxq.operator.nodes import find_input, input_at
@@ -175,6 +175,5 @@ def _read_integers(
     made = graph_qparams.dequantize(stored, name, names.value(f"{stem}_dequantized"))
     made.version = node.version
     feed(node, slot, made)
-    if old is not None and not old.uses() and old.is_initializer() and not old.is_graph_output():
-        assert isinstance(old.graph, ir.Graph)
-        del old.graph.initializers[str(old.name)]
+    if old is not None:
+        forget_unread(old)

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.core.arrays import Singles
 from onnxq.dtypes import INT32
+from onnxq.graph.edit import only_use
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, NodePlan, OpCategory, Operator, Rule, WeightSlot
@@ -244,14 +245,10 @@ def _qparams_behind(
 
 def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:
     """Relu or Clip that alone reads the value and has one reader itself, as ONNX Runtime asks."""
-    uses = value.uses()
-    if len(uses) != 1 or value.is_graph_output():
+    use = only_use(value)
+    if use is None or not facts.of(use.node).swallowed or use.node.graph is not node.graph:
         return None
-    (reader,) = (use.node for use in uses)
-    if not facts.of(reader).swallowed or reader.graph is not node.graph:
-        return None
-    result = reader.outputs[0]
-    return None if result.is_graph_output() or len(result.uses()) != 1 else reader
+    return None if only_use(use.node.outputs[0]) is None else use.node
 
 
 def _redundant(clamp: ir.Node, quantize: ir.Node, qparams: QParams) -> bool:

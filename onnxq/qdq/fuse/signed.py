@@ -14,8 +14,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8
-from onnxq.graph.edit import FreeNames
-from onnxq.graph.walk import is_read
+from onnxq.graph.edit import FreeNames, home_of, only_use
+from onnxq.graph.walk import is_read, value_name
 from onnxq.graph.weights import constant
 from onnxq.operator import NodePlan, OpCategory, Rule
 from onnxq.ort import facts
@@ -42,20 +42,18 @@ def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
     for old, new in shifted.items():
         if is_read(old):
             continue
-        assert isinstance(old.graph, ir.Graph)
-        name = str(old.name)
-        del old.graph.initializers[name]
+        name = value_name(old)
+        del home_of(old).initializers[name]
         new.name = name
 
 
 def _only_dequantize(quantize: ir.Node) -> ir.Node | None:
     """The DQ that alone reads the integers, where it has one reader."""
-    integers = quantize.outputs[0]
-    readers = [use.node for use in integers.uses()]
-    if len(readers) != 1 or integers.is_graph_output() or not is_dequantize(readers[0]):
+    use = only_use(quantize.outputs[0])
+    if use is None or not is_dequantize(use.node):
         return None
-    real = readers[0].outputs[0]
-    return readers[0] if len(real.uses()) + real.is_graph_output() == 1 else None
+    real = use.node.outputs[0]
+    return use.node if len(real.uses()) + real.is_graph_output() == 1 else None
 
 
 def _int8_zero_point(node: ir.Node) -> ir.Value | None:

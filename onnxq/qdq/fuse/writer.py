@@ -12,7 +12,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.graph.edit import FreeNames, merge_equal
+from onnxq.graph.edit import FreeNames, forget_unread, graph_of, merge_equal, only_use
 from onnxq.operator import Float, OpCategory, Precision, Site
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
@@ -129,9 +129,7 @@ class Writer:
 
     def _insert(self, site: Fusion, tape: Tape, results: Sequence[ir.Value]) -> None:
         """Puts the tape in place of the node, its quantizers and what is between them."""
-        node = site.tail
-        graph = node.graph
-        assert isinstance(graph, ir.Graph)
+        node, graph = site.tail, graph_of(site.tail)
         self._name_values(site.node, tape, results)
         graph.insert_before(node, tape.nodes)
         self._name_nodes(site.node, tape)
@@ -156,10 +154,9 @@ class Writer:
             value.name = self._names.value(f"{node.name}_integers")
 
     def _name_nodes(self, node: ir.Node, tape: Tape) -> None:
-        for i, new in enumerate(tape.nodes):
-            if new.name == node.name or not new.name:
-                continue
-            tape.nodes[i].name = self._names.node(str(new.name))
+        for new in tape.nodes:
+            if new.name and new.name != node.name:
+                new.name = self._names.node(new.name)
 
     def _register(self, graph: ir.Graph, tape: Tape) -> None:
         """Registers new initializers; scales and zero points of the QDQ graph are used again."""
@@ -180,17 +177,14 @@ class Writer:
         """Takes out what nothing reads any more: nodes, then DQ nodes, then initializers."""
         read = dict.fromkeys(v for node in self._dead for v in node.inputs if v is not None)
         for node in self._dead:  # of each site, readers stand before what they read
-            _remove(node)
+            graph_of(node).remove(node, safe=True)
         dequantizers = dict.fromkeys(p for v in read if is_dequantize(p := v.producer()) and p)
         for node in dequantizers:
             if not node.outputs[0].uses() and not node.outputs[0].is_graph_output():
                 read |= {v: None for v in node.inputs if v is not None}
-                _remove(node)
+                graph_of(node).remove(node, safe=True)
         for value in read:
-            is_needed = value.uses() or value.is_graph_output() or value.is_graph_input()
-            if value.is_initializer() and not is_needed:
-                assert isinstance(value.graph, ir.Graph)
-                del value.graph.initializers[str(value.name)]
+            forget_unread(value)
 
     def _note_qparams(self) -> None:
         """Notes the qparams of new integers where no scale in the file is named after them."""
@@ -225,11 +219,6 @@ def _reshaped(
     reshaped = tape.op("Reshape", [value, sizes], name=f"{stem}_reshape")
     reshaped.type, reshaped.shape = value.type, ir.Shape(shape)
     return reshaped
-
-
-def _remove(node: ir.Node) -> None:
-    assert isinstance(node.graph, ir.Graph)
-    node.graph.remove(node, safe=True)
 
 
 # --- MatMul with an Add of a bias behind it, fused as the Gemm that ONNX Runtime makes of them
@@ -321,7 +310,7 @@ def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
         source = None if value is None else value.producer()
         if value is None or source is None or source.graph is not quantize.graph:
             return
-        if is_dequantize(source) or len(value.uses()) != 1 or value.is_graph_output():
+        if is_dequantize(source) or only_use(value) is None:
             return
         quantize_behind(value, graph_qparams, names, [(passed, 0)])
 
@@ -356,5 +345,4 @@ def _alone(value: ir.Value, reader: ir.Node) -> ir.Node | None:
     producer = value.producer()
     if producer is None or not facts.of(producer).moved_past or producer.graph is not reader.graph:
         return None
-    alone = len(value.uses()) == 1 and not value.is_graph_output()
-    return producer if alone else None
+    return None if only_use(value) is None else producer

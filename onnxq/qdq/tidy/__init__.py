@@ -40,6 +40,7 @@ from onnxq.graph.edit import (
     insert_behind,
     merge_equal,
     new_constant,
+    only_use,
     replace,
 )
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
@@ -347,7 +348,7 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
     clamps: list[ir.Node] = []
     low, high = -np.inf, np.inf
     producer = None if x is None else x.producer()
-    while producer is not None and _only_reader(producer):
+    while producer is not None and only_use(producer.outputs[0]) is not None:
         bounds = _bounds(producer)
         if bounds is None:
             break
@@ -364,8 +365,7 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
         return  # a clamp of integers of another scale: it stays where it is
     node.replace_input_with(0, x)
     for clamp in clamps:
-        assert isinstance(clamp.graph, ir.Graph)
-        clamp.graph.remove(clamp, safe=True)
+        graph_of(clamp).remove(clamp, safe=True)
     integers = integer_bounds((low, high), qparams)
     if integers != (qparams.dtype.qmin, qparams.dtype.qmax):
         _clip_behind(node, qparams.dtype, integers, names)
@@ -389,8 +389,3 @@ def _bounds(node: ir.Node) -> tuple[float, float] | None:
     """Bounds that the node clips its input to; None where it does something else."""
     rule = catalog.rule_of(node)
     return rule.clamp if rule is not None and rule.category is OpCategory.CLAMP else None
-
-
-def _only_reader(node: ir.Node) -> bool:
-    value = node.outputs[0]
-    return len(list(value.uses())) == 1 and not value.is_graph_output()

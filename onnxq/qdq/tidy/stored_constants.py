@@ -65,10 +65,8 @@ def store_integers(node: ir.Node, names: FreeNames) -> None:
     assert source is not None
     stored = new_constant(node, names.value(f"{source.name}_quantized"), integers)
     last.replace_all_uses_with(stored)
-    graph = graph_of(node)
-    assert isinstance(graph, ir.Graph)
     dead = [node] if bounds is None else [*node.outputs[0].consumers(), node]
-    graph.remove(dead, safe=True)
+    graph_of(node).remove(dead, safe=True)
 
 
 def _check_live(node: ir.Node, qparams: QParams) -> None:

@@ -21,7 +21,7 @@ from onnxq import catalog
 from onnxq.affine import integer_bounds
 from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.check_decisions import does_not_fit
-from onnxq.graph.edit import graph_of, graphs_of, insert_behind
+from onnxq.graph.edit import forget_unread, graph_of, graphs_of, home_of, insert_behind
 from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.operator import Float, NodePlan, Precision, Rule, Site
 from onnxq.operator.nodes import input_at
@@ -82,9 +82,7 @@ class _QdqWriter:
                     node_name(node), "the plan takes it out, and writes no result in its place."
                 ) from error
         for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
-            graph = value.graph
-            if isinstance(graph, ir.Graph) and not value.uses() and not value.is_graph_output():
-                del graph.initializers[value_name(value)]
+            forget_unread(value)
 
     # --- the sweep
 
@@ -272,8 +270,7 @@ class _QdqWriter:
 
     def _quantize_linear(self, raw: ir.Value, tensor: str) -> ir.Value:
         qparams = self.plan.tensors[tensor]
-        graph = raw.graph
-        assert isinstance(graph, ir.Graph)
+        graph = home_of(raw)
         graph_qparams = self.new.graph_qparams(graph, tensor, qparams)
         node = graph_qparams.quantize(raw, self.new.unique(f"{tensor}_quantize"))
         insert_behind(raw, node, graph)
