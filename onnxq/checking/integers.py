@@ -9,7 +9,7 @@ T' = DQ(integers of T) -> Q       tensor T: integers of another type
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -54,8 +54,8 @@ def find_integers(model: ir.Model) -> list[QuantizedTensor]:
     A tensor that has several of known qparams is there once, with the first. Constants, quantized
     in the graph or stored as integers, and bodies of Loop and Scan are not looked at.
     """
-    values = {v.name: v for v in _values(model.graph)}
-    initializers = {v.name: v for v in _initializers(model)}
+    values = {v.name: v for node in model.graph.all_nodes() for v in node.outputs}
+    initializers = {v.name: v for graph in model.graphs() for v in graph.initializers.values()}
     found = [
         _integers(values[name], initializers)
         for name in observable(model)
@@ -63,19 +63,6 @@ def find_integers(model: ir.Model) -> list[QuantizedTensor]:
     ]
     first = {c.tensor: c for c in reversed(found) if c.qparams is not None}
     return [c for c in found if c.qparams is None or c is first[c.tensor]]
-
-
-def _values(graph: ir.Graph) -> Iterator[ir.Value]:
-    for node in graph.all_nodes():
-        yield from node.outputs
-
-
-def _initializers(model: ir.Model) -> Iterator[ir.Value]:
-    yield from model.graph.initializers.values()
-    for node in model.graph.all_nodes():
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                yield from attribute.as_graph().initializers.values()
 
 
 def _needs_integers(value: ir.Value) -> bool:

@@ -20,6 +20,7 @@ from onnxq.checking.prediction import (
 )
 from onnxq.checking.rounding import replay
 from onnxq.core.threads import workers
+from onnxq.graph.walk import bodies
 from onnxq.ort import node_kinds as kernels
 from onnxq.qdq.narrow import unpacked
 from onnxq.qdq.read import integer_type, is_quantize
@@ -29,7 +30,7 @@ from onnxq.samples.state import State
 from onnxq.targets.accumulation import SaturationMode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     import onnx
 
@@ -338,7 +339,7 @@ def _sweep(
     """Nodes with integers behind floats, and the values that are, `fed` among them."""
     behind, touched = [], set(fed)
     for node in graph:
-        inside = list(_inside(node))
+        inside = [n for body in bodies(node) for n in body.all_nodes()]
         nodes = [node, *inside]
         reads = any(value in touched for n in nodes for value in n.inputs)
         if not reads and not any(uses[n].rounds for n in nodes):
@@ -347,16 +348,6 @@ def _sweep(
         if reads or inside:
             behind += [n for n in nodes if uses[n].has_integers]
     return behind, touched
-
-
-def _inside(node: ir.Node) -> Iterator[ir.Node]:
-    """Every node of its bodies."""
-    for attribute in node.attributes.values():
-        if attribute.type.name == "GRAPH":
-            yield from attribute.as_graph().all_nodes()
-        elif attribute.type.name == "GRAPHS":
-            for graph in attribute.as_graphs():
-                yield from graph.all_nodes()
 
 
 def _name(node: ir.Node) -> str:

@@ -27,7 +27,7 @@ from onnxq.core.saved import Saved
 from onnxq.errors import DifferenceError, listed
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.io import load
-from onnxq.graph.walk import attribute_values
+from onnxq.graph.walk import attribute_values, bodies
 from onnxq.graph.weights import constant
 from onnxq.operator import IntegerCall, IntegerOperator
 from onnxq.ort import facts
@@ -229,14 +229,10 @@ def _is_behind(value: ir.Value, nodes: set[ir.Node]) -> bool:
         if node is None or node in seen:
             continue
         seen.add(node)
-        has_body = any(a.type in BODIES for a in node.attributes.values())
-        if node in nodes or has_body:
+        if node in nodes or bodies(node):
             return True
         work += [v.producer() for v in node.inputs if v is not None]
     return False
-
-
-BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 # --- one node

@@ -20,7 +20,7 @@ so the second such scale is written as a vector, one (equal) number per column, 
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -46,7 +46,7 @@ from onnxq.graph.edit import (
 )
 from onnxq.graph.folded import write_as_given
 from onnxq.graph.hashing import model_hash
-from onnxq.graph.walk import node_name, value_name, walk
+from onnxq.graph.walk import bodies, node_name, value_name, walk
 from onnxq.graph.weights import constant
 from onnxq.operator import DynamicSite
 from onnxq.operator.nodes import input_at, tensor_of
@@ -230,15 +230,9 @@ class _DynamicWriter:
                 new_node.name = self.new.unique(new_node.name or name)
             for value in new_node.outputs:
                 value.name = self.new.unique(value.name or f"{new_node.name}_output")
-            for value in _values_inside(new_node):
+            # names in its bodies must not be those of values around it
+            for value in (v for body in bodies(new_node) for v in all_values(body)):
                 value.name = self.new.unique(value.name or f"{new_node.name}_inner")
-
-
-def _values_inside(node: ir.Node) -> Iterator[ir.Value]:
-    """Values in the bodies of a node, whose names must not be those of values around it."""
-    for attribute in node.attributes.values():
-        if attribute.type is ir.AttributeType.GRAPH:
-            yield from all_values(attribute.as_graph())
 
 
 class ShareQuantizers(ir.passes.InPlacePass):

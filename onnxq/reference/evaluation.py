@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, kind_of, nearest
+from onnxq.graph.skeleton import proto_graphs
 from onnxq.reference.ops import where
 
 if TYPE_CHECKING:
@@ -198,18 +199,10 @@ def _kind(x: object) -> str:
 
 def _outer_reads(node: OpRun) -> Iterator[str]:
     """Every name that graphs inside the node read; some are their own, which does no harm."""
-    for attribute in node.onnx_node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield from _names_read(attribute.g)
-
-
-def _names_read(graph: onnx.GraphProto) -> Iterator[str]:
-    yield from (value.name for value in graph.output)
-    for node in graph.node:
-        yield from node.input
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _names_read(attribute.g)
+    held = (a.g for a in node.onnx_node.attribute if a.type == onnx.AttributeProto.GRAPH)
+    for graph in (inner for outer in held for inner in proto_graphs(outer)):
+        yield from (value.name for value in graph.output)
+        yield from (name for inner in graph.node for name in inner.input)
 
 
 # --- Inputs beside what the model declares of them, as ONNX Runtime checks them

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError, UnsupportedError
+from onnxq.graph.walk import bodies
 from onnxq.ort import runtime
 from onnxq.reference import RunNode, where
 
@@ -48,10 +49,7 @@ def _folded(target: ir.Model) -> frozenset[str]:
     found: set[ir.Value] = set()
     for node in target.graph.all_nodes():
         inputs = [value for value in node.inputs if value is not None]
-        if not inputs and node.op_type != "Constant":
-            continue
-        if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-               for a in node.attributes.values()):  # fmt: skip
+        if bodies(node) or (not inputs and node.op_type != "Constant"):
             continue
         if all(value.const_value is not None or value in found for value in inputs):
             found.update(node.outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, ObserverSpec, PercentileObserver
 from onnxq.operator import Precision
@@ -65,17 +65,13 @@ class ConfigChange(Protocol):
 class ActivationObserver:
     """Another observer of all activations that have the default's."""
 
+    aspect: ClassVar[str] = "activations"  # ranges of activations
     spec: ObserverSpec
 
     @property
     def name(self) -> str:
         """Name that a user understands."""
         return f"activations by {self.spec.name}"
-
-    @property
-    def aspect(self) -> str:
-        """Ranges of activations."""
-        return "activations"
 
     def applied(self, mapping: QConfigMapping) -> QConfigMapping:
         """The mapping with this observer where the activations have the global entry's."""
@@ -106,17 +102,13 @@ class WeightsPerTensor:
     and both lose decibels (benchmarks/results/moves.md).
     """
 
+    aspect: ClassVar[str] = "weights"  # their scales
     groups: tuple[QuantizationGroup, ...]
 
     @property
     def name(self) -> str:
         """Name that a user understands."""
         return f"weights per tensor: {Layers(self.groups).name}"
-
-    @property
-    def aspect(self) -> str:
-        """Scales of weights."""
-        return "weights"
 
     def applied(self, mapping: QConfigMapping) -> QConfigMapping:
         """The mapping with one scale in the entries of these groups."""
