@@ -223,7 +223,7 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
         why = decision.reason if isinstance(decision, Float) else decision.how
         name, label = node_name(node), op_label(node)
         nodes.append(
-            NodeDecision(name, label, False, why, made, precision, constants=_constants(node))
+            NodeDecision(name, label, False, why, made, precision, constants=weights_of(node))
         )
     return Summary(tuple(nodes))
 
@@ -259,7 +259,7 @@ def summarize_choices(
                 dynamic,
                 precision,
                 part_of or "",
-                _constants(node),
+                weights_of(node),
             )
         )
     return Summary(tuple(nodes))
@@ -269,8 +269,8 @@ def _is_float_between(decision: Quantize) -> bool:
     return decision.rule.precision is Precision.FLOAT_BETWEEN_QDQ
 
 
-def _constants(node: ir.Node) -> int:
-    """Elements of constants with two axes or more."""
+def weights_of(node: ir.Node) -> int:
+    """Elements of float constants with two axes or more."""
     tensors = [v.const_value for v in node.inputs if v is not None and v.is_initializer()]
     found = [t for t in tensors if t is not None and t.dtype == ir.DataType.FLOAT]
     return sum(math.prod(t.shape.numpy()) for t in found if len(t.shape) > 1)

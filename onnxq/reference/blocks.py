@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.core.packing import packed_rows
-from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant
+from onnxq.graph.edit import FreeNames, all_nodes, new_constant, replace
 from onnxq.graph.types import infer_types
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input
@@ -59,7 +59,6 @@ def write_groupwise_matmuls(model: ir.Model) -> None:
 
 def _replace(model: ir.Model, node: ir.Node, matmul: GroupwiseMatMul, names: FreeNames) -> None:
     arrays = _arrays(matmul)
-    graph = graph_of(node)
     slots = [
         node.inputs[0],
         *(new_constant(node, names.value(f"{node.name}_{n}"), a) for n, a in arrays.items()),
@@ -76,12 +75,7 @@ def _replace(model: ir.Model, node: ir.Node, matmul: GroupwiseMatMul, names: Fre
         domain=MICROSOFT,
         name=node.name,
     )
-    old, new = node.outputs[0], made.outputs[0]
-    new.type, new.shape = old.type, old.shape
-    graph.insert_before(node, made)
-    new.name, old.name = old.name, None
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
-    graph.remove(node, safe=True)
+    replace(node, made, names)
     dequantize = matmul.dequantize
     if not dequantize.outputs[0].uses() and isinstance(dequantize.graph, ir.Graph):
         dequantize.graph.remove(dequantize, safe=True)

@@ -13,6 +13,7 @@ from onnxq.core.arrays import Array
 from onnxq.errors import ModelError
 from onnxq.graph.edit import all_nodes, graph_of
 from onnxq.graph.folded import Folded, note
+from onnxq.graph.saving import weight_bytes
 from onnxq.graph.weights import EAGER_BYTES, constant, derived
 from onnxq.operator.nodes import tensor_of
 
@@ -100,7 +101,7 @@ class FoldConstants(ir.passes.InPlacePass):
         opset = model.opset_imports.get("", 0)
         modified = False
         made: dict[Hashable, list[ir.Value]] = {}
-        left = max(_GROWTH_BYTES, _GROWTH * _constant_bytes(model))
+        left = max(_GROWTH_BYTES, _GROWTH * weight_bytes(model))
         runs: dict[int, int] = {}  # id of a result -> nodes that are computed when it is read
         for node in all_nodes(model):
             tensors = None if node.op_type in self._kept else _folded(node, opset)
@@ -116,11 +117,6 @@ class FoldConstants(ir.passes.InPlacePass):
                 _replace(node, values, home)
                 modified = True
         return ir.passes.PassResult(model, modified)
-
-
-def _constant_bytes(model: ir.Model) -> int:
-    tensors = [v.const_value for graph in model.graphs() for v in graph.initializers.values()]
-    return sum(t.nbytes for t in tensors if t is not None and t.dtype != ir.DataType.STRING)
 
 
 def _growth(node: ir.Node, results: list[ir.TensorProtocol]) -> int:

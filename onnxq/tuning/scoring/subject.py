@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +22,7 @@ from onnxq.static.prepare import backend_of, prepare, prepared_with
 from onnxq.static.prepared import ModelSource, Prepared
 from onnxq.targets import Target
 from onnxq.times import Costs
+from onnxq.tuning.scoring.metric import hash_of
 from onnxq.tuning.scoring.model_run import ModelRun
 
 
@@ -49,13 +49,9 @@ class Wishes:
             dict(self.feedback) or None,
             self.quantized_input,
             tuple(self.quantized_output) or None,
-            None if self.costs is None else f"costs {_hash_of(self.costs)}",
+            None if self.costs is None else f"costs {hash_of(self.costs.to_csv())}",
         )
         return ", ".join(str(wish) for wish in wishes if wish is not None)
-
-
-def _hash_of(costs: Costs) -> str:
-    return hashlib.blake2b(costs.to_csv().encode(), digest_size=8).hexdigest()
 
 
 NO_WISHES = Wishes()

@@ -10,7 +10,6 @@ keep, that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +17,7 @@ from itertools import pairwise
 import onnx_ir as ir
 
 from onnxq import catalog
+from onnxq.checking.summary import weights_of
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.nodes import find_input
@@ -178,7 +178,7 @@ class _Parts:
                 beside = tuple(self._member(other) for other in others[node])
                 layer_type = _layer_type(node, self._decisions[node_name(node)], beside)
                 yield QuantizationGroup(
-                    self._member(node), beside, layer_type, self._precisions[node], _weights(node)
+                    self._member(node), beside, layer_type, self._precisions[node], weights_of(node)
                 )
 
     def _member(self, node: ir.Node) -> Member:
@@ -216,13 +216,6 @@ def _layer_type(node: ir.Node, decision: Decision, beside: tuple[Member, ...]) -
         if decision.rule.channelwise:
             head = f"depthwise {node.op_type}"
     return " + ".join([head, *sorted({member.op_type for member in beside})])
-
-
-def _weights(node: ir.Node) -> int:
-    """Numbers in the float constants that the node reads."""
-    constants = (v for v in node.inputs if v is not None and v.is_initializer())
-    shapes = (v.shape for v in constants if v.shape is not None and v.dtype == ir.DataType.FLOAT)
-    return sum(math.prod(shape.numpy()) for shape in shapes if len(shape) > 1)
 
 
 # --- Layers that are measured together: those of one layer type, or a part of these
