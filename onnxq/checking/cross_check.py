@@ -36,10 +36,8 @@ from onnxq.samples.inputs import Batch
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import State, check_feedback
 from onnxq.static.arguments import check_progress
+from onnxq.static.calibrate import Progress
 from onnxq.static.prepared import ModelSource
-
-Progress = Callable[[int, int | None], None]
-"""Called with (batches done, batches in all or None where that is not known)."""
 
 
 def cross_check(

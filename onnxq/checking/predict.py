@@ -23,12 +23,10 @@ from onnxq.samples.inputs import Batch
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import check_feedback
 from onnxq.static.arguments import check_progress
+from onnxq.static.calibrate import Progress
 from onnxq.static.prepared import ModelSource
 from onnxq.targets import Target
 from onnxq.targets.accumulation import SaturationMode
-
-Progress = Callable[[int, int | None], None]
-"""Called with (batches done, batches in all or None where that is not known)."""
 
 ALL = "all"
 """Every target that is a machine."""

@@ -24,9 +24,7 @@ from onnxq.samples import Batches, Samples, input_specs, open_samples
 from onnxq.samples.inputs import Batch
 from onnxq.samples.shared_out import over_batches, without_state
 from onnxq.samples.state import check_feedback
-
-Progress = Callable[[int, int | None], None]
-"""Called with (batches done, batches in all or None where that is not known)."""
+from onnxq.static.calibrate import Progress
 
 
 def open_for(sides: Sides, samples: Samples) -> Batches:

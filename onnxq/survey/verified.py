@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from onnxq.checking.findings import Findings
-    from onnxq.checking.verify import Progress
     from onnxq.samples import Batches
+    from onnxq.static.calibrate import Progress
     from onnxq.static.prepared import ModelSource
 
 

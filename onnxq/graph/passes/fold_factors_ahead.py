@@ -10,7 +10,6 @@ import onnx_ir as ir
 from onnxq.graph.affine import Affine
 from onnxq.graph.edit import all_nodes, bypass
 from onnxq.graph.exchange import ConstantExchange
-from onnxq.graph.folded import note_factor
 from onnxq.graph.origins import set_origins
 from onnxq.graph.passes.fold_batch_norm import channels_of, fold_into, has_room
 from onnxq.graph.passes.fold_factors import LARGEST, SMALLEST, multiply
@@ -141,7 +140,7 @@ def _fold_alpha(node: ir.Node, exchange: ConstantExchange) -> bool:
     slot = next((slot for slot in (_B, _A) if _float_constant(node, slot) is not None), None)
     if alpha == 1.0 or slot is None:
         return False
-    _scale(node, slot, alpha, exchange)
+    multiply(node, slot, np.array(alpha, np.float32), exchange)
     del node.attributes["alpha"]
     return True
 
@@ -152,7 +151,7 @@ def _fold_beta(node: ir.Node, exchange: ConstantExchange) -> bool:
     if beta == 1.0 or (has_bias and beta != 0.0 and _float_constant(node, _C) is None):
         return False
     if has_bias and beta != 0.0:
-        _scale(node, _C, beta, exchange)
+        multiply(node, _C, np.array(beta, np.float32), exchange)
     else:
         node.resize_inputs(_C)  # ONNX Runtime does not read C either where beta is 0
     del node.attributes["beta"]
@@ -174,14 +173,3 @@ def _one_number_per_column(node: ir.Node, exchange: ConstantExchange) -> bool:
 def _float_constant(node: ir.Node, slot: int) -> ir.TensorProtocol | None:
     tensor = constant(find_input(node, slot))
     return tensor if tensor is not None and tensor.dtype == ir.DataType.FLOAT else None
-
-
-def _scale(node: ir.Node, slot: int, factor: float, exchange: ConstantExchange) -> None:
-    """Puts factor * constant into the constant's slot."""
-    value = input_at(node, slot)
-    tensor = tensor_of(value)
-    scaled = derived(
-        lambda: tensor.numpy() * np.float32(factor), ir.DataType.FLOAT, tensor.shape.numpy()
-    )
-    scaled = note_factor(tensor, np.asarray(factor, np.float32), scaled)
-    exchange.put(node, slot, scaled, f"{value.name}_scaled", ("times", factor))
