@@ -90,6 +90,7 @@ class Account:
 
 def tell(written: Written, account: Account, as_json: bool) -> None:
     """Says what was written, its verdict, and what to do next; with -v all that is known of it."""
+    from onnxq.core.saved import plain
     from onnxq.report import console, json_values, tables
     from onnxq.report.print_verdict import print_answer
 
@@ -104,7 +105,7 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
             "quantized_bytes": sizes[1],
             "notes": list(account.notes),
             "verdict": None if verdict is None else verdict.to_dict(),
-            "execution": None if runs is None else json_values.execution(runs),
+            "execution": plain(runs),
         }
         every = value | dict(account.values) | json_values.summary(account.summary)
         click.echo(json_values.to_text(every))

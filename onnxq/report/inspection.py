@@ -12,6 +12,7 @@ from onnxq.checking.execution import execution, execution_in
 from onnxq.checking.inventory import inventory
 from onnxq.checking.summary import summarize_choices
 from onnxq.core.brief import size_text
+from onnxq.core.saved import plain
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.errors import LimitError, ModelError, counted
 from onnxq.graph.checks import FORMAT_KEY
@@ -113,14 +114,13 @@ class QuantizedFile:
 
     def to_dict(self) -> dict[str, object]:
         """The same as plain values."""
-        runs = self.execution
         return {
             "format": self.format,
             "target": self.target,
             "size_bytes": self.size_bytes,
             "ends": [dataclasses.asdict(end) for end in self.ends],
             "inventory": dataclasses.asdict(self.inventory),
-            "execution": None if runs is None else json_values.execution(runs),
+            "execution": plain(self.execution),
             "float_nodes": [{"name": n, "op_type": op} for n, op in self.float_nodes],
             "problem": self.problem,
             "cache": self.cache,
@@ -316,14 +316,13 @@ class Inspection:
 
     def to_dict(self) -> dict[str, object]:
         """The same as plain values."""
-        runs = self.execution
         return {
             "target": self.target,
             "notes": list(self.notes),
             "tensors": list(self.tensors),
-            **({} if runs is None else {"execution": json_values.execution(runs)}),
+            **({} if self.execution is None else {"execution": plain(self.execution)}),
             **json_values.summary(self.summary),
-            **({"why": [said.to_dict() for said in self.chain]} if self.node else {}),
+            **({"why": plain(self.chain)} if self.node else {}),
         }
 
 

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from onnxq.checking.bench import Benchmark
-from onnxq.checking.findings import Execution
 from onnxq.checking.summary import Summary
+from onnxq.core.saved import plain
 from onnxq.shown import shown_json
 from onnxq.targets import Target
 
@@ -46,23 +46,12 @@ def summary(value: Summary) -> JsonObject:
     }
 
 
-def execution(value: Execution) -> JsonObject:
-    """Nodes that ONNX Runtime runs, as plain values."""
-    return {
-        "integer_nodes": dict(value.integer_nodes),
-        "float_nodes": dict(value.float_nodes),
-        "conversions": dict(value.conversions),
-        "fallbacks": [dataclasses.asdict(f) for f in value.fallbacks],
-        "providers": dict(value.providers),
-    }
-
-
 def benchmark(value: Benchmark) -> JsonObject:
     """Times, sizes and what ONNX Runtime runs."""
     fields = {
         f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.name != "execution"
     }
-    return {**fields, "speedup": value.speedup, "execution": execution(value.execution)}
+    return {**fields, "speedup": value.speedup, "execution": plain(value.execution)}
 
 
 def targets(values: Iterable[Target]) -> list[object]:

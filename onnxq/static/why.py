@@ -30,14 +30,6 @@ class Said:
     precision: Precision
     reason: Reason
 
-    def to_dict(self) -> dict[str, object]:
-        """The same as plain values."""
-        return {
-            "decider": self.decider,
-            "precision": self.precision.value,
-            "reason": self.reason.to_dict(),
-        }
-
 
 def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
     """Statements of deciders on a node, those that insert quantizers as the qconfig asks first."""

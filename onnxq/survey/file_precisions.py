@@ -22,7 +22,7 @@ from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
 from onnxq.static.insertion.decision import Quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from onnxq.checking.findings import Execution
     from onnxq.dynamic.dynamic_decision import DynamicDecision
@@ -128,7 +128,7 @@ def _precision(nodes: list[ir.Node]) -> Precision:
     if integers:
         if integers[0].dtype in LONG:
             return Precision.FLOAT_BETWEEN_QDQ
-        results = [v for node in nodes for v in node.outputs if set(_readers(v)) - set(nodes)]
+        results = [v for node in nodes for v in node.outputs if set(v.consumers()) - set(nodes)]
         if results and all(v.dtype in INTEGERS or _is_quantized(v) for v in results):
             return Precision.INT8
         computes_on_integers = any(c in read for c in integers) or any(map(_is_stored, read))
@@ -163,12 +163,8 @@ def _is_weight(value: ir.Value | None) -> bool:
 
 
 def _is_quantized(value: ir.Value) -> bool:
-    readers = list(_readers(value))
+    readers = value.consumers()
     return bool(readers) and all(map(is_quantize, readers))
-
-
-def _readers(value: ir.Value) -> Iterator[ir.Node]:
-    yield from (use.node for use in value.uses())
 
 
 def precisions_in(choices: Mapping[str, ShownPrecision]) -> dict[str, Precision | None]:

@@ -210,11 +210,7 @@ class Tuned:
             "refused": [{"changes": list(changes), "why": why} for changes, why in self.refused],
             "left_in_float": [plain(each) for each in self.left_in_float],
             "why": self.why.value,
-            "spent": {
-                "runs": self.spent.runs,
-                "cpu_s": self.spent.cpu_s,
-                "pass_s": self.spent.pass_s,
-            },
+            "spent": plain(self.spent),
         }
 
     def _group_times(self) -> list[dict[str, object]]:
