@@ -91,7 +91,7 @@ def float_view(node: ir.Node, scales: Scales) -> ir.Node:
 
     A rule sees in it what it saw in the float model; the data of constants is made when asked for.
     """
-    inputs = [None if value is None else _seen(value, scales) for value in node.inputs]
+    inputs = [None if value is None else seen(value, scales) for value in node.inputs]
     return view_of(node, node.op_type, inputs, node.attributes.values())
 
 
@@ -116,7 +116,8 @@ def view_of(
     return view
 
 
-def _seen(value: ir.Value, scales: Scales) -> ir.Value:
+def seen(value: ir.Value, scales: Scales) -> ir.Value:
+    """A copy of the value outside of any graph: of quantized constants, the floats."""
     source = dequantizer(value)
     if source is None:
         return _copy(value, constant(value))

@@ -20,7 +20,7 @@ from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.fuse.float_weights import quantize_float_weights
 from onnxq.qdq.fuse.fusion import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.judge import judge, site
-from onnxq.qdq.fuse.scales import Int8Activations, Scales, float_view, view_of
+from onnxq.qdq.fuse.scales import Int8Activations, Scales, seen, view_of
 from onnxq.qdq.fuse.signed import shift_to_uint8
 from onnxq.qdq.read import Unread, from_dequantize, is_dequantize, is_quantize
 from onnxq.qdq.write import graph_qparams_of, quantize_behind
@@ -234,12 +234,10 @@ def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
         return None
     if not all(v is not None and from_dequantize(v, node) for v in node.inputs):
         return None
-    add, bias_slot = found.add, found.slot
-    a, b, bias = input_at(node, 0), input_at(node, 1), found.bias
+    add, a, b, bias = found.add, input_at(node, 0), input_at(node, 1), found.bias
     gemm = catalog.find("Gemm")
     assert gemm is not None, "operators/gemm.py"
-    seen, seen_bias = float_view(node, scales), float_view(add, scales).inputs[bias_slot]
-    view = view_of(add, "Gemm", [*(_moved(v) for v in seen.inputs), _moved(seen_bias)])
+    view = view_of(add, "Gemm", [seen(value, scales) for value in (a, b, bias)])
     view.name = node.name
     flattened = _flattened(a, b) if found.is_flattened else None
     if flattened is not None:
@@ -261,15 +259,6 @@ def judge_biased(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
     made.flattened = flattened
     made.absorbed.append(add)
     return made
-
-
-def _moved(value: ir.Value | None) -> ir.Value | None:
-    """The value for another view: views share nothing."""
-    if value is None:
-        return None
-    return ir.Value(
-        name=value.name, type=value.type, shape=value.shape, const_value=value.const_value
-    )
 
 
 def _flattened(a: ir.Value, b: ir.Value) -> Flattened:
