@@ -59,8 +59,11 @@ def channels_last(call: NodeCall, y: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(y, 1, -1))
 
 
-def binary_cases() -> Iterable[Case]:
-    """Examples of `binary`: types, broadcasts on either side, zero points absent or extreme."""
+def binary_cases(a_scale: float, b_scale: float, c_scale: float) -> Iterable[Case]:
+    """Examples of `binary`: types, broadcasts on either side, zero points absent or extreme.
+
+    The last one has the given scales, with which some machines round otherwise.
+    """
     x, y = integers(2, 3, 4), integers(2, 3, 4, seed=1)
     a, b, c = (scales(0.25), zero(7)), (scales(0.125), zero(200)), (scales(0.5), zero(128))
     fixed = (1, 2, 4, 5, 6, 7)
@@ -87,6 +90,9 @@ def binary_cases() -> Iterable[Case]:
         fixed,
     )
     yield Case("empty", (integers(0, 3), *a, integers(3), *b, *c), fixed)
+    p, q, out = (scales(a_scale), zero(79)), (scales(b_scale), zero(164)), scales(c_scale)
+    every = (integers(256, 64), *p, integers(256, 64, seed=1), *q, out, zero(140))
+    yield Case("rounded otherwise by some machines", every, fixed)
 
 
 def unary_cases(

@@ -330,7 +330,8 @@ def behind_floats(integer: ir.Model, feedback: Mapping[str, str] | None = None) 
             break
         fed |= back
     floats = dict(sorted(counts.items(), key=lambda item: -item[1]))
-    return BehindFloats(floats, tuple(_name(node) for node in behind), outputs)
+    names = tuple(node.name or str(node.outputs[0].name) for node in behind)
+    return BehindFloats(floats, names, outputs)
 
 
 def _sweep(
@@ -348,7 +349,3 @@ def _sweep(
         if reads or inside:
             behind += [n for n in nodes if uses[n].has_integers]
     return behind, touched
-
-
-def _name(node: ir.Node) -> str:
-    return node.name or str(node.outputs[0].name)

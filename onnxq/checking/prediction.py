@@ -327,7 +327,8 @@ def _layer(
         value, x = input_at(node, slot), inputs[slot]
         assert x is not None, "operators need their weights"
         rank = 2 if value.shape is None else len(value.shape)
-        inputs[slot] = np.full([UNKNOWN] * min(rank, 2) + [1] * (rank - 2), _lowest(x))
+        lowest = np.array(-128 if x.dtype == np.int8 else 0, x.dtype)
+        inputs[slot] = np.full([UNKNOWN] * min(rank, 2) + [1] * (rank - 2), lowest)
     call = IntegerCall(node.op_type, inputs, attributes=attribute_values(node))
     found = operator.risks(call, saturation_mode)
     pairs_of = WEIGHTS if operator.weights else INTEGERS
@@ -336,10 +337,6 @@ def _layer(
     if unknown:
         return MachineLayer(node, None, (), pairs_of)
     return MachineLayer(node, len(found.count), tuple(np.unique(found.channel).tolist()), pairs_of)
-
-
-def _lowest(x: Array) -> Array:
-    return np.array(-128 if x.dtype == np.int8 else 0, x.dtype)
 
 
 def stand_in(value: ir.Value | None, types: Mapping[ir.Value, ir.DataType]) -> Array | None:

@@ -10,7 +10,7 @@ where the sum itself fits int32.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -200,7 +200,8 @@ def _on_machine(
         operator = catalog.find_integer(node.op_type, node.domain)
         if operator is None or not operator.depends_on_machine():
             continue
-        call = _call(node, types)
+        inputs = [stand_in(value, types) for value in node.inputs]
+        call = IntegerCall(node.op_type, inputs, attributes=attribute_values(node))
         if operator.weights:
             nodes[node] = _certificate(node, operator, call, mode)
         exact = nodes[node].verdict == PROVED if node in nodes else not operator.risks(call, mode)
@@ -214,11 +215,6 @@ def _on_machine(
         for value in integer.graph.outputs
     ]
     return MachineCertificate(names, mode.value, tuple(nodes.values()), tuple(outputs))
-
-
-def _call(node: ir.Node, types: Mapping[ir.Value, ir.DataType]) -> IntegerCall:
-    inputs = [stand_in(value, types) for value in node.inputs]
-    return IntegerCall(node.op_type, inputs, attributes=attribute_values(node))
 
 
 def _is_behind(value: ir.Value, nodes: set[ir.Node]) -> bool:

@@ -118,7 +118,7 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
             "size",
             size_text(b.float_bytes),
             size_text(b.quantized_bytes),
-            _ratio(b.float_bytes, b.quantized_bytes),
+            f"{b.float_bytes / b.quantized_bytes:.2f}x" if b.quantized_bytes else "-",
         ),
     ]
     print_table(console, "", ("", "float", "quantized", "ratio"), rows, numbers=(1, 2, 3))
@@ -237,7 +237,3 @@ def _print_fallbacks(console: Console, execution: Execution) -> None:
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: -item[1])
-
-
-def _ratio(before: int, after: int) -> str:
-    return f"{before / after:.2f}x" if after else "-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -42,11 +42,8 @@ def inner_nodes(node: ir.Node, leaves: Collection[ir.Value]) -> list[ir.Node] | 
             if producer not in found:
                 found[producer] = None
                 ahead.append(producer)
-    return list(found) if all(_is_inside(y, found) for y in _results(found, node)) else None
-
-
-def _results(nodes: Iterable[ir.Node], last: ir.Node) -> Iterator[ir.Value]:
-    return (y for node in nodes if node is not last for y in node.outputs)
+    between = [y for inner in found if inner is not node for y in inner.outputs]
+    return list(found) if all(_is_inside(y, found) for y in between) else None
 
 
 def _is_inside(value: ir.Value, nodes: Mapping[ir.Node, None]) -> bool:

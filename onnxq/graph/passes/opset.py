@@ -34,19 +34,15 @@ class UpgradeOpset(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         before = (_opset(model), model.ir_version)
-        if before[0] < self.minimum:
-            self._convert(model)
+        if before[0] < min(self.minimum, _IN_PLACE_FROM):
+            _convert_cpp(model, min(self.minimum, _IN_PLACE_FROM))
+        if _opset(model) < self.minimum:
+            _convert_in_place(model, self.minimum)
         oldest_ir = onnx.helper.find_min_ir_version_for(
             [onnx.helper.make_opsetid("", _opset(model))], ignore_unknown=True
         )
         model.ir_version = min(max(model.ir_version, oldest_ir), NEWEST_IR_VERSION)
         return ir.passes.PassResult(model, (_opset(model), model.ir_version) != before)
-
-    def _convert(self, model: ir.Model) -> None:
-        if _opset(model) < _IN_PLACE_FROM:
-            _convert_cpp(model, min(self.minimum, _IN_PLACE_FROM))
-        if _opset(model) < self.minimum:
-            _convert_in_place(model, self.minimum)
 
 
 def upgrade_opset(model: ir.Model, minimum: int) -> ir.Model:

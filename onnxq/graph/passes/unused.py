@@ -5,6 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
+from onnxq.graph.edit import forget_unread
+
 
 class RemoveUnused(ir.passes.InPlacePass):
     """Dead nodes and initializers of all graphs go; inputs and outputs of the model stay."""
@@ -12,14 +14,10 @@ class RemoveUnused(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         modified = common.RemoveUnusedNodesPass()(model).modified
         for graph in model.graphs():
-            dead = [
-                name
-                for name, v in graph.initializers.items()
-                if not (v.uses() or v.is_graph_output() or v.is_graph_input())
-            ]
-            for name in dead:
-                del graph.initializers[name]
-            modified |= bool(dead)
+            before = len(graph.initializers)
+            for value in tuple(graph.initializers.values()):
+                forget_unread(value)
+            modified |= len(graph.initializers) < before
         return ir.passes.PassResult(model, modified)
 
 

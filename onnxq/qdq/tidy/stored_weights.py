@@ -77,15 +77,13 @@ def weight_of(node: ir.Node) -> Int8Weight | None:
     if qparams.dtype != INT8 or qparams.zero_point.any():
         return None
     along = qparams.granularity
-    if isinstance(along, PerBlock) or not _lies_along(along, axis, integers.ndim):
+    if isinstance(along, PerBlock):
+        return None
+    if isinstance(along, PerChannel) and along.axis % integers.ndim != axis:
         return None
     if scale.shape != (integers.shape[axis],):  # else a weight of one channel keeps its shape (1,)
         scale = qparams.scale
     return Int8Weight(str(input_at(source, 0).name), integers, scale, axis)
-
-
-def _lies_along(granularity: PerTensor | PerChannel, axis: int, rank: int) -> bool:
-    return isinstance(granularity, PerTensor) or granularity.axis % rank == axis
 
 
 def _output_axis(node: ir.Node) -> int | None:

@@ -260,7 +260,12 @@ class Observations:
     def of(self, prepared: Prepared) -> Statistics:
         """Statistics of the observers that the Prepared asks for; as `calibrate` finds them."""
         cover = self._cover
-        is_covered = cover is not None and _covers(cover, prepared)
+        is_covered = (
+            cover is not None
+            and cover.model_hash == prepared.model_hash
+            and prepared.probed.items() <= cover.probed.items()
+            and prepared.observed.items() <= cover.observed.items()
+        )
         found = self._calibrated(cover if cover is not None and is_covered else prepared)
         return replace(
             found,
@@ -291,14 +296,6 @@ def _has(seen: Statistics, prepared: Prepared) -> bool:
     return (
         prepared.observed.items() <= _specs(seen.observers).items()
         and prepared.probed.items() <= _specs(seen.probed).items()
-    )
-
-
-def _covers(cover: Prepared, prepared: Prepared) -> bool:
-    return (
-        cover.model_hash == prepared.model_hash
-        and prepared.probed.items() <= cover.probed.items()
-        and prepared.observed.items() <= cover.observed.items()
     )
 
 

@@ -250,14 +250,11 @@ def _there_are(error: BaseException, run: ModelRun, samples: TuningSamples) -> s
     return f" There is none of that name: {known}.{nearest(error.args[0], [*arrays, *run.outputs])}"
 
 
-def _is_ours(file: str) -> bool:
-    return Path(file).is_relative_to(Path(__file__).parents[2])
-
-
 def _place(error: BaseException) -> str:
     """Where in the user's code it was raised: the innermost line that is no library's or ours."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    own = [f for f in frames if "site-packages" not in f.filename and not _is_ours(f.filename)]
+    frames, ours = traceback.extract_tb(error.__traceback__)[1:], Path(__file__).parents[2]
+    theirs = [f for f in frames if "site-packages" not in f.filename]
+    own = [f for f in theirs if not Path(f.filename).is_relative_to(ours)]
     if not own:
         return ""
     return f" at {own[-1].filename}, line {own[-1].lineno}"

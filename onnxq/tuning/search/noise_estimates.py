@@ -14,7 +14,7 @@ it does not explain is put down to the groups of the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnxq.operator import Precision
@@ -114,12 +114,9 @@ class NoiseEstimates:
         found = noise_of(point.score) - noise_of(after)
         if expected == 0:
             return
-        factor = max(found / expected, 1 / MOST_CORRECTION)
-        self._multiply((change.group for change in changes), min(factor, MOST_CORRECTION))
-
-    def _multiply(self, groups: Iterable[QuantizationGroup], factor: float) -> None:
-        for group in groups:
-            name = group.anchor.name
+        factor = min(max(found / expected, 1 / MOST_CORRECTION), MOST_CORRECTION)
+        for change in changes:
+            name = change.group.anchor.name
             self.noise[name] = max(self.noise.get(name, 0.0), LEAST_SHARE) * factor
 
 
