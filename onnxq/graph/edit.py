@@ -72,10 +72,10 @@ def home_of(value: ir.Value) -> ir.Graph:
     return value.graph
 
 
-def only_use(value: ir.Value) -> ir.Usage | None:
-    """The one place that reads a value; None: nothing does, others do, or it is a graph output."""
+def sole_reader(value: ir.Value) -> ir.Node | None:
+    """The node that alone reads a value, once; None also of what the graph gives."""
     uses = value.uses()
-    return next(iter(uses)) if len(uses) == 1 and not value.is_graph_output() else None
+    return next(iter(uses)).node if len(uses) == 1 and not value.is_graph_output() else None
 
 
 def graphs_of(model: ir.Model, nodes: Iterable[ir.Node]) -> list[ir.Graph]:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, only_use
+from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, sole_reader
 from onnxq.operator.nodes import ONNX_DOMAINS, find_input, input_at
 
 PRODUCTS = ("MatMul", "Gemm")
@@ -56,11 +56,12 @@ def _hiding(model: ir.Model) -> Iterator[ir.Node]:
             continue
         if not all(_is_of_codes(input_at(product, slot)) for slot in (0, 1)):
             continue
-        use = only_use(product.outputs[0])
-        if use is None:
+        result = product.outputs[0]
+        clip = sole_reader(result)
+        if clip is None or not _is_clip(clip) or clip.inputs[0] is not result:
             continue
-        if _is_clip(use.node) and use.idx == 0 and _is_read_in_float(use.node.outputs[0]):
-            yield use.node
+        if _is_read_in_float(clip.outputs[0]):
+            yield clip
 
 
 def _is_of_codes(value: ir.Value) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import only_use
+from onnxq.graph.edit import sole_reader
 from onnxq.operator.nodes import input_at
 
 MATRIX = 2
@@ -71,13 +71,11 @@ def matmul_add(node: ir.Node) -> MatMulAdd | None:
     """The MatMulAdd of a MatMul; None: the node is none, or nobody or others read its result."""
     if node.op_type != "MatMul" or node.domain:
         return None
-    use = only_use(node.outputs[0])
-    if use is None:
+    result = node.outputs[0]
+    add = sole_reader(result)
+    if add is None or add.op_type != "Add" or add.domain or add.graph is not node.graph:
         return None
-    add = use.node
-    if add.op_type != "Add" or add.domain or add.graph is not node.graph:
-        return None
-    return MatMulAdd(node, add, 1 - use.idx)
+    return MatMulAdd(node, add, 1 - add.inputs.index(result))
 
 
 def matmul_add_of(add: ir.Node) -> MatMulAdd | None:

@@ -17,7 +17,7 @@ from onnxq.graph.edit import (
     insert_behind,
     merge_equal,
     new_constant,
-    only_use,
+    sole_reader,
 )
 
 if TYPE_CHECKING:
@@ -117,20 +117,21 @@ def test_of_equal_nodes_the_first_is_left_and_what_gives_an_output(parse: Parse)
     assert not merge_equal(model.graph, lambda _: None)
 
 
-def test_a_value_that_two_bodies_read_has_no_only_use(model: ir.Model) -> None:
-    assert only_use(model.graph.node(0).outputs[0]) is None
+def test_a_value_that_two_bodies_read_has_no_sole_reader(model: ir.Model) -> None:
+    assert sole_reader(model.graph.node(0).outputs[0]) is None
 
 
-def test_a_graph_output_has_no_only_use(model: ir.Model) -> None:
+def test_a_graph_output_has_no_sole_reader(model: ir.Model) -> None:
     y = model.graph.outputs[0]
     model.graph.append(ir.node("Exp", [y]))
-    assert only_use(y) is None
+    assert sole_reader(y) is None
 
 
-def test_the_only_use_is_the_node_and_the_slot(model: ir.Model) -> None:
-    use = only_use(model.graph.inputs[1])
-    assert use is not None
-    assert (use.node.op_type, use.idx) == ("Relu", 0)
+def test_a_sole_reader_reads_once(model: ir.Model) -> None:
+    x = model.graph.inputs[1]
+    assert sole_reader(x) is model.graph.node(0)
+    model.graph.append(ir.node("Add", [x, x]))
+    assert sole_reader(x) is None
 
 
 def test_an_initializer_is_forgotten_once_nothing_reads_it(model: ir.Model) -> None:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnxq.core.arrays import Singles
 from onnxq.core.batch_norm import folded_bias
 from onnxq.graph.affine import Affine, affine_of
-from onnxq.graph.edit import all_nodes, bypass, only_use
+from onnxq.graph.edit import all_nodes, bypass, sole_reader
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.folded import note_factor
 from onnxq.graph.origins import move
@@ -55,7 +55,7 @@ def foldable_producer(reader: ir.Node, x: ir.Value | None) -> ir.Node | None:
     node = x.producer() if x is not None else None
     if x is None or node is None or node.op_type not in _PRODUCERS or node.domain:
         return None
-    if only_use(x) is None or node.graph is not reader.graph:
+    if sole_reader(x) is None or node.graph is not reader.graph:
         return None
     return node if has_room(node) else None
 

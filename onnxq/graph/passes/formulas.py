@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxq.graph.edit import only_use
+from onnxq.graph.edit import sole_reader
 from onnxq.graph.weights import constant
 
 TOLERANCE = 4e-6
@@ -50,10 +50,10 @@ def producer_of(value: ir.Value | None) -> ir.Node | None:
 
 def only_reader(value: ir.Value) -> ir.Node | None:
     """The one node of ai.onnx, in the same graph, that reads the value, once; else None."""
-    use = only_use(value)
-    if use is None or use.node.domain or use.node.graph is not value.graph:
+    reader = sole_reader(value)
+    if reader is None or reader.domain or reader.graph is not value.graph:
         return None
-    return use.node
+    return reader
 
 
 @dataclass(frozen=True, slots=True)

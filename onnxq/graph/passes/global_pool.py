@@ -124,7 +124,7 @@ def is_channels_first(x: ir.Value) -> bool:
 
 def _become(node: ir.Node, pool: str, names: FreeNames) -> None:
     """Makes a reduction a pool, and appends y = Flatten(pooled) where y had no axes of space."""
-    keeps = node.op_type == _POOL or node.attributes.get_int("keepdims", 1)
+    keeps = node.op_type == _POOL or bool(node.attributes.get_int("keepdims", 1))
     node.op_type = pool
     node.attributes.clear()
     node.resize_inputs(1)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array, Reals
 from onnxq.graph.affine import affine_of
-from onnxq.graph.edit import only_use
+from onnxq.graph.edit import sole_reader
 from onnxq.graph.quantized import QuantizedIO
 from onnxq.operator.nodes import constant, find_input
 
@@ -83,13 +83,13 @@ def normalization(image: ir.Value, quantized: QuantizedIO) -> Front:
     front = Front(
         image, scale, -scale * quantized.spread(quantized.zero_point, rank), tuple(range(rank))
     )
-    while (use := only_use(front.end)) is not None:
-        node, result = use.node, use.node.outputs[0]
+    while (node := sole_reader(front.end)) is not None:
+        result = node.outputs[0]
         if node.graph is not image.graph or result.is_graph_output():
             break
         if node.op_type == "Transpose" and not node.domain:
             _turn(front, node)
-        elif (step := _affine(node, use.idx, rank)) is not None:
+        elif (step := _affine(node, node.inputs.index(front.end), rank)) is not None:
             factor, offset = step
             front.a, front.b = front.a * factor, front.b * factor + offset
             front.nodes.append(node)

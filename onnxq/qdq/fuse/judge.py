@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.core.arrays import Singles
 from onnxq.dtypes import INT32
-from onnxq.graph.edit import only_use
+from onnxq.graph.edit import sole_reader
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, NodePlan, OpCategory, Operator, Rule, WeightSlot
@@ -245,10 +245,10 @@ def _qparams_behind(
 
 def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:
     """Relu or Clip that alone reads the value and has one reader itself, as ONNX Runtime asks."""
-    use = only_use(value)
-    if use is None or not facts.of(use.node).swallowed or use.node.graph is not node.graph:
+    reader = sole_reader(value)
+    if reader is None or not facts.of(reader).swallowed or reader.graph is not node.graph:
         return None
-    return None if only_use(use.node.outputs[0]) is None else use.node
+    return None if sole_reader(reader.outputs[0]) is None else reader
 
 
 def _redundant(clamp: ir.Node, quantize: ir.Node, qparams: QParams) -> bool:

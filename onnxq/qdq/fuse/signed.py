@@ -14,7 +14,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8
-from onnxq.graph.edit import FreeNames, home_of, only_use
+from onnxq.graph.edit import FreeNames, home_of, sole_reader
 from onnxq.graph.walk import is_read, value_name
 from onnxq.graph.weights import constant
 from onnxq.operator import NodePlan, OpCategory, Rule
@@ -49,11 +49,11 @@ def shift_to_uint8(model: ir.Model, names: FreeNames) -> None:
 
 def _only_dequantize(quantize: ir.Node) -> ir.Node | None:
     """The DQ that alone reads the integers, where it has one reader."""
-    use = only_use(quantize.outputs[0])
-    if use is None or not is_dequantize(use.node):
+    reader = sole_reader(quantize.outputs[0])
+    if not is_dequantize(reader):
         return None
-    real = use.node.outputs[0]
-    return use.node if len(real.uses()) + real.is_graph_output() == 1 else None
+    real = reader.outputs[0]
+    return reader if len(real.uses()) + real.is_graph_output() == 1 else None
 
 
 def _int8_zero_point(node: ir.Node) -> ir.Value | None:

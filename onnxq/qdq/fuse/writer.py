@@ -12,7 +12,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.errors import ShapeError, UnsupportedError
-from onnxq.graph.edit import FreeNames, forget_unread, graph_of, merge_equal, only_use
+from onnxq.graph.edit import FreeNames, forget_unread, graph_of, merge_equal, sole_reader
 from onnxq.operator import Float, OpCategory, Precision, Site
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
@@ -299,7 +299,7 @@ def _move_up(quantize: ir.Node, scales: Scales, names: FreeNames) -> None:
         source = None if value is None else value.producer()
         if value is None or source is None or source.graph is not quantize.graph:
             return
-        if is_dequantize(source) or only_use(value) is None:
+        if is_dequantize(source) or sole_reader(value) is None:
             return
         quantize_behind(value, graph_qparams, names, [(passed, 0)])
 
@@ -334,4 +334,4 @@ def _alone(value: ir.Value, reader: ir.Node) -> ir.Node | None:
     producer = value.producer()
     if producer is None or not facts.of(producer).moved_past or producer.graph is not reader.graph:
         return None
-    return None if only_use(value) is None else producer
+    return None if sole_reader(value) is None else producer

@@ -40,8 +40,8 @@ from onnxq.graph.edit import (
     insert_behind,
     merge_equal,
     new_constant,
-    only_use,
     replace,
+    sole_reader,
 )
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
@@ -348,7 +348,7 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
     clamps: list[ir.Node] = []
     low, high = -np.inf, np.inf
     producer = None if x is None else x.producer()
-    while producer is not None and only_use(producer.outputs[0]) is not None:
+    while producer is not None and sole_reader(producer.outputs[0]) is not None:
         bounds = _bounds(producer)
         if bounds is None:
             break

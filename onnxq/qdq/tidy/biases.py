@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxq.affine import quantize
 from onnxq.dtypes import INT32
-from onnxq.graph.edit import FreeNames, only_use
+from onnxq.graph.edit import FreeNames, sole_reader
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.qdq.read import BIAS, Unread, array_of, dequantizer, is_quantize, one_scale, qparams_of
 from onnxq.qdq.tidy.stored_constants import DEAD
@@ -109,8 +109,7 @@ def _with_room(
 def _to_integers(node: ir.Node) -> bool:
     if node.op_type == "Gemm":
         return True  # QGemm gives float32, too
-    use = only_use(node.outputs[0])
-    return use is not None and is_quantize(use.node)
+    return is_quantize(sole_reader(node.outputs[0]))
 
 
 def _plain(node: ir.Node) -> bool:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
-from onnxq.graph.edit import FreeNames, graph_of, only_use
+from onnxq.graph.edit import FreeNames, graph_of, sole_reader
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.fuse.scales import Scales, float_view
 from onnxq.qdq.read import dequantizer, is_constant, is_quantize, one_scale, qparams_of
@@ -82,5 +82,5 @@ def write(tape: Tape, node: ir.Node, names: FreeNames) -> None:
 
 def _quantizer(node: ir.Node) -> ir.Node | None:
     """The QuantizeLinear that alone reads the node's only result."""
-    use = only_use(node.outputs[0]) if len(node.outputs) == 1 else None
-    return use.node if use is not None and is_quantize(use.node) else None
+    reader = sole_reader(node.outputs[0]) if len(node.outputs) == 1 else None
+    return reader if is_quantize(reader) else None

@@ -7,7 +7,7 @@ from onnx_ir.tape import Tape
 
 from onnxq import catalog
 from onnxq.affine import integer_bounds
-from onnxq.graph.edit import FreeNames, graph_of, only_use, replace
+from onnxq.graph.edit import FreeNames, graph_of, replace, sole_reader
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.read import (
     Unread,
@@ -150,7 +150,7 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
         above = None if producer is None else _moved(producer)
         if above is None or dequantizer(above) is not None or above.is_graph_input():
             return
-        if only_use(above) is None:
+        if sole_reader(above) is None:
             return  # others read it unrounded
         quantize_behind(above, graph_qparams, names)
         value = above
@@ -163,7 +163,7 @@ def _moved(node: ir.Node) -> ir.Value | None:
         return None
     if not rule.shares_qparams or len(rule.activations) != 1 or rule.outputs != (0,):
         return None
-    if only_use(node.outputs[0]) is None:
+    if sole_reader(node.outputs[0]) is None:
         return None
     value = node.inputs[rule.activations[0]]
     return None if value is None or value.is_initializer() else value

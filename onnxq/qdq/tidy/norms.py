@@ -16,7 +16,7 @@ from onnxq.core.arrays import Reals
 from onnxq.core.batch_norm import folded_bias
 from onnxq.dtypes import INT8
 from onnxq.graph.affine import affine_of
-from onnxq.graph.edit import FreeNames, bypass, graph_of, new_constant, only_use
+from onnxq.graph.edit import FreeNames, bypass, graph_of, new_constant, sole_reader
 from onnxq.qdq.read import BIAS, array_of
 from onnxq.qdq.tidy.stored_constants import DEAD
 from onnxq.qdq.tidy.stored_weights import Int8Weight, weight_of
@@ -55,7 +55,7 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
         return
     x = norm.inputs[0]
     producer = None if x is None else x.producer()
-    if x is None or producer is None or only_use(x) is None:
+    if x is None or producer is None or sole_reader(x) is None:
         return
     weight = weight_of(producer)
     bias = _real_bias(producer, affine.factor.size)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnxq.catalog import has_dynamic_form
 from onnxq.core.reason import Reason
 from onnxq.dtypes import INT8, UINT8, in_bytes
-from onnxq.graph.edit import only_use
+from onnxq.graph.edit import sole_reader
 from onnxq.graph.walk import node_name, op_label, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
@@ -262,10 +262,10 @@ def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reaso
 
 def _only_reader(value: ir.Value) -> ir.Node | None:
     """The one node that reads the value, in the value's own graph; None if there are others."""
-    use, producer = only_use(value), value.producer()
-    if use is None or producer is None or use.node.graph is not producer.graph:
+    reader, producer = sole_reader(value), value.producer()
+    if reader is None or producer is None or reader.graph is not producer.graph:
         return None
-    return use.node
+    return reader
 
 
 def _fold(
