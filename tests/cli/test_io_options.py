@@ -42,9 +42,9 @@ def test_pixels_go_through_every_command(run: Run, model_path: Path, tmp_path: P
         assert result.exit_code == 0, result.stderr
     shown = " ".join(run("inspect", made).stdout.split())  # its cell takes several rows
     assert "uint8 pixels q, for (q - (123.675, 116.28, 103.53))" in shown
-    ends = json.loads(run("inspect", made, "--json").stdout)["ends"]
-    assert [(end["name"], end["type"][:5]) for end in ends] == [("x", "uint8"), ("y", "uint8")]
-    assert "uint8 integers q" in ends[1]["meaning"]
+    io = json.loads(run("inspect", made, "--json").stdout)["io"]
+    assert [(x["name"], x["type"][:5]) for x in io] == [("x", "uint8"), ("y", "uint8")]
+    assert "uint8 integers q" in io[1]["meaning"]
 
 
 @pytest.mark.parametrize(
