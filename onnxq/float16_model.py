@@ -94,7 +94,7 @@ EXPS = (
 FATAL = "ONNX Runtime crashes on it in float16"
 
 
-class Ends(enum.Enum):
+class IoType(enum.Enum):
     """Type of the inputs and outputs that were float32."""
 
     FLOAT32 = "float32"
@@ -107,7 +107,7 @@ def half(
     *,
     weight_bits: int | None = None,
     keep: Collection[str] = (),
-    ends: Ends | str = Ends.FLOAT32,
+    io_type: IoType | str = IoType.FLOAT32,
 ) -> QuantizedModel:
     """The model in float16, with a verdict: half the size, for providers that compute in it.
 
@@ -120,17 +120,17 @@ def half(
         weight_bits: 2, 4 or 8: products get group-wise weights first, as `quantize_weights` makes
             them (q4f16); None: float16 weights.
         keep: names or globs of nodes that stay float32.
-        ends: type of the model's inputs and outputs, "float32" or "float16".
+        io_type: type of the model's inputs and outputs, "float32" or "float16".
     Raises:
         ModelError: the model has no float32 or bfloat16 numbers; ONNX Runtime does not run it, or
             the result.
         CalibrationError: unusable samples.
-        QConfigError: a name in `keep` that the model does not have; unknown ends or bits.
+        QConfigError: a name in `keep` that the model does not have; an unknown type or bits.
         UnsupportedError: more than 2 GB of weights.
     Warns:
         UserWarning: an output is far from the float model's.
     """
-    as_ends = member(Ends, ends, "ends")
+    io = member(IoType, io_type, "io_type")
     given = _named(load(model))
     _to_float32(given, weight_bits)
     inputs = _inputs(samples, given)
@@ -148,7 +148,7 @@ def half(
         raise ModelError(f"half: {error}") from error
     result, kept, verdict = made.model, made.plan, made.model.verdict
     assert verdict is not None, "it was run"
-    if as_ends is Ends.FLOAT16:
+    if io is IoType.FLOAT16:
         result = QuantizedModel.of(as_float16(source, kept, keeps_io=False))
         _check_runs(result, batches[:1])
     names = {node_name(node) for node in source.graph.all_nodes()}

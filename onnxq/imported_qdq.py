@@ -24,7 +24,7 @@ from onnxq.observers import FixedQParamsObserver, ObserverSpec
 from onnxq.pipeline import quantize
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.qdq.given import (
-    Ends,
+    Clipping,
     check_given,
     float_beside_integers,
     in_integers,
@@ -111,7 +111,7 @@ def _with_rest(
 
     Tensors that the nodes between them only copy get one scale, the widest of theirs.
     """
-    free, known = unrounded(given, Ends.ZERO)
+    free, known = unrounded(given, Clipping.ZERO)
     exact = replace(target, weight_qmax_saturating=target.weight_qmax)  # see widen_weights
     fixed = {}
     for group in prepare(free, target=exact).in_integers:

@@ -51,7 +51,7 @@ def test_weights_are_float16_and_the_ends_float32() -> None:
 
 
 def test_ends_are_float16_where_asked() -> None:
-    made = onnxq.half(network(), {"x": images(8)}, ends="float16")
+    made = onnxq.half(network(), {"x": images(8)}, io_type="float16")
     half = [ir.DataType.FLOAT16] * 2
     assert [v.dtype for v in (*made.graph.inputs, *made.graph.outputs)] == half
 

@@ -132,7 +132,7 @@ def test_a_variant_that_cannot_be_made_is_left_out(tmp_path: Path) -> None:
 def test_a_float16_model_is_its_own_variant_fp16(tmp_path: Path) -> None:
     given = tmp_path / "given"
     given.mkdir()
-    half = onnxq.half(parsed(TEXT, NUMBERS), ends="float16")
+    half = onnxq.half(parsed(TEXT, NUMBERS), io_type="float16")
     onnx.save(ir.to_proto(half), given / "bert.onnx")
     (given / "config.json").write_text(json.dumps(CONFIG), "utf-8")
     made = onnxq.hub_folder(given, tmp_path / "out", variants=["fp32", "fp16", "q8", "q4f16"])

@@ -28,7 +28,7 @@ from onnxq.errors import VerificationError
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
-from onnxq.qdq.given import Ends, unrounded
+from onnxq.qdq.given import Clipping, unrounded
 from onnxq.qdq.tidy import output_scales
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, Verdict
@@ -73,7 +73,7 @@ def beside_given(
     session, optimized = _opened(made, batches)
     plain = partial(runtime.open_session, threads=1, optimization=runtime.Optimization.NONE)
     sums = _Sums(made, names)
-    clipped, _ = unrounded(given, Ends.ALL)
+    clipped, _ = unrounded(given, Clipping.ALL)
     with session, plain(given) as as_said, plain(clipped) as free:
         for batch in batches:
             sums.add(batch, as_said.run(batch, names), free.run(batch, names), session)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_note, say_written
-from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.io_options import InputsOutputs, io_options
 from onnxq.cli.options import (
     PATH,
     choice_option,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.argument("samples", type=PATH)
 @output_option
 @qconfig_option
-@ends_options
+@io_options
 @set_option
 @choice_option
 @target_option
@@ -82,7 +82,7 @@ def calibrate(
     checkpoint: Path | None,
     checkpoint_every: float,
     provider: str,
-    ends: Ends,
+    io: InputsOutputs,
     workers: Workers,
 ) -> None:
     """Observe the activations of MODEL on SAMPLES: an npz or npy file, or a folder of them.
@@ -97,7 +97,7 @@ def calibrate(
     from onnxq.static.calibrate import Checkpoint, Statistics
 
     prepared = prepare_model(
-        source, qconfig, overrides, target, reading.feedback, choice=choice, ends=ends
+        source, qconfig, overrides, target, reading.feedback, choice=choice, io=io
     )
     prepared = prepared.read_from(model)
     kept = Checkpoint(checkpoint, checkpoint_every) if checkpoint else None

@@ -79,7 +79,7 @@ def import_qdq(
     help="A node, or a glob of some, that stays float32; repeatable.",
 )
 @click.option(
-    "--ends",
+    "--io-type",
     default="float32",
     show_default=True,
     metavar="float32|float16",
@@ -94,7 +94,7 @@ def half(
     output: Path,
     weight_bits: int | None,
     keep: tuple[str, ...],
-    ends: str,
+    io_type: str,
     annotations: str,
     reading: Samples,
     as_json: bool,
@@ -107,7 +107,7 @@ def half(
     from onnxq.graph.saving import save
 
     to_see = None if samples is None else replace(reading, source=samples)
-    made = made_half(model, to_see, weight_bits=weight_bits, keep=keep, ends=ends)
+    made = made_half(model, to_see, weight_bits=weight_bits, keep=keep, io_type=io_type)
     save(made, output, Annotations(annotations))
     _tell(made, f"{output}: float16", output, as_json)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.io_options import InputsOutputs, io_options
 from onnxq.cli.options import (
     PATH,
     choice_option,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @qconfig_option
 @set_option
 @choice_option
-@ends_options
+@io_options
 @target_option
 @click.option("--dynamic", is_flag=True, help="What quantize-dynamic would do.")
 @objective_option
@@ -61,7 +61,7 @@ def inspect(
     costs: Path | None,
     why: str | None,
     as_json: bool,
-    ends: Ends,
+    io: InputsOutputs,
 ) -> None:
     """Say of every node which precision it would have, and why. Needs no data.
 
@@ -109,9 +109,7 @@ def inspect(
 
     if not stats:
         refuse_options("without --stats", {"--costs": costs})
-    prepared = prepare_model(
-        source, qconfig, overrides, target, choice=choice, ends=ends, costs=costs
-    )
+    prepared = prepare_model(source, qconfig, overrides, target, choice=choice, io=io, costs=costs)
     found = inspected(prepared, merged_files(stats) if stats else None, objective, why or "")
     if as_json:
         from onnxq.report.json_values import to_text

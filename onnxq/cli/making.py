@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.io_options import InputsOutputs, io_options
 from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
@@ -77,7 +77,7 @@ REPAIR = click.option(
 @click.argument("samples", type=PATH, required=False)
 @made_output_option
 @qconfig_option
-@ends_options
+@io_options
 @set_option
 @choice_option
 @target_option
@@ -153,7 +153,7 @@ def quantize(
     save_stats: Path | None,
     report: Path | None,
     as_json: bool,
-    ends: Ends,
+    io: InputsOutputs,
     improve: tuple[str, ...],
     fast: bool,
     weight_bits: int | None,
@@ -196,7 +196,7 @@ def quantize(
         reading.feedback,
         reduce_range,
         choice,
-        ends,
+        io,
         costs,
         () if fast else improve or None,
         weight_bits,

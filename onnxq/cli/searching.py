@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.io_options import InputsOutputs, io_options
 from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
     PATH,
@@ -126,7 +126,7 @@ if TYPE_CHECKING:
 @choice_option
 @target_option
 @reduce_range_option
-@ends_options
+@io_options
 @samples_options
 @workers_options
 @annotations_option
@@ -155,7 +155,7 @@ def tune(
     choice: str | None,
     target: str | None,
     reduce_range: str | None,
-    ends: Ends,
+    io: InputsOutputs,
     reading: Samples,
     workers: Workers,
     annotations: str,
@@ -199,8 +199,8 @@ def tune(
             qconfig=mapping,
             target=asked_target(target, reduce_range),
             check=Check(hold_apart=hold_apart or EVERY) if check is None else check,
-            quantized_input=ends.quantized_input,
-            quantized_output=ends.outputs,
+            quantized_input=io.quantized_input,
+            quantized_output=io.outputs,
             costs=None if costs is None else Costs.load(costs),
             journal=journal,
             executor=executor,
@@ -217,7 +217,7 @@ def tune(
     found = kept.write(tuned, annotations)
     _measure_files(tuned, model, None if tuned.missed or tuned.is_float else output)
     command = ["onnxq", "quantize", str(model), *samples_words(reading), "-o", str(output)]
-    again = None if found is None else _again(command, found, options, ends.words)
+    again = None if found is None else _again(command, found, options, io.words)
     compared = replace(reading, source=check or samples)
     _report(tuned, FilesOfSearch(model, output, compared, again), as_json)
     if report is not None:

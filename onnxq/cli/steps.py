@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from onnxq.cli.end_options import NO_ENDS, Ends
+from onnxq.cli.io_options import NO_IO, InputsOutputs
 from onnxq.cli.worker_options import NO_WORKERS, Workers
 from onnxq.errors import OutputError
 
@@ -163,7 +163,7 @@ def prepare_model(
     feedback: Mapping[str, str] = NO_STATE,
     reduce_range: str | None = None,
     choice: str | None = None,
-    ends: Ends = NO_ENDS,
+    io: InputsOutputs = NO_IO,
     costs: Path | None = None,
     improve: tuple[str, ...] | None = None,
     weight_bits: int | None = None,
@@ -179,8 +179,8 @@ def prepare_model(
         mapping,
         machine,
         feedback,
-        quantized_input=ends.quantized_input,
-        quantized_output=ends.outputs,
+        quantized_input=io.quantized_input,
+        quantized_output=io.outputs,
         costs=None if costs is None else Costs.load(costs),
     )
 

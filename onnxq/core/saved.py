@@ -55,8 +55,8 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenEnds:
-    """null for an infinite end: Annotated[tuple[float, float], OpenEnds()]."""
+class OpenBounds:
+    """null for an infinite end: Annotated[tuple[float, float], OpenBounds()]."""
 
 
 class Saved:
@@ -155,7 +155,7 @@ def plain_fields(value: Any) -> dict[str, object]:
     made = {}
     for name, field in _fields(value.__class__).items():
         item = getattr(value, field.name)
-        ends = field.open_ends and isinstance(item, tuple)
+        ends = field.open_bounds and isinstance(item, tuple)
         made[name] = [e if math.isfinite(e) else None for e in item] if ends else plain(item)
     return made
 
@@ -211,7 +211,7 @@ def record(kind: Any, data: Mapping[str, object], where: str = "") -> object:
         field = _fields(kind).get(key)
         if field is None:
             raise ValueError(f"{where}: {kind.__name__} has no '{key}'")
-        if field.open_ends and isinstance(item, list):
+        if field.open_bounds and isinstance(item, list):
             ends = zip(item, (-math.inf, math.inf), strict=True)
             item = [infinite if end is None else end for end, infinite in ends]
         values[field.name] = read(field.kind, item, f"{where}.{key}".lstrip("."))
@@ -229,7 +229,7 @@ class _Field:
     name: str
     kind: Any
     needed: bool
-    open_ends: bool
+    open_bounds: bool
 
 
 @functools.cache
@@ -244,7 +244,7 @@ def _fields(kind: Any) -> dict[str, _Field]:
             hint, *marks = typing.get_args(hint)
         key = next((mark.name for mark in marks if isinstance(mark, Key)), field.name)
         needed = field.default is missing and field.default_factory is missing
-        made[key] = _Field(field.name, hint, needed, OpenEnds() in marks)
+        made[key] = _Field(field.name, hint, needed, OpenBounds() in marks)
     return made
 
 

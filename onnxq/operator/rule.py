@@ -12,7 +12,7 @@ from typing import Annotated
 
 from onnxq.core.arrays import Array
 from onnxq.core.reason import Reason  # the codec reads annotations at run time
-from onnxq.core.saved import Key, OpenEnds
+from onnxq.core.saved import Key, OpenBounds
 from onnxq.operator.call import AttributeValue
 from onnxq.operator.precision import Precision
 from onnxq.operator.reasons import OperatorLimit
@@ -80,7 +80,7 @@ class Rule:
     shares_qparams: bool = False
     needs_output: bool = True
     output_range: tuple[float, float] | None = None
-    clamp: Annotated[tuple[float, float] | None, OpenEnds()] = None
+    clamp: Annotated[tuple[float, float] | None, OpenBounds()] = None
     precision: Precision = Precision.INT8
     lowered: bool = False
     saturating_pairs: bool = False

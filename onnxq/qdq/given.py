@@ -58,8 +58,8 @@ _SATURATING = ("Conv", "Gemm", "MatMul")
 NOT_NEGATIVE = ("Relu", "Clip", "Sigmoid", "HardSigmoid", "Softmax", "MaxPool")
 
 
-class Ends(enum.Enum):
-    """Ends of ranges that stay where rounding goes."""
+class Clipping(enum.Enum):
+    """Bounds of ranges that stay where rounding goes."""
 
     ALL = "as a Clip"
     ZERO = "as a Relu, where the range begins at 0; as a Clip, where it has fewer integers"
@@ -271,12 +271,12 @@ def _why_float(node: ir.Node, weight: ir.Node) -> WhyNoIntegers:
     return WhyNoIntegers.NO_SCALE
 
 
-def unrounded(given: ir.Model, ends: Ends) -> tuple[ir.Model, dict[str, QParams]]:
+def unrounded(given: ir.Model, clipping: Clipping) -> tuple[ir.Model, dict[str, QParams]]:
     """A copy that computes in float between the weights; tensor -> qparams that it had.
 
     Args:
         given: of `read_given`.
-        ends: which ends of ranges stay.
+        clipping: which bounds of ranges stay.
     """
     made = given.clone()
     names = FreeNames(made)
@@ -284,7 +284,7 @@ def unrounded(given: ir.Model, ends: Ends) -> tuple[ir.Model, dict[str, QParams]
     for found in list(quantizers(made)):
         x = found.quantizer.inputs[0]
         assert x is not None
-        clip = _clipped if ends is Ends.ALL else _without_negative
+        clip = _clipped if clipping is Clipping.ALL else _without_negative
         result = clip(found, x, names)
         scales[value_name(result)] = found.qparams
         for reader in found.readers:
@@ -338,7 +338,7 @@ def _behind(found: GivenQuantizer, made: ir.Node, x: ir.Value, names: FreeNames)
 
 
 def _limits(node: ir.Node) -> tuple[int, int] | None:
-    """Ends of a Clip by constants; None: it is none."""
+    """Bounds of a Clip by constants; None: it is none."""
     if node.op_type != "Clip" or node.domain:
         return None
     low, high = array_of(node, 1), array_of(node, 2)

@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
 TARGET_KEY = "onnxq.target"
 ANY_TARGET = "any"  # as weights in blocks have it
-MAX_NAMED = 3  # weights, or ends, named of one kind
+MAX_NAMED = 3  # weights, or inputs, named of one kind
 NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class InputOutput:
     """An input or output of a model."""
 
     kind: str
@@ -76,7 +76,7 @@ class QuantizedFile:
         format: that onnxq wrote; empty: another tool did, or none is known.
         target: machine that onnxq wrote it for; None: not known.
         size_bytes: of the model in one file.
-        ends: inputs, then outputs.
+        io: inputs, then outputs.
         inventory: what is stored as integers.
         execution: what ONNX Runtime runs on this machine; None: it does not run the model.
         float_nodes: (name, op type) of nodes that it runs in float.
@@ -87,7 +87,7 @@ class QuantizedFile:
     format: str
     target: str | None
     size_bytes: int
-    ends: tuple[End, ...]
+    io: tuple[InputOutput, ...]
     inventory: Inventory
     execution: Execution | None
     float_nodes: tuple[tuple[str, str], ...]
@@ -118,7 +118,7 @@ class QuantizedFile:
             "format": self.format,
             "target": self.target,
             "size_bytes": self.size_bytes,
-            "ends": [dataclasses.asdict(end) for end in self.ends],
+            "io": [dataclasses.asdict(each) for each in self.io],
             "inventory": dataclasses.asdict(self.inventory),
             "execution": plain(self.execution),
             "float_nodes": [{"name": n, "op_type": op} for n, op in self.float_nodes],
@@ -144,9 +144,9 @@ def look_at(model: ir.Model) -> QuantizedFile | None:
     except (ModelError, LimitError) as error:  # files of other tools may be for other machines
         problem = str(error)
     target = model.metadata_props.get(TARGET_KEY)
-    ends = tuple(ends_of(model))
+    io = tuple(io_of(model))
     size, cache = saved_bytes(model), _cache_of(model)
-    return QuantizedFile(file_format, target, size, ends, found, runs, floats, problem, cache)
+    return QuantizedFile(file_format, target, size, io, found, runs, floats, problem, cache)
 
 
 def _cache_of(model: ir.Model) -> str:
@@ -166,9 +166,9 @@ def _cache_of(model: ir.Model) -> str:
     )
 
 
-def ends_of(model: ir.Model) -> list[End]:
+def io_of(model: ir.Model) -> list[InputOutput]:
     """The inputs, then the outputs."""
-    ends = []
+    io = []
     for kind, values, key in (
         ("input", model.graph.inputs, INPUTS_KEY),
         ("output", model.graph.outputs, OUTPUTS_KEY),
@@ -178,12 +178,12 @@ def ends_of(model: ir.Model) -> list[End]:
             name = str(value.name)
             shape = "" if value.shape is None else f" {value.shape}"
             meaning = str(quantized[name]) if name in quantized else ""
-            ends.append(End(kind, name, f"{value.dtype}{shape}".lower(), meaning))
-    return ends
+            io.append(InputOutput(kind, name, f"{value.dtype}{shape}".lower(), meaning))
+    return io
 
 
 def print_quantized(console: Console, file: QuantizedFile) -> None:
-    """Who wrote it, ends, weights by kind, activations, sizes, and what ONNX Runtime runs."""
+    """Prints who wrote it, what it reads, gives and stores, and what ONNX Runtime runs."""
     found = file.inventory
     if file.format:
         target = file.target or "an unknown target"
@@ -191,9 +191,9 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
         console.print(f"quantized by onnxq for {target}, format {file.format}")
     else:
         console.print(f"quantized; written by {found.producer or 'a program without a name'}")
-    ends = file.ends if is_whole() else _gathered(file.ends)
-    rows = [(end.kind, end.name, end.type, end.meaning) for end in ends]
-    print_table(console, "", ("end", "name", "type", "numbers"), rows)
+    io = file.io if is_whole() else _gathered(file.io)
+    rows = [(x.kind, x.name, x.type, x.meaning) for x in io]
+    print_table(console, "", ("value", "name", "type", "numbers"), rows)
     on_integers = ", ".join(f"{op} {count}" for op, count in found.nodes_on_integers.items())
     console.print(f"nodes of the file on integers: {on_integers or 'none'}\n")
     if found.weights:
@@ -213,12 +213,12 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
     console.print(f"size: {size_text(file.size_bytes)}")
 
 
-def _gathered(ends: Sequence[End]) -> list[End]:
-    """The ends; those whose names differ in a number alone are one: "past.*.key (32)"."""
-    groups: dict[End, list[End]] = {}
-    for end in ends:
-        groups.setdefault(replace(end, name=NUMBER.sub("*", end.name)), []).append(end)
-    found: list[End] = []
+def _gathered(io: Sequence[InputOutput]) -> list[InputOutput]:
+    """Those whose names differ in a number alone are one: "past.*.key (32)"."""
+    groups: dict[InputOutput, list[InputOutput]] = {}
+    for each in io:
+        groups.setdefault(replace(each, name=NUMBER.sub("*", each.name)), []).append(each)
+    found: list[InputOutput] = []
     for group, members in groups.items():
         many = len(members) > MAX_NAMED
         found += [replace(group, name=f"{group.name} ({len(members)})")] if many else members

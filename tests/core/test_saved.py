@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 import pytest
 
-from onnxq.core.saved import Key, OpenEnds, Saved, plain, read
+from onnxq.core.saved import Key, OpenBounds, Saved, plain, read
 from onnxq.dtypes import INT8
 from onnxq.errors import CalibrationError, OutputError
 from onnxq.qparams import PerChannel, QParams
@@ -33,7 +33,7 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class Done:
     colour: Colour
-    clamp: Annotated[tuple[float, float] | None, OpenEnds()] = None
+    clamp: Annotated[tuple[float, float] | None, OpenBounds()] = None
     qparams: QParams | None = None
 
 

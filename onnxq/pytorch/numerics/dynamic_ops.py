@@ -148,11 +148,7 @@ def stored_recurrence(
             flat += [biases[0][d], biases[1][d]]
     directions, hidden = len(w), r.shape[2]
     h = x.new_zeros((directions, x.shape[1], hidden)) if initial_h is None else initial_h
-    run: Callable[..., tuple[Tensor, Tensor]] = {
-        "GRU": torch.gru,
-        "RNN_TANH": torch.rnn_tanh,
-        "RNN_RELU": torch.rnn_relu,
-    }[kind]
+    run: Callable[..., tuple[Tensor, Tensor]] = getattr(torch, kind.lower())
     y, last = run(x, h, flat, b is not None, 1, 0.0, False, direction == "bidirectional", False)
     return y.clone(), last.clone()
 

@@ -47,7 +47,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class InputsOutputs:
     """Values of the options; see onnxq.qconfig.quantized_input."""
 
     inputs: dict[str, str]
@@ -93,17 +93,17 @@ class Ends:
         return {name: numbers for name, numbers in given.items() if numbers is not None}
 
 
-NO_ENDS = Ends({}, (), None, None, None)
-"""Every end as it is in the float model."""
+NO_IO = InputsOutputs({}, (), None, None, None)
+"""All inputs and outputs as they are in the float model."""
 
 
-def ends_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options to a command, which gets their values as one, `ends`."""
+def io_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options to a command, which gets their values as one, `io`."""
 
     @wraps(command)
     def packed(**given: Any) -> None:  # click hands options by their names
         inputs, outputs = given.pop("quantized_input"), given.pop("quantized_output")
         numbers = [given.pop(f"pixels_{name}") for name in ("mean", "std", "scale")]
-        command(**given, ends=Ends(inputs, outputs, *numbers))
+        command(**given, io=InputsOutputs(inputs, outputs, *numbers))
 
     return added(packed, OPTIONS)

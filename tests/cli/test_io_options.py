@@ -7,7 +7,7 @@ import click
 import numpy as np
 import pytest
 
-from onnxq.cli.end_options import Ends, ends_options
+from onnxq.cli.io_options import InputsOutputs, io_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,9 +42,9 @@ def test_pixels_go_through_every_command(run: Run, model_path: Path, tmp_path: P
         assert result.exit_code == 0, result.stderr
     shown = " ".join(run("inspect", made).stdout.split())  # its cell takes several rows
     assert "uint8 pixels q, for (q - (123.675, 116.28, 103.53))" in shown
-    ends = json.loads(run("inspect", made, "--json").stdout)["ends"]
-    assert [(end["name"], end["type"][:5]) for end in ends] == [("x", "uint8"), ("y", "uint8")]
-    assert "uint8 integers q" in ends[1]["meaning"]
+    io = json.loads(run("inspect", made, "--json").stdout)["io"]
+    assert [(x["name"], x["type"][:5]) for x in io] == [("x", "uint8"), ("y", "uint8")]
+    assert "uint8 integers q" in io[1]["meaning"]
 
 
 @pytest.mark.parametrize(
@@ -72,15 +72,15 @@ def test_options_that_say_nothing_are_refused(
 
 
 def test_words_of_the_options_give_the_same_options() -> None:
-    ends = Ends({"x": "pixels"}, ("y",), (-0.5, 0.25), None, (1 / 255,))
-    assert _ends(ends.words) == ends
+    io = InputsOutputs({"x": "pixels"}, ("y",), (-0.5, 0.25), None, (1 / 255,))
+    assert _read(io.words) == io
 
 
-def _ends(words: list[str]) -> Ends:
-    found: list[Ends] = []
+def _read(words: list[str]) -> InputsOutputs:
+    found: list[InputsOutputs] = []
 
-    def keep(ends: Ends) -> None:
-        found.append(ends)
+    def keep(io: InputsOutputs) -> None:
+        found.append(io)
 
-    click.command()(ends_options(keep)).main(words, standalone_mode=False)
+    click.command()(io_options(keep)).main(words, standalone_mode=False)
     return found[0]
