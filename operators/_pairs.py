@@ -114,7 +114,7 @@ class PairedSums(IntegerOperator):
         return self.kernel_on(call, EXACT)
 
     def pairs(self, call: IntegerCall, saturation_mode: SaturationMode) -> Pairs | None:
-        """Those of a matrix product of input 0 by the first of `weights`."""
+        """The product of input 0 by the first of `weights` has these pairs."""
         a, b = call.operand(0, "A"), call.operand(self.weights[0], "B")
         turned = b.T if call.integer("transB", 0) else b
         return matmul_pairs(a.dtype, stored(turned), saturation_mode)
