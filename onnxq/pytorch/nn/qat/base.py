@@ -23,7 +23,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.modules.torch_qconfig import own_entry
-from onnxq.pytorch.modules.transposed import along_channels
+from onnxq.pytorch.modules.transposed import along_channels, arguments_of
 from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_integers import bias_lsb, bias_scale, scale_for_int32_bias
@@ -35,8 +35,8 @@ from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 class QatModule(MappedModule):
     """A layer with `weight`, `bias` and `weight_fake_quant`.
 
-    A family (convolutions, ...) says `layer` and `arguments`; a class of it says its `float_type`,
-    and what follows from it, a ReLU or batch norm behind the layer, is not said again.
+    A family (convolutions, ...) says `layer`; a class of it says its `float_type`, and what follows
+    from it, a ReLU or batch norm behind the layer, is not said again.
 
     Attributes:
         weight_fake_quant: rounds the weight, with batch norm folded in where there is one.
@@ -57,8 +57,8 @@ class QatModule(MappedModule):
 
     @classmethod
     def arguments(cls, layer: Any) -> dict[str, Any]:
-        """The constructor's arguments of a layer, float or trained; the family says it."""
-        raise NotImplementedError
+        """The constructor's arguments of a layer, float or trained."""
+        return arguments_of(layer)
 
     def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
         """The layer with these parameters; the family says it."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from onnxq.pytorch.modules.transposed import (
     CONVS,
     TRANSPOSED,
-    arguments_of,
     convolved,
     per_weight,
 )
@@ -35,11 +34,6 @@ class _AnyConvolution(QatModule):
     def finish(self, qconfig: object) -> None:
         """The end of the constructor, with the arguments beside."""
         self.set_qconfig(qconfig)
-
-    @classmethod
-    def arguments(cls, layer: Any) -> dict[str, Any]:
-        """Channels, kernel and padding, and whether there is a bias."""
-        return arguments_of(layer)
 
     def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
         """The convolution with these parameters; `others`: output_size of a transposed one."""

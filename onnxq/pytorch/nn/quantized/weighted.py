@@ -14,7 +14,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.affine import quantize
 from onnxq.errors import ModelError, QConfigError, ShapeError, UnsupportedError
-from onnxq.pytorch.modules.transposed import along_channels
+from onnxq.pytorch.modules.transposed import along_channels, arguments_of
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.observed import (
@@ -166,6 +166,19 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         )
 
     # --- from a prepared module
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module of a prepared one: of nn.qat or nn.intrinsic.qat, or torch.nn's, observed.
+
+        Raises:
+            UnsupportedError: another type of module.
+            CalibrationError: no data was seen.
+        """
+        check_layer(mod, cls.float_type, cls.__name__)
+        source = float_weights(mod, cls.__name__)
+        made = cls(**arguments_of(core_of(mod)) | {"bias": source.bias is not None})
+        return made.take(mod, source)
 
     def take(self, mod: nn.Module, source: FloatWeights) -> Self:
         """Fills the module with what a prepared one has learned.

@@ -108,9 +108,6 @@ class DynamicWeights(WeightBuffers):
         self.set_weight_bias(quantized(weight, part), bias)
         return self
 
-    def __repr__(self) -> str:
-        return f"{self.title}({self.extra_repr()})"
-
     def dtype_repr(self) -> str:
         """The type of the stored weight: int8."""
         return str(self.weight_integers.dtype).removeprefix("torch.")
