@@ -18,10 +18,10 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.numerics import rounding_ops
+from onnxq.pytorch.numerics.rounding import spread
 from onnxq.pytorch.tensor_quant.calibrators import (
     Calibrator,
     HistogramCalibrator,
@@ -37,10 +37,10 @@ from onnxq.pytorch.tensor_quant.descriptor_arguments import (
 )
 from onnxq.pytorch.tensor_quant.functions import (
     TINY_AMAX,
+    StraightThrough,
     check_amax,
     check_inputs,
     integer_range,
-    straight_through,
     tensor_quant,
 )
 
@@ -91,7 +91,7 @@ class Clip(nn.Module):
 EVERYTHING = 2.0**127  # a scale that makes every integer 0
 
 
-class OnnxFakeQuantFunction(Function):
+class OnnxFakeQuantFunction(StraightThrough):
     """clip(rint(x / scale), lowest, bound) * scale, with scale = amax / bound.
 
     Gradient: straight through where |x| <= amax, else 0.
@@ -104,12 +104,6 @@ class OnnxFakeQuantFunction(Function):
         scale = scale_of(amax, bound)
         integers = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)
         return (integers * scale).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient of x alone."""
-        x, amax = ctx.saved_tensors
-        return straight_through(x, amax, grad_outputs[0]), None, None, None
 
 
 onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQuantFunction.apply)
@@ -393,15 +387,10 @@ class TensorQuantizer(nn.Module):
         elif self.amax is None:
             amax = amax_of(x.detach().float(), self.axis)
         else:
-            amax = self._along_axis(self.amax, x)
+            amax = self.amax
+            if amax.dim() == 1 and amax.numel() != 1 and isinstance(self.axis, int):
+                amax = spread(amax, x.dim(), kept_axes(self.axis, x.dim())[0])
         return amax if self._scale_amax is None else amax * self._scale_amax
-
-    def _along_axis(self, amax: Tensor, x: Tensor) -> Tensor:
-        """A flat amax of several values belongs to the axis, where there is one."""
-        if amax.dim() != 1 or amax.numel() == 1 or not isinstance(self.axis, int):
-            return amax
-        axis = kept_axes(self.axis, x.dim())[0]
-        return amax.reshape([-1 if i == axis else 1 for i in range(x.dim())])
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
