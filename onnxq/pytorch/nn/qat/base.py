@@ -29,6 +29,7 @@ from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_integers import bias_lsb, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.numerics.rounding import spread
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 
 
@@ -94,7 +95,7 @@ class QatModule(MappedModule):
 
     def per_weight(self, values: Tensor) -> Tensor:
         """A vector of output channels, shaped to broadcast with the weight."""
-        return along(values, self.weight.ndim, 0)
+        return spread(values, self.weight.ndim, 0)
 
     def folded(self) -> tuple[Tensor, Tensor | None]:
         """(weight, bias) of the layer that is deployed, float32, with their gradient."""
@@ -188,8 +189,3 @@ def round_bias(bias: Tensor, scale: Tensor) -> Tensor:
     """rint(bias / scale) * scale, saturated to int32 integers; the gradient is the bias's."""
     rounded = bias_lsb(bias.detach(), scale).float() * scale
     return rounded.to(bias.dtype) + (bias - bias.detach())
-
-
-def along(values: Tensor, rank: int, axis: int) -> Tensor:
-    """A vector of channels, shaped to broadcast along that axis of a tensor of that rank."""
-    return values.reshape([-1 if i == axis else 1 for i in range(rank)])

@@ -22,8 +22,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from onnxq.errors import ModelError
 from onnxq.pytorch.modules.folding import bias_behind, gamma_of, std_of
-from onnxq.pytorch.nn.qat.base import QatModule, along
+from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.numerics.exact_buffers import held
+from onnxq.pytorch.numerics.rounding import spread
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
@@ -59,9 +60,9 @@ class WithBatchNorm(QatModule):
         dead = slope == 0
         scaled = torch.where(self.per_weight(dead), self.weight, scaled)
         result = self.layer(x, scaled, None, *others)
-        result = result / along(torch.where(dead, 1.0, slope), result.ndim, 1)
+        result = result / spread(torch.where(dead, 1.0, slope), result.ndim, 1)
         if self.bias is not None:
-            result = result + along(self.bias, result.ndim, 1)
+            result = result + spread(self.bias, result.ndim, 1)
         normed: Tensor = self.bn(result)
         return normed
 
