@@ -26,6 +26,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import ModelError, UnsupportedError
+from onnxq.pytorch.modules.places import following
 from onnxq.pytorch.numerics.rounding_ops import (
     NO_AXIS,
     dequantize_linear,
@@ -375,22 +376,8 @@ def run_in_region(
     def forward(*args: Any, **kwargs: Any) -> object:
         constants.restart()
         with on_floats(), Region(model, constants, operators) as region:
-            hooks = _follow(model, region) if constants.recording else []
-            try:
+            recording = constants.recording
+            with following(model, region.path) if recording else contextlib.nullcontext():
                 return original(*args, **kwargs)
-            finally:
-                for hook in hooks:
-                    hook.remove()
 
     return forward
-
-
-def _follow(model: nn.Module, region: Region) -> list[Any]:
-    """Hooks that tell the region which module runs."""
-    hooks: list[Any] = []
-    for path, module in model.named_modules():
-        if not path:
-            continue
-        hooks.append(module.register_forward_pre_hook(lambda *_, p=path: region.path.append(p)))
-        hooks.append(module.register_forward_hook(lambda *_: region.path.pop() and None))
-    return hooks

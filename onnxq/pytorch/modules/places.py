@@ -5,14 +5,17 @@ nn.Module.named_children() names the first of these places alone.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.arguments.flat import AFTER, BEFORE, HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import nn
+    from torch.utils.hooks import RemovableHandle
 
 
 def places(parent: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -56,6 +59,27 @@ def remove_hooks(module: nn.Module, unwanted: Callable[[object], bool]) -> None:
 def has_pre_hook(module: nn.Module, hook: object) -> bool:
     """Whether this hook runs before forward."""
     return any(known is hook for known in getattr(module, BEFORE[0]).values())
+
+
+@contextlib.contextmanager
+def hooked(handles: Sequence[RemovableHandle]) -> Iterator[None]:
+    """A context at whose end these hooks are removed."""
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def following(model: nn.Module, running: list[str]) -> AbstractContextManager[None]:
+    """A context in which paths of the modules that run are appended, the innermost one last."""
+
+    def leave(*_: object) -> None:
+        running.pop()
+
+    parts = list(model.named_modules())
+    enter = [m.register_forward_pre_hook(lambda *_, p=path: running.append(p)) for path, m in parts]
+    return hooked([*enter, *(module.register_forward_hook(leave) for _, module in parts)])
 
 
 def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:

@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
 from onnxq.pytorch.arguments.nesting import leaves
 from onnxq.pytorch.modules.adapter import DROPOUTS
+from onnxq.pytorch.modules.places import following, hooked
 from onnxq.pytorch.programs.leaf_calls import arguments, scope
 
 if TYPE_CHECKING:
@@ -73,19 +74,13 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     """Dropouts of one run in train mode; of a copy, so that no statistic of the model changes."""
     copied = copy.deepcopy(model).train()
     recorder = _Recorder()
-    names = {module: name for name, module in copied.named_modules()}
-    hooks = [m.register_forward_pre_hook(recorder.entering(names[m])) for m in names]
-    hooks += [m.register_forward_hook(recorder.leave) for m in names]
     failure, outputs, drawn = "", None, ""
     try:
-        with recorder, LowestDraws(), same_seed():
+        with following(copied, recorder.running), recorder, LowestDraws(), same_seed():
             outputs = compute(copied, bound)
             drawn = _generators()
     except FORWARD_RAISES as error:
         failure = " ".join(str(error).split())[:200]
-    finally:
-        for hook in hooks:
-            hook.remove()
     calls, attention = (
         {path: tuple(found) for path, found in kind.items()}
         for kind in (recorder.calls, recorder.attention)
@@ -174,15 +169,7 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.calls: dict[str, list[DropCall]] = {}
         self.attention: dict[str, list[DropCall]] = {}
-        self._stack = [""]
-
-    def entering(self, name: str) -> Callable[..., None]:
-        """A pre-hook of the module of that name."""
-        return lambda *_: self._stack.append(name)
-
-    def leave(self, *_: object) -> None:
-        """A hook of any module."""
-        self._stack.pop()
+        self.running = [""]
 
     def __torch_function__(
         self,
@@ -196,10 +183,10 @@ class _Recorder(TorchFunctionMode):
         if func in _DROPPING:
             bound = {"p": 0.5, "training": True} | dict(zip(_NAMES, args, strict=False)) | given
             call = DropCall(float(bound["p"]), bool(bound.get("train", bound["training"])))
-            self.calls.setdefault(self._stack[-1], []).append(call)
+            self.calls.setdefault(self.running[-1], []).append(call)
         if func is functional.scaled_dot_product_attention:
             p = args[_DROPOUT_P] if len(args) > _DROPOUT_P else given.get("dropout_p", 0.0)
-            self.attention.setdefault(self._stack[-1], []).append(DropCall(float(p), bool(p)))
+            self.attention.setdefault(self.running[-1], []).append(DropCall(float(p), bool(p)))
         return func(*args, **given)
 
 
@@ -313,12 +300,9 @@ def _identities(model: nn.Module, bound: BoundInputs) -> list[nn.Module]:
         same = bool(args) and result is args[0] and isinstance(result, torch.Tensor)
         (seen if same else others).add(module)
 
-    hooks = [m.register_forward_hook(note) for m in list(model.modules())[1:] if _may_be_marked(m)]
-    try:
+    watched = [module for module in list(model.modules())[1:] if _may_be_marked(module)]
+    with hooked([module.register_forward_hook(note) for module in watched]):
         compute(model, bound)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return [module for module in model.modules() if module in seen - others]
 
 
