@@ -86,8 +86,10 @@ class MinMaxRule:
         """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives."""
         clipped = min_max.clamp_min(0)
         if self.eps_is_relative:
-            scale = self._relative(min_max.amax(0) / span)
-            return scale, torch.zeros_like(scale)
+            scale = min_max.amax(0) / span
+            largest = scale.amax()
+            floor = torch.where(largest > 0, largest, 1.0).mul(self.eps).clamp_min(_TINY)
+            return torch.maximum(scale, floor), torch.zeros_like(scale)
         scale = self._at_least_eps((clipped.amax(0) if self.symmetric else clipped.sum(0)) / span)
         if self.symmetric:
             return scale, torch.full_like(scale, self.middle)
@@ -99,11 +101,6 @@ class MinMaxRule:
             return scale.clamp_min(self.eps)
         # values that are all 0 ask for no scale: torch's, however small the eps
         return torch.where(scale > 0, scale.clamp_min(self.eps), EPS)
-
-    def _relative(self, scale: Tensor) -> Tensor:
-        largest = scale.amax()
-        floor = torch.where(largest > 0, largest, 1.0).mul(self.eps).clamp_min(_TINY)
-        return torch.maximum(scale, floor)
 
 
 def rule_of(observer: Observer) -> MinMaxRule | None:

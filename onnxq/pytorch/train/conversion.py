@@ -247,8 +247,8 @@ def _converted(
     try:
         result = swapped(module, mappings)
     except OnnxqError as error:
-        of_one_layer = isinstance(error, UnsupportedError) and _is_dynamic(module)
-        if not path or not of_one_layer:
+        is_dynamic = isinstance(getattr(module, "qconfig", None), QConfigDynamic)
+        if not path or not is_dynamic or not isinstance(error, UnsupportedError):
             raise type(error)(f"'{path or type(module).__name__}': {error}") from error
         warnings.warn(f"'{path}' stays in float: {error}", UserWarning, stacklevel=2)
         result = module
@@ -259,10 +259,6 @@ def _converted(
             setattr(module, name, _converted(child, mappings, inner, done))
         module.__dict__.pop("input_fake_quant", None)
     return result
-
-
-def _is_dynamic(part: nn.Module) -> bool:
-    return isinstance(getattr(part, "qconfig", None), QConfigDynamic)
 
 
 def _annotations(part: nn.Module) -> object:
