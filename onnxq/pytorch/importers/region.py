@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -242,32 +242,27 @@ class Region(TorchFunctionMode):
     def new_qparams(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> TracedQParams:
         """The qparams of these numbers, which may be tensors of one element."""
         stored = stored_type(dtype, self.where())
-        return self.constants.qparams(
-            self._name("output"), lambda: (float(scale), int(zero_point), stored)
-        )
+        path = self.path[-1] if self.path else ""
+        name = f"{path.replace('.', '_')}_output" if path else "output"
+        return self.constants.qparams(name, lambda: (float(scale), int(zero_point), stored))
 
-    def put(self, x: Tensor, qparams: TracedQParams) -> Tensor:
-        """The tensor, quantized."""
+    def put(self, x: Tensor, qparams: TracedQParams, limits: Sequence[int] = ()) -> Tensor:
+        """The tensor, quantized, its integers clipped to the limits that there are."""
         scale, zero_point = qparams.tensors
         integers = quantize_linear(x, scale, zero_point, NO_AXIS)
-        return self.mark(dequantize_linear(integers, scale, zero_point, NO_AXIS), qparams)
+        if limits:
+            integers = integers.clamp(*limits)
+        real = dequantize_linear(integers, scale, zero_point, NO_AXIS)
+        self._qparams[id(real)] = (real, qparams)
+        return real
 
     def clamped(self, x: Tensor, qparams: TracedQParams, low: float, high: float) -> Tensor:
         """min(max(x, low), high) of x at quantized levels, as a Clip on integers."""
         bounds = [
             round(one / qparams.scale) + qparams.zero_point for one in (low, high) if one < inf
         ]
-        scale, zero_point = qparams.tensors
-        integers = quantize_linear(x, scale, zero_point, NO_AXIS)
         every = torch.iinfo(qparams.dtype)
-        limits = [min(max(one, every.min), every.max) for one in bounds]
-        integers = integers.clamp(*limits)
-        return self.mark(dequantize_linear(integers, scale, zero_point, NO_AXIS), qparams)
-
-    def mark(self, x: Tensor, qparams: TracedQParams) -> Tensor:
-        """The tensor, which is at quantized levels already."""
-        self._qparams[id(x)] = (x, qparams)
-        return x
+        return self.put(x, qparams, [min(max(one, every.min), every.max) for one in bounds])
 
     # --- places
 
@@ -275,10 +270,6 @@ class Region(TorchFunctionMode):
         """The module that runs, in words."""
         path = self.path[-1] if self.path else ""
         return f"module '{path}'" if path else f"{type(self.root).__name__}.forward"
-
-    def _name(self, ending: str) -> str:
-        path = self.path[-1] if self.path else ""
-        return f"{path.replace('.', '_')}_{ending}" if path else ending
 
     # --- functions
 

@@ -214,7 +214,9 @@ def restore_rates(program: ExportedProgram, model: nn.Module, dropouts: Dropouts
     Calls are matched in order, module by module; where train mode makes another number of them,
     the program stays as it is.
     """
-    places = _first_paths(model)
+    # calls of a module are noted by the first of its paths
+    first = {module: path for path, module in model.named_modules()}
+    places = {path: first[m] for path, m in model.named_modules(remove_duplicate=False)}
     for targets, noted in ((DROPOUTS, dropouts.calls), (_ATTENTION, dropouts.attention)):
         found: dict[str, list[fx.Node]] = {}
         for node in program.graph.nodes:
@@ -228,16 +230,9 @@ def restore_rates(program: ExportedProgram, model: nn.Module, dropouts: Dropouts
                     _set_rate(node, call)
     for path, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention) and module.dropout:
-            names = {name for name, first in places.items() if first == path}
+            names = {name for name, known in places.items() if known == path}
             _drop_weights(program, names, module.dropout)
     program.graph.lint()
-
-
-def _first_paths(model: nn.Module) -> dict[str, str]:
-    """Path of a module -> the first path of the same module, by which its calls are noted."""
-    first = {module: path for path, module in model.named_modules()}
-    every = model.named_modules(remove_duplicate=False)
-    return {path: first[module] for path, module in every}
 
 
 def _set_rate(node: fx.Node, call: DropCall) -> None:
