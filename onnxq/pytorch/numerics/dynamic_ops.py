@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from onnxq import catalog
+from onnxq.dtypes import BYTE_BITS
 from onnxq.operator import Array, AttributeValue, IntegerCall
+from onnxq.operator.site import MICROSOFT
 from onnxq.pytorch.numerics.torch_operator import torch_operator
-
-MICROSOFT = "com.microsoft"
 
 
 def _computed(
@@ -177,8 +177,6 @@ def in_torch_order(stacked: Tensor, kind: str) -> Tensor:
 #     matmul_n_bits    x @ w.T + bias     com.microsoft MatMulNBits, accuracy_level 0
 #
 # It computes in float32 on the tensor's device, with the weight that the training rounded to.
-
-BYTE_BITS = 8
 
 
 @torch_operator(

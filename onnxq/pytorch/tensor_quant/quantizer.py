@@ -375,11 +375,8 @@ class TensorQuantizer(nn.Module):
         scale = scale_of(amax, max_bound(self._num_bits, self.unsigned))
         if amax.numel() > 1:
             return scale.reshape(-1), long[0]
-        return scale.reshape(()), kept_axes(self._one_axis(), x.dim())[0]
-
-    def _one_axis(self) -> int:
         axis = self.axis[0] if isinstance(self.axis, tuple) and self.axis else self.axis
-        return axis if isinstance(axis, int) else 0
+        return scale.reshape(()), kept_axes(axis if isinstance(axis, int) else 0, x.dim())[0]
 
     def _amax_for(self, x: Tensor) -> Tensor:
         if self._learn_amax:

@@ -112,7 +112,11 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
             self.input_scale = self.input_scale.to(device)
         if b is not None:
             b = b.detach().to(device, torch.float32).reshape(-1)
-            self._check_bias(b, self.output_channels)
+            if b.numel() != self.output_channels:
+                wanted = f"wanted {self.output_channels}"
+                raise ShapeError(f"{self.title}: bias of {b.numel()} elements; {wanted}.")
+            if not bool(torch.isfinite(b).all()):
+                raise ModelError(f"{self.title}: the bias holds NaN or Inf; repair the model.")
             increased = scale_for_int32_bias(scale, b, self.input_scale)
             if not torch.equal(increased, scale):
                 weight = self._at(weight, increased)
@@ -141,12 +145,6 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
             UserWarning,
             stacklevel=4,
         )
-
-    def _check_bias(self, bias: torch.Tensor, channels: int) -> None:
-        if bias.numel() != channels:
-            raise ShapeError(f"{self.title}: bias of {bias.numel()} elements; wanted {channels}.")
-        if not bool(torch.isfinite(bias).all()):
-            raise ModelError(f"{self.title}: the bias holds NaN or Inf; repair the model.")
 
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
