@@ -19,7 +19,7 @@ from torch import nn
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.tensor_quant import QuantDescriptor, TensorQuantizer
-from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.descriptor import QuantTypeError, QuantValueError
 
 DOCUMENTED = ("num_bits", "axis", "amax", "unsigned", "fake_quant")
 _WITHOUT_FORM = {  # attributes of descendants that change what is computed

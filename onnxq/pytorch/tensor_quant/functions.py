@@ -16,11 +16,11 @@ import torch
 from torch.autograd import Function
 
 from onnxq.pytorch.numerics.half_inputs import HALVES
-from onnxq.pytorch.tensor_quant.descriptor import max_bound
-from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+from onnxq.pytorch.tensor_quant.descriptor import (
     QuantTypeError,
     QuantValueError,
     as_num_bits,
+    max_bound,
 )
 
 if TYPE_CHECKING:

@@ -29,11 +29,13 @@ from onnxq.pytorch.tensor_quant.calibrators import (
     amax_of,
     kept_axes,
 )
-from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, ScaledQuantDescriptor, max_bound
-from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+from onnxq.pytorch.tensor_quant.descriptor import (
+    QuantDescriptor,
     QuantTypeError,
     QuantValueError,
+    ScaledQuantDescriptor,
     as_num_bits,
+    max_bound,
 )
 from onnxq.pytorch.tensor_quant.functions import (
     TINY_AMAX,
