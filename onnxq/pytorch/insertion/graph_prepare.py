@@ -28,7 +28,7 @@ from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.qat.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import bind_input
-from onnxq.pytorch.numerics.check_observed import check_observed_values
+from onnxq.pytorch.numerics.all_observers import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.numerics.group import GroupMember, QParamsCopy, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded

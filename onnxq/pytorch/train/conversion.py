@@ -28,7 +28,7 @@ from onnxq.pytorch.nn.qat.linear import LinearInBlocks as TrainedInBlocks
 from onnxq.pytorch.nn.quantized import DeQuantize, dynamic
 from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
-from onnxq.pytorch.numerics.check_observed import check_observed_values
+from onnxq.pytorch.numerics.all_observers import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.ranks import check_not_sharded
