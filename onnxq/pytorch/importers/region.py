@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -169,15 +170,12 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
 def on_floats() -> Iterator[None]:
     """A context in which the functions take float tensors."""
     places = [sys.modules[name] for name in _FUNCTIONAL if name in sys.modules]
-    found = [(m, name) for m in places for name in _REPLACEMENTS if hasattr(m, name)]
-    originals = [(module, name, getattr(module, name)) for module, name in found]
-    try:
-        for module, name in found:
-            setattr(module, name, _REPLACEMENTS[name])
+    with contextlib.ExitStack() as stack:
+        for module, name in itertools.product(places, _REPLACEMENTS):
+            if hasattr(module, name):
+                stack.callback(setattr, module, name, getattr(module, name))
+                setattr(module, name, _REPLACEMENTS[name])
         yield
-    finally:
-        for module, name, function in originals:
-            setattr(module, name, function)
 
 
 # Functions of a quantized tensor whose result has its qparams (torch/aten/native/quantized/cpu).

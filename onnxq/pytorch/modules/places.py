@@ -96,12 +96,8 @@ def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
 # copy.deepcopy packs quantized weights again, for the engine of the moment, which may refuse them.
 
 
-def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
-    """The module and its submodules anew, tensors and other attributes shared."""
-    return _copy(model, dict(replaced))
-
-
-def _copy(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
+def copy_structure(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
+    """The module and its submodules anew, tensors and other attributes shared; `known` grows."""
     if id(module) in known:
         return known[id(module)]
     made: nn.Module = object.__new__(type(module))
@@ -111,7 +107,7 @@ def _copy(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
         made.__dict__[name] = type(value)(value) if isinstance(value, dict) else value
     children = made.__dict__["_modules"]
     for name, child in children.items():
-        children[name] = None if child is None else _copy(child, known)
+        children[name] = None if child is None else copy_structure(child, known)
     for name, value in list(vars(made).items()):
         if id(value) in known and name not in children:
             del made.__dict__[name]
