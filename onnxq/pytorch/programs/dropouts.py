@@ -87,7 +87,9 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     )
     if failure:
         return Dropouts(calls, attention, failure=failure)
-    changed = _changed(copied, model)
+    before = dict(model.named_buffers())
+    after = {name: x for name, x in copied.named_buffers() if name in before}
+    changed = {name: x for name, x in after.items() if not torch.equal(x, before[name])}
     results = tuple(flatten(outputs))
     return Dropouts(calls, attention, results, tensor_paths(outputs), changed, drawn)
 
@@ -95,13 +97,6 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
 def tensor_paths(outputs: object) -> tuple[Path, ...]:
     """Where tensors stand in a module's result."""
     return tuple(path for path, leaf in leaves(outputs) if isinstance(leaf, torch.Tensor))
-
-
-def _changed(run: nn.Module, model: nn.Module) -> dict[str, torch.Tensor]:
-    """Buffers that a run changed."""
-    before = dict(model.named_buffers())
-    after = {name: x for name, x in run.named_buffers() if name in before}
-    return {name: x for name, x in after.items() if not torch.equal(x, before[name])}
 
 
 class LowestDraws(TorchFunctionMode):

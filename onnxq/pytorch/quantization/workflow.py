@@ -178,7 +178,8 @@ def convert(
         warnings.warn(str(error), UserWarning, stacklevel=2)
         return module if inplace else copy.deepcopy(module)
     own = module if inplace else copy.deepcopy(module)
-    if _saw_nothing(own):
+    activations = [fake for fake in _fakes(own) if not fake.is_per_channel]
+    if activations and not any(fake.has_observed for fake in activations):
         warnings.warn(
             "convert: the model has seen no data, so that every scale is 1. Run representative "
             "data through the prepared model first, or load the state_dict of a converted one.",
@@ -191,12 +192,6 @@ def convert(
 
 def _fakes(module: nn.Module) -> list[FakeQuantize]:
     return [part for part in module.modules() if isinstance(part, FakeQuantize)]
-
-
-def _saw_nothing(module: nn.Module) -> bool:
-    """Whether it was prepared, and no data went through it."""
-    activations = [fake for fake in _fakes(module) if not fake.is_per_channel]
-    return bool(activations) and not any(fake.has_observed for fake in activations)
 
 
 def _assume_scales_of_one(module: nn.Module) -> None:
