@@ -154,13 +154,15 @@ def make_printable(model: nn.Module) -> None:
 
 def _read(script: Any, where: str) -> PackedWeight:
     kind = script._type().name()
-    if kind.startswith("Linear") and "Sparse" not in kind:
-        return PackedWeight(*script.unpack(), None, where)
-    if kind.startswith("Conv"):
-        names = ("stride", "padding", "output_padding", "dilation", "groups", "transpose")
-        windows = WindowSizes(*(getattr(script, name)() for name in names))
-        return PackedWeight(*script.unpack(), windows, where)
-    raise UnsupportedError(
-        f"{where}: holds a {kind}; linear layers and convolutions can be imported. Replace the "
-        "module by its float original and let onnxq quantize it."
-    )
+    is_linear = kind.startswith("Linear") and "Sparse" not in kind
+    if not is_linear and not kind.startswith("Conv"):
+        raise UnsupportedError(
+            f"{where}: holds a {kind}; linear layers and convolutions can be imported. Replace the "
+            "module by its float original and let onnxq quantize it."
+        )
+    weight, bias = script.unpack()
+    if is_linear:
+        return PackedWeight(weight, bias, None, where)
+    names = ("stride", "padding", "output_padding", "dilation", "groups", "transpose")
+    windows = WindowSizes(*(getattr(script, name)() for name in names))
+    return PackedWeight(weight, bias, windows, where)

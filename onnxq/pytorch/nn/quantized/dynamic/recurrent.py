@@ -223,8 +223,8 @@ class LSTM(_Recurrent):
         if self.is_half:
             zeros = x.new_zeros((self.directions, x.shape[1], self.hidden_size))
             weights = (own["w"].float(), own["r"].float(), own["b"])
-            y, h, c = float_recurrence("LSTM", x, state or [zeros, zeros], *weights)
-            return y, [h, c]
+            y, *last = float_recurrence("LSTM", x, state or [zeros, zeros], *weights)
+            return y, last
         h, c = (None, None) if state is None else state
         y, h, c = dynamic_quantize_lstm(
             x, initial_h=h, initial_c=c, direction=self.direction, **own
