@@ -60,16 +60,6 @@ class TracedQParams:
     tensors: tuple[Tensor, Tensor]
 
 
-def stored_type(dtype: torch.dtype, where: str) -> torch.dtype:
-    """The type of the integers of an activation."""
-    if dtype not in STORED:
-        raise UnsupportedError(
-            f"{where}: activations of {str(dtype).removeprefix('torch.')}; ONNX Runtime has "
-            "integer kernels for quint8 and qint8. Prepare the model with a qconfig of these types."
-        )
-    return STORED[dtype]
-
-
 class Constants(nn.Module):
     """Buffers in the order in which one forward asks for them; the later ones get the same.
 
@@ -239,7 +229,13 @@ class Region(TorchFunctionMode):
 
     def new_qparams(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> TracedQParams:
         """The qparams of these numbers, which may be tensors of one element."""
-        stored = stored_type(dtype, self.where())
+        if dtype not in STORED:
+            raise UnsupportedError(
+                f"{self.where()}: activations of {str(dtype).removeprefix('torch.')}; ONNX Runtime "
+                "has integer kernels for quint8 and qint8. Prepare the model with a qconfig of "
+                "these types."
+            )
+        stored = STORED[dtype]
         path = self.path[-1] if self.path else ""
         name = f"{path.replace('.', '_')}_output" if path else "output"
         return self.constants.qparams(name, lambda: (float(scale), int(zero_point), stored))
