@@ -59,18 +59,15 @@ class _Recurrent(Stored):
         inputs = self.input_size if layer == 0 else self.hidden_size * self.directions
         for name, size in (("w", inputs), ("r", self.hidden_size)):
             halves = torch.zeros((self.directions, width, size), dtype=torch.float16)
-            integers = torch.zeros(self.laid_out(width, size), dtype=torch.int8)
-            self.register_buffer(f"{name}_{layer}", halves if self.is_half else integers)
+            integers = self.as_stored(torch.zeros((width, size), dtype=torch.int8))
+            every = integers.repeat(self.directions, 1, 1)
+            self.register_buffer(f"{name}_{layer}", halves if self.is_half else every)
             shape = self.scale_shape(1)
             self.register_buffer(f"{name}_{layer}_scale", torch.ones(shape))
             zero = torch.zeros(shape, dtype=torch.int8)
             self.register_buffer(f"{name}_{layer}_zero_point", zero)
         bias = torch.zeros(self.directions, 2 * width) if self.bias else None
         self.register_buffer(f"b_{layer}", bias)
-
-    def laid_out(self, width: int, size: int) -> tuple[int, int, int]:
-        """Shape of the integers."""
-        return self.directions, width, size
 
     def scale_shape(self, channels: int) -> tuple[int, ...]:
         """Shape of the scales; channels: 1 for one scale per direction."""
@@ -202,10 +199,6 @@ class LSTM(_Recurrent):
 
     kind = "LSTM"
     float_type = nn.LSTM
-
-    def laid_out(self, width: int, size: int) -> tuple[int, int, int]:
-        """(D, size, 4 H)."""
-        return self.directions, size, width
 
     def scale_shape(self, channels: int) -> tuple[int, ...]:
         """(D,) or (D, 4 H)."""
