@@ -101,7 +101,6 @@ def _take_hooks(mod_list: Sequence[nn.Module]) -> nn.Module:
         warnings.warn(
             f"fuse_modules: hooks between the modules ({', '.join(inner)}) are dropped; what they "
             "would see no longer exists.",
-            UserWarning,
             stacklevel=5,
         )
     for mod in mod_list:

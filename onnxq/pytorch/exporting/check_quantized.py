@@ -196,7 +196,6 @@ def _warn(where: str, moved: float, found: Difference, verdict: str) -> None:
         f"{where}: roundings alone move it by {moved:.3g} LSB (root mean square; its own spread "
         f"is {found.spread:.3g}), and it differs from the module by {found.mean:.3g}. {verdict} "
         "onnxq.cross_check compares the exported model node by node.",
-        UserWarning,
         stacklevel=2,
     )
 

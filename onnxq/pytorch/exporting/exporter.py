@@ -83,7 +83,6 @@ def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
             f"{type(module).__name__}: output {nan[0]} holds NaN on the example inputs"
             f"{_origin(module, inputs)}. It is exported as it is; give other example inputs to "
             "have these numbers compared.",
-            UserWarning,
             stacklevel=3,
         )
     return outputs
@@ -255,7 +254,7 @@ def _without_torchao(module: Model) -> Model:
     if taken is None:
         return module
     for note in taken.notes:
-        warnings.warn(f"{type(module).__name__}: {note}.", UserWarning, stacklevel=3)
+        warnings.warn(f"{type(module).__name__}: {note}.", stacklevel=3)
     return taken.model
 
 
@@ -297,7 +296,6 @@ def _wants_rows(module: nn.Module, one_row: BoundInputs) -> bool:
             f"{type(module).__name__}: a batch norm without running statistics takes those of the "
             "batch, so that rows depend on each other, and the module refuses a single one. The "
             "exported model takes it, and gives that norm's bias.",
-            UserWarning,
             stacklevel=4,
         )
         return True

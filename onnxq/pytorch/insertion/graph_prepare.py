@@ -322,7 +322,7 @@ def prepare_graph_qat(
     traced = training_graph(copy.deepcopy(model), program)
     train = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
     for note in train:
-        warnings.warn(note, UserWarning, stacklevel=4)
+        warnings.warn(note, stacklevel=4)
     float_state = tuple(nn.Module.state_dict(traced))  # all names of each tensor
     builder = _built(TrainingBuilder, traced, program, mapping, target, train)
     prepared = builder.finished(type(model).__name__)
@@ -379,7 +379,7 @@ def _built(
     notes: tuple[str, ...] = (),
 ) -> Builder:
     for note in (of_rows := row_notes(traced, program)):
-        warnings.warn(note, UserWarning, stacklevel=5)
+        warnings.warn(note, stacklevel=5)
     notes = (*of_rows, *notes)
     found = annotate_program(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))

@@ -101,7 +101,6 @@ def prepare(
         warnings.warn(
             "prepare: the model is in train mode, in which dropout and batch norm change what is "
             "observed. Call model.eval() first.",
-            UserWarning,
             stacklevel=2,
         )
     return observed(
@@ -143,7 +142,6 @@ def quantize_dynamic(
         warnings.warn(
             f"quantize_dynamic: {type(root).__name__} has none of {names}: it stays in float. Name "
             "types or submodules that it has.",
-            UserWarning,
             stacklevel=2,
         )
         return root
@@ -175,7 +173,7 @@ def convert(
     try:
         check_prepared(module)
     except ModelError as error:
-        warnings.warn(str(error), UserWarning, stacklevel=2)
+        warnings.warn(str(error), stacklevel=2)
         return module if inplace else copy.deepcopy(module)
     own = module if inplace else copy.deepcopy(module)
     activations = [fake for fake in _fakes(own) if not fake.is_per_channel]
@@ -183,7 +181,6 @@ def convert(
         warnings.warn(
             "convert: the model has seen no data, so that every scale is 1. Run representative "
             "data through the prepared model first, or load the state_dict of a converted one.",
-            UserWarning,
             stacklevel=2,
         )
         _assume_scales_of_one(own)

@@ -321,7 +321,7 @@ class TensorQuantizer(nn.Module):
                 raise RuntimeError(
                     _NOT_SEEN.format("load_calib_amax") + " strict=False sets it to NaN instead."
                 )
-            warnings.warn(_NOT_SEEN.format("load_calib_amax"), UserWarning, stacklevel=2)
+            warnings.warn(_NOT_SEEN.format("load_calib_amax"), stacklevel=2)
             found = torch.tensor(math.nan)
         self.amax = found
 

@@ -156,7 +156,6 @@ def check_prepared(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPING
         warnings.warn(
             f"convert: nothing in {type(module).__name__} is quantized, so that it stays in float. "
             "print(onnxq.pytorch.annotate(model, inputs, qconfig)) says why.",
-            UserWarning,
             stacklevel=3,
         )
         return
@@ -250,7 +249,7 @@ def _converted(
         is_dynamic = isinstance(getattr(module, "qconfig", None), QConfigDynamic)
         if not path or not is_dynamic or not isinstance(error, UnsupportedError):
             raise type(error)(f"'{path or type(module).__name__}': {error}") from error
-        warnings.warn(f"'{path}' stays in float: {error}", UserWarning, stacklevel=2)
+        warnings.warn(f"'{path}' stays in float: {error}", stacklevel=2)
         result = module
     done[module] = result
     if result is module and not isinstance(module, QatModule | FakeQuantize):

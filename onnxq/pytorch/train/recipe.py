@@ -198,7 +198,6 @@ class _Best:
                 "finetune: no step was better than the start on the batches held apart (mean loss "
                 f"{self._lowest:.4g}): the model is the post-training result that it came as. "
                 "Train it longer, or at another rate.",
-                UserWarning,
                 stacklevel=3,
             )
 

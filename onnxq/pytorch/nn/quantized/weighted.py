@@ -142,7 +142,6 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         warnings.warn(
             f"{self.title}: the weight scale of {channels} channel(s) was increased so that the "
             "bias fits int32 at input_scale * weight_scale.",
-            UserWarning,
             stacklevel=4,
         )
 
