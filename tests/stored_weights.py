@@ -65,6 +65,18 @@ def per_channel() -> onnx.ModelProto:
     return g.model(g.op("MatMul", ["x", "w"], "y"))
 
 
+def zero_points(layers: int = 6) -> onnx.ModelProto:
+    """NNCF int8_asym: uint8 with a scale and a zero point per output, in layer after layer."""
+    g, y = Graph(), "x"
+    for n in range(layers):
+        g.constant(f"w_q{n}", (integers(0, 256, K, K) + n).astype(np.uint8))
+        g.constant(f"w_scale{n}", scales(K))
+        g.constant(f"w_zero{n}", integers(100 + n, 140, K).astype(np.uint8))
+        g.op("DequantizeLinear", [f"w_q{n}", f"w_scale{n}", f"w_zero{n}"], f"w{n}", axis=1)
+        y = g.op("MatMul", [y, f"w{n}"], f"y{n}")
+    return g.model(y)
+
+
 def turned(low: int = -127, high: int = 128) -> onnx.ModelProto:
     """PyTorch: rows of a Linear, behind a Transpose and a Reshape; one scale."""
     g = Graph()

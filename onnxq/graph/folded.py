@@ -150,7 +150,8 @@ class _Writer:
 
     def __init__(self, names: FreeNames) -> None:
         self._names = names
-        self._made: dict[tuple[ir.Graph, int], ir.Value] = {}
+        # with the tensors, whose ids are free for others when they are gone
+        self._made: dict[tuple[ir.Graph, int], tuple[ir.TensorProtocol, ir.Value]] = {}
         self._first: dict[ir.Graph, ir.Node] = {}
 
     def write(self, value: ir.Value) -> None:
@@ -166,8 +167,8 @@ class _Writer:
 
     def _result(self, graph: ir.Graph, tensor: ir.TensorProtocol, stem: str) -> ir.Value:
         if (graph, id(tensor)) not in self._made:
-            self._made[graph, id(tensor)] = self._new(graph, tensor, stem)
-        return self._made[graph, id(tensor)]
+            self._made[graph, id(tensor)] = tensor, self._new(graph, tensor, stem)
+        return self._made[graph, id(tensor)][1]
 
     def _new(self, graph: ir.Graph, tensor: ir.TensorProtocol, stem: str) -> ir.Value:
         folded = folded_of(tensor)

@@ -33,12 +33,19 @@ from onnxq.operator import Float, Precision
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples import Batches
 from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
+from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.improvement import EqualModel, ModelImprovement, register
 from onnxq.weights.judgement import Judgement, too_few
 from onnxq.weights.smoothing import SiteChoice, outliers_cost, site_choices
 from onnxq.weights.smoothing_sites import Site, sites_of
-from onnxq.weights.smoothing_trial import NO_FACTORS, Flow, ScaleTrial, validation_of
+from onnxq.weights.smoothing_trial import (
+    NO_FACTORS,
+    Flow,
+    ScaleTrial,
+    in_integers,
+    validation_of,
+)
 
 NO_SITES = "the model has no product of matrices whose input could be smoothed"
 
@@ -88,19 +95,18 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     factors = {c.site: c.factors for c in choices if c.factors is not None}
     if not factors:
         return EqualModel(flow.prepared.model, tuple(c.outcome(name, kept=False) for c in choices))
-    plain = validation_of(flow, NO_FACTORS, {})
+    planned = flow.planned()
+    plain = validation_of(flow, NO_FACTORS, planned.qconfig)
     stayed = [s for s in factors if any(map(plain.runs_in_integers, s.readers))]
     ordered = sorted(choices, key=lambda c: -c.after_db)
     back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
-    floats = _left_by_data(flow, choices)
     tried: list[ScaleTrial] = []
     for count in sorted({0, len(back) // 2, len(back)}, reverse=True):
         sites = {site: factors[site] for site in (*stayed, *back[:count])}
-        divided = {product for site in sites for product in site.readers}
-        naming = {product: form for product, form in floats.items() if product not in divided}
         if not sites:
             continue
-        tried.append(validation_of(flow, sites, naming))
+        divided = [product for site in sites for product in site.readers]
+        tried.append(validation_of(flow, sites, in_integers(flow, planned, divided)))
         is_gain = tried[-1].beside(plain).is_gain(len(tried))
         if is_gain and plain.products <= tried[-1].products:
             break
@@ -115,7 +121,8 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     more = sum(map(best.runs_in_integers, products)) - sum(map(plain.runs_in_integers, products))
     if more:
         whole = replace(whole, why=f"{more} more of {len(products)} products run in integers")
-    return EqualModel(best.model, (*outcomes, whole), best.naming)
+    naming = _left_by_data(flow.prepared, planned, choices, best.sites)
+    return EqualModel(best.model, (*outcomes, whole), naming if best.sites else {})
 
 
 def _preference(trial: ScaleTrial, plain: ScaleTrial) -> tuple[int, bool, int, float]:
@@ -149,18 +156,19 @@ class _Ruling:
         return Outcome(name, "", kept, found.before_db, found.after_db, why)
 
 
-def _left_by_data(flow: Flow, choices: Sequence[SiteChoice]) -> Proposals:
+def _left_by_data(
+    prepared: Prepared, planned: Plan, choices: Sequence[SiteChoice], divided: Collection[Site]
+) -> Proposals:
     """Forms of products that the data leave in float: their own input is what integers cannot hold.
 
     Smoothing other tensors does not make it fit, though it stands out less among what is left, or
-    more: so they stay where they are until their own input is smoothed. All samples say which they
-    are, as they will; the few of a trial may leave others in float.
+    more: so they stay where they are until their own input is smoothed.
     """
-    prepared, decisions = flow.prepared, flow.decisions()
     nodes = {node_name(node): node for node, _ in walk(prepared.model.graph)}
     naming: dict[str, Proposal] = {}
-    for name in (name for choice in choices for name in choice.site.readers):
-        entry, decision = open_entry(nodes[name], prepared.qconfig), decisions[name]
+    sites = (choice.site for choice in choices if choice.site not in divided)
+    for name in (name for site in sites for name in site.readers):
+        entry, decision = open_entry(nodes[name], prepared.qconfig), planned.decisions[name]
         if entry is not None and isinstance(decision, Float):
             naming[name] = Proposal(replace(entry, precision=Precision.FLOAT), decision.reason)
     return naming

@@ -14,7 +14,7 @@ that part away, with factors or without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,13 +23,12 @@ import onnx_ir as ir
 from onnxq.core.arrays import Reals
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort import runtime
+from onnxq.qconfig import QConfigMapping
 from onnxq.samples import Batches
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import Batch
 from onnxq.static.calibrate import calibrate
-from onnxq.static.choosing.proposals import Proposals
-from onnxq.static.deciders import decided_again
-from onnxq.static.insertion.decision import Decision
+from onnxq.static.choosing.choices import named_mapping
 from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepared_again
@@ -47,11 +46,9 @@ class ScaleTrial:
     """A model in the whole flow."""
 
     model: ir.Model
-    naming: Proposals
     sites: frozenset[Site]
     signal: Reals
     errors: Reals
-    decisions: Mapping[str, Decision]
     products: frozenset[str]
 
     def runs_in_integers(self, node: str) -> bool:
@@ -82,11 +79,10 @@ class Flow:
         """The flow on these samples."""
         return cls(prepared, samples, enough(samples, prepared), objective)
 
-    def decisions(self) -> Mapping[str, Decision]:
-        """Decisions of the model as it is, on all samples."""
+    def planned(self) -> Plan:
+        """The plan of the model as it is, on all samples."""
         statistics = calibrate(self.prepared, self.samples, threads=1)
-        plan = plan_as_targeted(self.prepared, statistics, self.samples, self.objective)
-        return plan.decisions
+        return plan_as_targeted(self.prepared, statistics, self.samples, self.objective)
 
     @property
     def corrects_biases(self) -> bool:
@@ -111,13 +107,21 @@ class Flow:
 NO_FACTORS: Mapping[Site, Reals] = {}
 
 
-def validation_of(flow: Flow, factors: Mapping[Site, Reals], naming: Proposals) -> ScaleTrial:
-    """The model with these factors and forms, quantized, and judged on the batches held back."""
-    prepared, batches, made = flow.prepared, flow.batches, flow.prepared
-    if factors:
-        made = prepared_again(prepared, with_factors(prepared.model, factors))
-    if naming:
-        made = decided_again(made, "smooth", naming)
+def in_integers(flow: Flow, planned: Plan, products: Collection[str]) -> QConfigMapping:
+    """The precisions of a plan, but for these products, which run in integers anyway.
+
+    Named one by one, so that the few samples of a trial choose none.
+    """
+    asked = named_mapping(flow.prepared.qconfig, flow.prepared.choices, {})
+    nodes = {name: asked.nodes[name] for name in products if name not in planned.dynamic}
+    return replace(planned.qconfig, nodes={**planned.qconfig.nodes, **nodes})
+
+
+def validation_of(flow: Flow, factors: Mapping[Site, Reals], mapping: QConfigMapping) -> ScaleTrial:
+    """The model with these factors and precisions, quantized, judged on the batches held back."""
+    prepared, batches = flow.prepared, flow.batches
+    model = with_factors(prepared.model, factors) if factors else prepared.model
+    made = prepared_again(prepared, model, mapping=mapping)
     made = replace(made, quantized_input={}, quantized_output=())
     some, held = ([b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True))
     unseen = calibrate(made, some, threads=1)
@@ -135,11 +139,9 @@ def validation_of(flow: Flow, factors: Mapping[Site, Reals], naming: Proposals) 
     signal, *errors = np.zeros((3, 1)) if found is None else found
     return ScaleTrial(
         made.model,
-        naming,
         frozenset(factors),
         signal,
         np.mean(errors, axis=0),
-        planned.decisions,
         frozenset({*planned.weights, *planned.dynamic}),
     )
 

@@ -61,7 +61,8 @@ def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -
     flow = product_flow(rows_of_noise(), qconfig)
     (site,) = sites_of(flow.prepared)
     plain, tried = (
-        validation_of(flow, factors, {}) for factors in ({}, {site: CHANNELS.astype(np.float64)})
+        validation_of(flow, factors, flow.prepared.qconfig)
+        for factors in ({}, {site: CHANNELS.astype(np.float64)})
     )
     assert plain.runs_in_integers("product")
     assert tried.runs_in_integers("product")
@@ -80,13 +81,16 @@ def test_ranges_that_calibration_will_have_are_counted() -> None:
     (site,) = sites_of(flow.prepared)
     factors = CHANNELS.astype(np.float64)
     factors[3] = 1e-3
-    plain, tried = (validation_of(flow, each, {}) for each in ({}, {site: factors}))
+    plain, tried = (
+        validation_of(flow, each, flow.prepared.qconfig) for each in ({}, {site: factors})
+    )
     assert tried.beside(plain).is_loss
 
 
 def test_a_target_whose_ranges_are_reduced_on_samples_can_be_tried() -> None:
     observed = replace(targets.resolve("x86-avx2"), reduce_range=ReduceRange.OBSERVED)
-    validation = validation_of(product_flow(rows_of_noise(), ALL_INTEGERS, observed), {}, {})
+    flow = product_flow(rows_of_noise(), ALL_INTEGERS, observed)
+    validation = validation_of(flow, {}, ALL_INTEGERS)
     assert validation.runs_in_integers("product")
 
 
@@ -105,7 +109,7 @@ def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() ->
     def noise(*improve: str) -> float:
         qconfig = ALL_INTEGERS.with_overrides([narrow]).set_improve(improve)
         prepared = onnxq.prepare(proto, qconfig, "x86-vnni")
-        return float(validation_of(flow_of(prepared, batches), {}, {}).errors.sum())
+        return float(validation_of(flow_of(prepared, batches), {}, qconfig).errors.sum())
 
     assert noise("smooth") == noise()
     assert noise("smooth", "bias") < noise() / 4

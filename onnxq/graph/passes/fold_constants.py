@@ -108,11 +108,10 @@ class FoldConstants(ir.passes.InPlacePass):
             count = 1 + sum(runs.get(id(tensor), 0) for tensor in _read(node))
             if tensors and growth <= left and count <= _MOST_RUNS:
                 left -= growth
-                runs |= {
-                    id(tensor): count for tensor in tensors if isinstance(tensor, ir.LazyTensor)
-                }
                 home = _home(node, tensors)
                 values = made.setdefault(_computed(node, home), _initializers(node, tensors))
+                results = (value.const_value for value in values)
+                runs |= {id(each): count for each in results if isinstance(each, ir.LazyTensor)}
                 _replace(node, values, home)
                 modified = True
         return ir.passes.PassResult(model, modified)

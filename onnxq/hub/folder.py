@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,32 +25,27 @@ from onnxq.checking.validation import refusal
 from onnxq.core.atomic import as_output_error, temporary
 from onnxq.core.regular import why_no_file
 from onnxq.core.saved import UNREADABLE
-from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.errors import (
     CalibrationError,
     ModelError,
     OnnxqError,
     OutputError,
     QConfigError,
-    UnsupportedError,
     VerificationError,
     nearest,
 )
-from onnxq.float16_model import half
 from onnxq.graph.annotations import Annotations
 from onnxq.graph.checks import check_quantizable
 from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load, size_bytes
 from onnxq.graph.saving import EXTERNAL_BYTES, data_files, locations, save
+from onnxq.hub.variants import DEFAULT, VARIANTS, Part, Variant
 from onnxq.page.card import card_of
-from onnxq.pipeline import quantize, quantize_dynamic
-from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, Verdict
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.inputs import Batch
 from onnxq.samples.made_up import likely_batch
 from onnxq.targets import Target
-from onnxq.weight_only import quantize_weights
 
 FLOOR_DB = 10.0
 """SQNR below which a variant is left out: a text reader of 12 dB reads 97.7% of the characters,
@@ -63,90 +57,6 @@ NOT_COPIED = ("index.json", "quantize_config.json", "ort_config.json", "genai_co
 """Endings of files that speak of other weights or other files."""
 OTHER_SUFFIXES = ("_uint8", "_bnb4", "_q8f16", "_uint8f16", "_q2", "_q2f16", "_q1", "_q1f16")
 JS, PAST, BATCH = "transformers.js_config", "past_key_values", "batch_size"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A file of the float model, and what its variants are made from and judged on.
-
-    Attributes:
-        name: of the file, without its ending: "model", "encoder_model".
-        check: inputs that variants are judged on, where none are held apart from the samples.
-        samples: to calibrate on; None: there are none.
-        target: machine that integers are for; None: `targets.get_default()`.
-    """
-
-    name: str
-    model: ir.Model
-    check: Check
-    samples: Samples | None
-    target: str | Target | None
-
-    @property
-    def seen(self) -> object:
-        """Samples to look at while a variant is made and judged."""
-        return self.check.samples if self.samples is None else self.samples
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A precision in which clients ask for a model.
-
-    Attributes:
-        name: by which transformers.js calls it (its dtype).
-        suffix: of the file's name.
-        make: makes a part in this precision, with its verdict.
-    """
-
-    name: str
-    suffix: str
-    make: Callable[[Part], QuantizedModel]
-
-
-def _as_given(part: Part) -> QuantizedModel:
-    if _is_float16(part.model):
-        raise UnsupportedError("its weights are float16: variant fp16 is the model as it is")
-    return QuantizedModel.of(part.model.clone())
-
-
-def _in_float16(part: Part) -> QuantizedModel:
-    if _is_float16(part.model):
-        return QuantizedModel.of(part.model.clone())
-    return half(part.model, part.seen)
-
-
-def _is_float16(model: ir.Model) -> bool:
-    """Whether most bytes of its weights are."""
-    sizes: dict[ir.DataType | None, int] = defaultdict(int)
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            sizes[value.dtype] += 0 if value.const_value is None else value.const_value.nbytes
-    return max(sizes, key=sizes.__getitem__, default=None) == ir.DataType.FLOAT16
-
-
-def _in_8_bits(part: Part) -> QuantizedModel:
-    small, target = Objective.SIZE, part.target
-    if part.samples is None:
-        return quantize_dynamic(part.model, objective=small, target=target, check=part.check)
-    check = replace(part.check, samples=None)
-    return quantize(part.model, part.samples, objective=small, target=target, check=check)
-
-
-def _in_4_bits(part: Part) -> QuantizedModel:
-    if part.samples is None:
-        return quantize_weights(part.model, check=part.check)
-    return quantize_weights(part.model, part.samples)
-
-
-VARIANTS = (
-    Variant("fp32", "", _as_given),
-    Variant("fp16", "_fp16", _in_float16),
-    Variant("q8", "_quantized", _in_8_bits),
-    Variant("int8", "_int8", _in_8_bits),
-    Variant("q4", "_q4", _in_4_bits),
-    Variant("q4f16", "_q4f16", lambda part: half(part.model, part.seen, weight_bits=4)),
-)
-DEFAULT = ("fp32", "fp16", "q8", "q4", "q4f16")
 
 
 @dataclass(frozen=True, slots=True)
