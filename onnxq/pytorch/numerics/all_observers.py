@@ -1,4 +1,4 @@
-"""What all observers in a module are asked or told at once.
+"""Functions ask or tell all observers in a module at once.
 
 Whether a value was NaN or infinite is asked once, and no step of training waits for the answer.
 Before a distributed run is converted, what its ranks know apart is brought together.
