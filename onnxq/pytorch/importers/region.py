@@ -71,15 +71,11 @@ class Constants(nn.Module):
         super().__init__()
         self._order: list[tuple[str, TracedQParams | None]] = []
         self._next = 0
-        self.recording = True
+        self.recording = True  # until the first forward has ended
 
     def restart(self) -> None:
         """Before each forward: the next constant is the first again."""
         self._next = 0
-
-    def freeze(self) -> None:
-        """After the first forward: no more are made."""
-        self.recording = False
 
     def take(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         """The next constant, made by the first forward."""
