@@ -125,6 +125,13 @@ class Function(Formula):
             lowered=self.lowered,
         )
 
+    def gives_positive(self, node: ir.Node) -> bool:
+        """Whether f(x) + f(-x) is above 0, as of activations: what it reads may be centred."""
+        x = np.linspace(0.125, 8.0, 64)
+        curve = self.with_attributes(call_of(node))
+        with np.errstate(all="ignore"):
+            return bool((curve(x) + curve(-x) > 0).all())
+
     def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
         """A Curve where it amplifies somewhere, or turns again and again; else see below.
 

@@ -26,6 +26,7 @@ class AveragePool(op.Operator):
     """
 
     op_type = "AveragePool"
+    gives_means = True
 
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise in cost: one addition per tap."""

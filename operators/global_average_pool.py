@@ -24,6 +24,7 @@ class GlobalAveragePool(op.Operator):
     """
 
     op_type = "GlobalAveragePool"
+    gives_means = True
 
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Element-wise in cost: one addition per input element."""

@@ -42,6 +42,10 @@ class HardSwish(op.Operator):
         """Element-wise; the result is observed."""
         return op.Rule(op.OpCategory.ELEMENTWISE, lowered=True)
 
+    def gives_positive(self, node: ir.Node) -> bool:
+        """Numbers below 0 come out near 0."""
+        return True
+
     def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
         """An error comes out as if it were as steep everywhere as where it is steepest."""
         return (op.Linear((0,), STEEPEST**2),)

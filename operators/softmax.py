@@ -52,6 +52,10 @@ class Softmax(op.Operator):
         """ONNX Runtime fuses over one element too, though its kernel refuses that at run time."""
         return op.Rule(op.OpCategory.ELEMENTWISE, output_range=OUTPUT_RANGE)
 
+    def gives_positive(self, node: ir.Node) -> bool:
+        """Results are in [0, 1]."""
+        return True
+
     def cases(self) -> Iterable[op.Case]:
         """No empty batch: QLinearSoftmax then returns no output at all."""
         yield op.Case("plain", (normal(2, 3, 40),))

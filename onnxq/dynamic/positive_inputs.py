@@ -6,79 +6,60 @@ errors. There errors are rounded so that they cancel (targets.bias_preserving).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.walk import walk
+from onnxq.operator import Factored, Linear, OpCategory, Operator, Rule, Summed
 from onnxq.operator.nodes import constant, find_input
-
-_ACTIVATIONS = frozenset(
-    [
-        "Abs",
-        "Exp",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "Mish",
-        "QuickGelu",
-        "Relu",
-        "Sigmoid",
-        "Softmax",
-        "Softplus",
-        "Swish",
-    ]
-)
-_GATES = ("HardSigmoid", "Sigmoid", "Softmax")
-_JOINS = ("Add", "Concat", "Max", "Sum")
-_SCALES = ("Add", "Div", "Mul")
-_POOLS = (
-    "AveragePool",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "MaxPool",
-    "ReduceMean",
-    "Resize",
-)
 
 
 def positive_values(model: ir.Model) -> frozenset[ir.Value]:
     """Results of nodes whose channels have means of one sign, whatever the model is given."""
     found: set[ir.Value] = set()
     for node, _ in walk(model.graph):
-        if _is_positive(node, found):
+        operator = catalog.find(node.op_type, node.domain)
+        if operator is not None and (
+            operator.gives_positive(node) or _keeps_positive(operator, node, found)
+        ):
             found.update(node.outputs)
     return frozenset(found)
 
 
-def _is_positive(node: ir.Node, known: set[ir.Value]) -> bool:
-    if node.op_type in _ACTIVATIONS:
-        return True
-    if node.op_type == "Clip":
-        low = constant(node, 1)
-        return low is not None and float(low.min(initial=0.0)) >= 0
-    x, y = (find_input(node, slot) for slot in (0, 1))
-    if node.op_type in _SCALES and any(_is_scaled(node, slot, known) for slot in (0, 1)):
-        return True
-    if node.op_type == "Mul":
-        return _is_gated(x, y, known) or _is_gated(y, x, known)
-    if node.op_type in _JOINS:
-        return all(each in known for each in node.inputs)
-    return x in known and (node.op_type in _POOLS or catalog.moves_data(node))
-
-
-def _is_scaled(node: ir.Node, slot: int, known: set[ir.Value]) -> bool:
-    """Whether all of it is scaled or shifted alike, or by numbers above 0."""
-    beside = constant(node, 1 - slot)
-    is_alike = beside is not None and (
-        beside.size == 1 or bool((np.asarray(beside, np.float64) > 0).all())
-    )
-    return is_alike and find_input(node, slot) in known
-
-
-def _is_gated(x: ir.Value | None, gate: ir.Value | None, known: set[ir.Value]) -> bool:
-    """Whether it is x times a share of it: of an x above 0, or x * sigmoid(x)."""
-    source = None if gate is None else gate.producer()
-    if source is None or source.op_type not in _GATES:
+def _keeps_positive(operator: Operator, node: ir.Node, known: Collection[ir.Value]) -> bool:
+    """Whether all that it adds up, multiplies or moves is known, of one sign, or has its gate."""
+    slots = _slots(operator, node)
+    if not any(find_input(node, slot) in known for slot in slots):
         return False
-    return x in known or x is source.inputs[0]
+    gates: list[ir.Value | None] = []
+    if any(isinstance(each, Factored) for each in operator.responses(node)):
+        gates += [node.inputs[slot] for slot in slots if node.inputs[slot] in known]
+    own = [x.producer() for x in gates if x is not None]  # x * sigmoid(x)
+    beside = {gate.inputs[0] for gate in own if gate is not None}
+    return all(_is_of_one_sign(node, slot, {*known, *beside}) for slot in slots)
+
+
+def _slots(operator: Operator, node: ir.Node) -> Collection[int]:
+    """Inputs whose numbers come out with their signs; none: they may change them."""
+    rule = operator.rule(node)
+    if operator.gives_means:
+        return (0,)
+    if isinstance(rule, Rule) and rule.category is OpCategory.MOVEMENT:
+        return rule.activations
+    keeping = [
+        isinstance(each, Summed | Factored) or (isinstance(each, Linear) and each.sign > 0)
+        for each in operator.responses(node)
+    ]
+    return range(len(node.inputs)) if keeping and all(keeping) else ()
+
+
+def _is_of_one_sign(node: ir.Node, slot: int, known: Collection[ir.Value | None]) -> bool:
+    """Whether it is known, a constant above 0 or of one number, or not there."""
+    numbers = constant(node, slot)
+    if numbers is not None:
+        return numbers.size == 1 or bool((np.asarray(numbers, np.float64) > 0).all())
+    value = find_input(node, slot)
+    return value is None or value in known

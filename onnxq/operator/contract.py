@@ -30,6 +30,8 @@ class Operator(ABC):
 
     op_type: str
     domain: str = ""
+    gives_means: ClassVar[bool] = False
+    """Whether its results are means of numbers of input 0."""
 
     @abstractmethod
     def rule(self, node: ir.Node) -> Rule | Float:
@@ -49,6 +51,15 @@ class Operator(ABC):
         May look at what `rule` may look at.
         """
         return ()
+
+    def gives_positive(self, node: ir.Node) -> bool:
+        """Whether channels of its result have means above 0, whatever it reads: by its range."""
+        rule = self.rule(node)
+        if not isinstance(rule, Rule):
+            return False
+        return any(
+            bounds is not None and bounds[0] >= 0 for bounds in (rule.clamp, rule.output_range)
+        )
 
     @property
     def saved_on_integers(self) -> float:
