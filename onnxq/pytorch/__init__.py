@@ -42,7 +42,11 @@ from onnxq.pytorch.insertion.annotate import annotate
 from onnxq.pytorch.modules.factory import load_factory, load_module, load_weights
 from onnxq.pytorch.modules.float_functional import FloatFunctional
 from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub, QuantWrapper
-from onnxq.pytorch.numerics.check_observed import check_observed_values, forget_left_out
+from onnxq.pytorch.numerics.all_observers import (
+    check_observed_values,
+    forget_left_out,
+    synchronize_ranks,
+)
 from onnxq.pytorch.numerics.fake_quantize import (
     FakeQuantize,
     LearnableFakeQuantize,
@@ -52,7 +56,6 @@ from onnxq.pytorch.numerics.fake_quantize import (
     enable_observer,
     fake_quantize_module,
 )
-from onnxq.pytorch.numerics.synchronize import synchronize_ranks
 
 __all__ = [
     "DeQuantStub",

@@ -63,7 +63,7 @@ def compare(
     with beside(module, model, feeding) as both:
         found.tensors = both.tensors
         for batch in batches:
-            outputs = both.run(bind(module, batch)).outputs
+            outputs = both.compare(bind(module, batch)).outputs
             rows = outputs[0][0].shape[0]
             got, wanted = (a.reshape(rows, -1).argmax(1) for a in outputs[0])
             found.rows += rows

@@ -109,8 +109,10 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
         tried.append(validation_of(flow, sites, in_integers(flow, planned, divided)))
         is_gain = tried[-1].beside(plain).is_gain(len(tried))
         if is_gain and plain.products <= tried[-1].products:
+            least = tried[-1]
             break
-    least = min(tried, key=lambda trial: _preference(trial, plain))
+    else:
+        least = min(tried, key=lambda t: (len(plain.products - t.products), t.errors.sum()))
     is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
     judgement, needs_proof = least.beside(plain), not is_corrected or len(tried) > 1
     ruling = _Ruling(judgement, judgement.is_gain(len(tried)), needs_proof)
@@ -123,13 +125,6 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
         whole = replace(whole, why=f"{more} more of {len(products)} products run in integers")
     naming = _left_by_data(flow.prepared, planned, choices, best.sites)
     return EqualModel(best.model, (*outcomes, whole), naming if best.sites else {})
-
-
-def _preference(trial: ScaleTrial, plain: ScaleTrial) -> tuple[int, bool, int, float]:
-    """Order of trials, the best first: integers are given up for nothing but a loss."""
-    is_loss = trial.beside(plain).is_loss
-    integers = 0 if is_loss else len(trial.products)
-    return len(plain.products - trial.products), is_loss, -integers, float(trial.errors.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +154,7 @@ class _Ruling:
 def _left_by_data(
     prepared: Prepared, planned: Plan, choices: Sequence[SiteChoice], divided: Collection[Site]
 ) -> Proposals:
-    """Forms of products that the data leave in float: their own input is what integers cannot hold.
+    """Precisions of products that the data leave in float: integers cannot hold their own input.
 
     Smoothing other tensors does not make it fit, though it stands out less among what is left, or
     more: so they stay where they are until their own input is smoothed.

@@ -19,6 +19,7 @@ import itertools
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from onnxq.errors import ModelError, QConfigError, ShapeError
 from onnxq.pytorch.arguments.axes import BATCH, Axes
@@ -55,19 +56,15 @@ def batch_axes(module: nn.Module, bound: BoundInputs) -> Axes:
     for validation in _assignments(bound)[:MAX_TRIALS]:
         if _is_batch(module, bound, validation):
             return _as_axes(validation)
-    if _averages_rows(module) and _failure(module, bound, first, least=2) is None:
+    norms = (part for part in module.modules() if isinstance(part, _BatchNorm))
+    averages_rows = any(norm.running_mean is None for norm in norms)  # and may refuse a single one
+    if averages_rows and _failure(module, bound, first, least=2) is None:
         return _as_axes(first)
     raise ModelError(_not_found(module, bound))
 
 
 def _as_axes(found: Assignment) -> Axes:
     return Axes({name: {axis: BATCH} for name, axis in found.items()}, {})
-
-
-def _averages_rows(module: nn.Module) -> bool:
-    """Whether there is a batch norm of each batch's own statistics: it may refuse a single row."""
-    norms = (m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))  # noqa: SLF001  # torch has no public name for it
-    return any(norm.running_mean is None for norm in norms)
 
 
 def _failure(

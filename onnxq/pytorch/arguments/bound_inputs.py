@@ -159,15 +159,10 @@ def bind(module: nn.Module, inputs: Inputs, names: Sequence[str] | None = None) 
         tensors[slots[path].name] = leaf.detach().contiguous()
         return slots[path]
 
-    for name, parameter in bound.signature.parameters.items():
-        if name not in bound.arguments:
-            continue
-        value, given = bound.arguments[name], parameter.kind
-        if given is parameter.VAR_KEYWORD:
-            made: object = {key: replaced(part, slot, (key,)) for key, part in value.items()}
-        else:
-            made = replaced(value, slot, (name,))
-        bound.arguments[name] = made
+    for name, value in list(bound.arguments.items()):
+        parameter = bound.signature.parameters[name]
+        path = () if parameter.kind is parameter.VAR_KEYWORD else (name,)
+        bound.arguments[name] = replaced(value, slot, path)
     return BoundInputs(tensors, ForwardCall(bound.args, bound.kwargs, _by_name(bound)))
 
 

@@ -93,7 +93,6 @@ def add_observer_(
         warnings.warn(
             f"{listed(left)}: no quantized form, so that they stay in float. Set their qconfig to "
             "None to say so; their input and output cross a DeQuantStub and a QuantStub.",
-            UserWarning,
             stacklevel=3,
         )
 

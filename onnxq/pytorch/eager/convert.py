@@ -17,8 +17,10 @@ from torch import nn
 
 from onnxq.errors import CalibrationError, QConfigError, UnsupportedError, kind_of, nearest
 from onnxq.pytorch.arguments.bound_inputs import Inputs, bind
+from onnxq.pytorch.arguments.forward import compute
 from onnxq.pytorch.eager.prepare import prepare, prepare_qat
 from onnxq.pytorch.eager.propagation import QUANTIZED_CLASSES, entries_of, propagate_qconfig_
+from onnxq.pytorch.modules.places import hooked
 from onnxq.pytorch.train.conversion import (
     DEFAULT_MAPPINGS,
     DYNAMIC_MAPPING,
@@ -246,13 +248,9 @@ def _with_ranges(
         found = args[0].detach().abs().amax().reshape([1] * args[0].ndim)
         largest[layer] = torch.maximum(largest.get(layer, found), found)
 
-    handles = [layer.register_forward_pre_hook(watch) for layer in layers]
-    with torch.no_grad():
+    with hooked([layer.register_forward_pre_hook(watch) for layer in layers]):
         for batch in _given(samples, type(config).__name__):
-            bound = bind(model, batch)
-            model(*bound.args, **bound.kwargs)
-    for handle in handles:
-        handle.remove()
+            compute(model, bind(model, batch))
     most = _INT8_MAX // 2 if config.reduce_range else _INT8_MAX
     return {
         layer: dataclasses.replace(config, act_quant_scale=value.clamp_min(_LEAST) / most)

@@ -69,7 +69,11 @@ def fuse_known_modules(
     types = tuple(type_before_parametrizations(mod) for mod in mod_list)
     method = {**known, **(additional_fuser_method_mapping or {})}.get(types)
     if method is None:
-        raise UnsupportedError(_no_pattern(types, known))
+        names = [_names(pattern) for pattern in known]
+        raise UnsupportedError(
+            f"fuse_modules: no module stands for ({_names(types)}); known: "
+            f"({'), ('.join(names)}).{nearest(_names(types), names)}"
+        )
     hooks = _take_hooks(mod_list)
     fused = method(*mod_list)
     move_hooks(hooks, fused)
@@ -77,14 +81,6 @@ def fuse_known_modules(
         fused.qconfig = mod_list[0].qconfig
     training = mod_list[0].training
     return [fused.train(training), *(nn.Identity().train(training) for _ in mod_list[1:])]
-
-
-def _no_pattern(types: Pattern, known: Mapping[Pattern, Fuser]) -> str:
-    names = [_names(pattern) for pattern in known]
-    return (
-        f"fuse_modules: no module stands for ({_names(types)}); known: ({'), ('.join(names)})."
-        f"{nearest(_names(types), names)}"
-    )
 
 
 def _names(pattern: Pattern) -> str:
@@ -105,7 +101,6 @@ def _take_hooks(mod_list: Sequence[nn.Module]) -> nn.Module:
         warnings.warn(
             f"fuse_modules: hooks between the modules ({', '.join(inner)}) are dropped; what they "
             "would see no longer exists.",
-            UserWarning,
             stacklevel=5,
         )
     for mod in mod_list:

@@ -138,7 +138,7 @@ def layer_by_layer(
 ) -> Layers:
     """How a batch compares, each layer given the integers that the engine computed ahead of it."""
     with beside(module, model, Feeding.LAYER_BY_LAYER, engine) as both:
-        return both.run(bound)
+        return both.compare(bound)
 
 
 @contextlib.contextmanager
@@ -151,8 +151,8 @@ def beside(
         yield ModulePair(module, model, exposed.outputs, session, feeding)
 
 
-class ModulePair:
-    """A module and its exported model, side by side."""
+class ModulePair(fx.Interpreter):
+    """A module and its exported model, side by side; the module runs node by node."""
 
     def __init__(
         self,
@@ -163,57 +163,44 @@ class ModulePair:
         feeding: Feeding,
     ) -> None:
         """Stores what `beside` opened; `exposed` names the integer outputs of the session."""
+        super().__init__(module)
         self.feeding = feeding
         self.tensors: dict[str, TensorAgreement] = {}
-        self._module = module
         self._session = session
         self._exposed = exposed
         self._qparams = _quantized(model)
         self._outputs = [str(value.name) for value in model.graph.outputs]
+        self._arrays: dict[str, Array] = {}  # of the model, for the batch that runs
+        self._matched: set[str] = set()
+        self._from_inputs: set[fx.Node] = set()
 
-    def run(self, bound: BoundInputs) -> Layers:
+    def compare(self, bound: BoundInputs) -> Layers:
         """Runs both on a batch and compares their integers."""
         feeds = {name: x.numpy() for name, x in bound.tensors.items()}
         names = [*self._outputs, *self._qparams]
         asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]
-        arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
-        runner = _Runner(self._module, self, self._qparams, arrays)
+        self._arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
         given = bound.arguments
-        inputs = [n for n in self._module.graph.nodes if n.op == "placeholder"]
-        result = runner.run(*(given[str(node.target)] for node in inputs))
-        outputs = [arrays[name] for name in self._outputs]
+        inputs = self.graph.find_nodes(op="placeholder")
+        result = self.run(*(given[str(node.target)] for node in inputs))
+        outputs = [self._arrays[name] for name in self._outputs]
         wanted = [x.numpy() for x in flatten(result)]
         return Layers([*self.tensors.values()], [*zip(outputs, wanted, strict=True)])
 
-
-class _Runner(fx.Interpreter):
-    """Runs the module on one batch and compares where it rounds, with ONNX Runtime's arrays."""
-
-    def __init__(
-        self,
-        module: fx.GraphModule,
-        found: ModulePair,
-        qparams: Mapping[str, tuple[float, int]],
-        arrays: Mapping[str, Array],
-    ) -> None:
-        super().__init__(module)
-        self._found, self._qparams, self._arrays = found, qparams, arrays
-        self._matched = {one.tensor for one in found.tensors.values()}
-        self._from_inputs: set[fx.Node] = set()
-
     def run_node(self, n: fx.Node) -> Any:
+        """The node's value; where it rounds, compared with ONNX Runtime's, and perhaps that one."""
         value = super().run_node(n)
         self._trace_inputs(n, value)
         quantizer = self._quantizer(n)
         if quantizer is None:
             return value
         integers = quantizer.integers(self.env[n.all_input_nodes[0]]).numpy()
-        if n.name not in self._found.tensors:
+        if n.name not in self.tensors:
             self._match(n, quantizer, integers)
-        agreement = self._found.tensors[n.name]
+        agreement = self.tensors[n.name]
         wanted = self._arrays[agreement.tensor]
         agreement.add(integers, wanted)
-        if self._found.feeding is Feeding.FREE_RUNNING:
+        if self.feeding is Feeding.FREE_RUNNING:
             return value
         scale, zero_point = quantizer.scale.numpy(), int(quantizer.zero_point)
         real = (wanted.astype(np.int32) - zero_point).astype(np.float32) * scale
@@ -251,7 +238,7 @@ class _Runner(fx.Interpreter):
                 "module, as it is now?"
             )
         nearest = min(unused, key=lambda name: np.count_nonzero(self._arrays[name] != integers))
-        self._found.tensors[node.name] = TensorAgreement(node.name, nearest)
+        self.tensors[node.name] = TensorAgreement(node.name, nearest)
         self._matched.add(nearest)
 
 

@@ -39,7 +39,6 @@ amplification.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,6 +49,7 @@ import torch
 from onnxq.errors import UnsupportedError, VerificationError
 from onnxq.pytorch.arguments.forward import compute, flatten
 from onnxq.pytorch.exporting.check import run_both
+from onnxq.pytorch.modules.places import hooked
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 
 if TYPE_CHECKING:
@@ -196,7 +196,6 @@ def _warn(where: str, moved: float, found: Difference, verdict: str) -> None:
         f"{where}: roundings alone move it by {moved:.3g} LSB (root mean square; its own spread "
         f"is {found.spread:.3g}), and it differs from the module by {found.mean:.3g}. {verdict} "
         "onnxq.cross_check compares the exported model node by node.",
-        UserWarning,
         stacklevel=2,
     )
 
@@ -221,12 +220,10 @@ def rounding_noise(module: nn.Module, inputs: BoundInputs) -> list[float]:
         noise = torch.rand(args[0].shape, generator=generator) - 0.5  # of an LSB's width
         return (args[0] + noise.to(args[0].device) * part.scale,)
 
+    rounding = [part for part in module.modules() if isinstance(part, Requantize)]
     largest = [0.0] * len(reference)
     for _ in range(DRAWS):
-        with contextlib.ExitStack() as stack:
-            for part in module.modules():
-                if isinstance(part, Requantize):
-                    stack.callback(part.register_forward_pre_hook(dither).remove)
+        with hooked([part.register_forward_pre_hook(dither) for part in rounding]):
             moved = flatten(compute(module, inputs))
         changes = [_change(a, b) for a, b in zip(moved, reference, strict=True)]
         largest = [max(pair) for pair in zip(largest, changes, strict=True)]

@@ -194,7 +194,9 @@ def entries_of_nodes(model: nn.Module, canonical: ir.Model, entries: Entries) ->
     for node, _ in walk(canonical.graph):
         if not has_dynamic_form(node):
             continue
-        scopes = [scope for scope in _scopes(node) if scope in modules]
+        # names of modules, outermost first; then torch's own operator
+        noted = ast.literal_eval(node.metadata_props.get(_SCOPES, "[]"))[:-1]
+        scopes = [scope for scope in map(str, noted) if scope in modules]
         reached.update(scopes)
         key = _key_of(scopes, modules, entries)
         if key is not None:
@@ -251,12 +253,6 @@ def _key_of(scopes: list[str], modules: Mapping[str, nn.Module], entries: Entrie
         if found is not None:
             return found
     return None
-
-
-def _scopes(node: ir.Node) -> list[str]:
-    """Names of the modules that a node comes from, outermost first; then torch's own operator."""
-    text = node.metadata_props.get(_SCOPES)
-    return [str(scope) for scope in ast.literal_eval(text)][:-1] if text else []
 
 
 def _shown(key: Key) -> str:

@@ -43,7 +43,7 @@ def check_here_or_exactly(
             check(reference_kernels)
         except OnnxqError as other:
             raise error from other
-        warnings.warn(_note(machine, _moved(model, batches)), UserWarning, stacklevel=3)
+        warnings.warn(_note(machine, _moved(model, batches)), stacklevel=3)
 
 
 def _moved(model: ir.Model, batches: Sequence[BoundInputs]) -> dict[str, float]:

@@ -9,7 +9,6 @@ Runs an exported model beside its module, on the example inputs and in other siz
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import warnings
@@ -50,6 +49,7 @@ from onnxq.pytorch.exporting.optimized import check_request, own_weights, tidy
 from onnxq.pytorch.exporting.script import bind_script, check_script_request, export_script
 from onnxq.pytorch.exporting.trace import trace
 from onnxq.pytorch.modules.adapter import Model, as_module, exported_axes, in_float32, is_scripted
+from onnxq.pytorch.modules.places import hooked
 from onnxq.pytorch.nn.quantized.dynamic.torchao import taken_from_torchao
 from onnxq.pytorch.nn.quantized.stored import Stored
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
@@ -73,11 +73,9 @@ from onnxq.quantized.quantized_model import QuantizedModel
 
 def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
     """The module's result for the example inputs; a warning says where NaN in it comes from."""
-    with contextlib.ExitStack() as stack:
-        for name, part in module.named_modules():
-            if isinstance(part, Stored):
-                refuse = functools.partial(_refuse_nan, name, inputs)
-                stack.callback(part.register_forward_pre_hook(refuse).remove)
+    parts = {name: part for name, part in module.named_modules() if isinstance(part, Stored)}
+    refusals = {name: functools.partial(_refuse_nan, name, inputs) for name in parts}
+    with hooked([parts[n].register_forward_pre_hook(refuse) for n, refuse in refusals.items()]):
         outputs = first_run(module, inputs)
     nan = [index for index, x in enumerate(flatten(outputs)) if _holds_nan(x)]
     if nan:
@@ -85,7 +83,6 @@ def run_in_numbers(module: nn.Module, inputs: BoundInputs) -> object:
             f"{type(module).__name__}: output {nan[0]} holds NaN on the example inputs"
             f"{_origin(module, inputs)}. It is exported as it is; give other example inputs to "
             "have these numbers compared.",
-            UserWarning,
             stacklevel=3,
         )
     return outputs
@@ -121,9 +118,7 @@ def _origin(module: nn.Module, inputs: BoundInputs) -> str:
             found.append(part)
 
     names = {part: name for name, part in module.named_modules() if name}
-    with contextlib.ExitStack() as stack:
-        for part in names:
-            stack.callback(part.register_forward_hook(note).remove)
+    with hooked([part.register_forward_hook(note) for part in names]):
         compute(module, inputs)
     return f": the first layer whose result does is '{names[found[0]]}'" if found else ""
 
@@ -259,7 +254,7 @@ def _without_torchao(module: Model) -> Model:
     if taken is None:
         return module
     for note in taken.notes:
-        warnings.warn(f"{type(module).__name__}: {note}.", UserWarning, stacklevel=3)
+        warnings.warn(f"{type(module).__name__}: {note}.", stacklevel=3)
     return taken.model
 
 
@@ -301,7 +296,6 @@ def _wants_rows(module: nn.Module, one_row: BoundInputs) -> bool:
             f"{type(module).__name__}: a batch norm without running statistics takes those of the "
             "batch, so that rows depend on each other, and the module refuses a single one. The "
             "exported model takes it, and gives that norm's bias.",
-            UserWarning,
             stacklevel=4,
         )
         return True

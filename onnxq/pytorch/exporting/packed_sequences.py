@@ -211,13 +211,6 @@ class Lengths:
         return (x.transpose(0, 1) if batch_first else x), self._values
 
 
-def _packed(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Lengths]:
-    """Data and batch sizes of sequences that stay padded."""
-    steps_first = x.transpose(0, 1) if batch_first else x
-    made = Lengths(lengths, steps_first.shape[1])
-    return made.flat(steps_first), made
-
-
 def _is_packing() -> bool:
     """Whether pack_padded_sequence calls, modes of torch's own between."""
     frame = sys._getframe(1)  # noqa: SLF001  # who sorts is said nowhere else
@@ -251,7 +244,10 @@ def padded_call(func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Result of a function that packs sequences, or None where the function is another one."""
     name = getattr(func, "__name__", "")
     if name == "_pack_padded_sequence":
-        return _packed(*args)
+        x, lengths, batch_first = args
+        steps_first = x.transpose(0, 1) if batch_first else x
+        sizes = Lengths(lengths, steps_first.shape[1])
+        return sizes.flat(steps_first), sizes
     if name == "sort" and _is_packing():
         return args[0], _SameOrder()
     return args[0] if any(isinstance(x, _SameOrder) for x in args[1:]) else None

@@ -335,7 +335,7 @@ def traceable(model: nn.Module, inputs: BoundInputs) -> nn.Module:
     made.forward = run_in_region(made, constants, OPERATORS)
     made.add_module(CONSTANTS, constants)
     first_run(made, inputs)
-    constants.freeze()
+    constants.recording = False
     return made
 
 

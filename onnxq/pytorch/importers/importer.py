@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import enum
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -127,7 +126,9 @@ def import_quantized(
     )  # fmt: skip
     if path is not None:
         io.check_writable(path)
-    with collected() as notes, _quiet():
+    with collected() as notes, warnings.catch_warnings():
+        for message in _NOISE:
+            warnings.filterwarnings("ignore", message)
         imported, arrays = _imported(model, inputs, options)
         if count_quantizers(imported):
             imported = as_format(imported, format)
@@ -174,15 +175,6 @@ def _choice(kind: type[_Choice], value: _Choice | str) -> _Choice:
             f"{what} {value!r}: wanted one of {', '.join(known)}.{nearest(str(value), known)}"
         )
     return kind(value)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """A context in which torch.ao is silent about its own end."""
-    with warnings.catch_warnings():
-        for message in _NOISE:
-            warnings.filterwarnings("ignore", message)
-        yield
 
 
 # --- the kinds of models

@@ -23,6 +23,7 @@ from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.stored import tensors_of
 from onnxq.pytorch.numerics.integer_types import from_torch
+from onnxq.pytorch.numerics.rounding import spread
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear
 from onnxq.qparams import PerChannel
 
@@ -122,11 +123,7 @@ class PackedWeight(nn.Module):
             f"{self.where}: the weight scale of {int((increased != self.weight_scale).sum())} "
             "channel(s) was increased so that the bias fits int32 at x_scale * weight_scale."
         )
-        ratio = (self.weight_scale / increased).reshape(
-            [-1 if i == self.axis else 1 for i in range(self.weight.ndim)]
-            if increased.ndim
-            else [1] * self.weight.ndim
-        )
+        ratio = spread(self.weight_scale / increased, self.weight.ndim, self.axis)
         self.weight = (self.weight.float() * ratio).round().to(torch.int8)
         self.weight_scale = increased
 
@@ -157,21 +154,15 @@ def make_printable(model: nn.Module) -> None:
 
 def _read(script: Any, where: str) -> PackedWeight:
     kind = script._type().name()
-    if kind.startswith("Linear") and "Sparse" not in kind:
-        weight, bias = script.unpack()
-        return PackedWeight(weight, bias, None, where)
-    if kind.startswith("Conv"):
-        weight, bias = script.unpack()
-        windows = WindowSizes(
-            script.stride(),
-            script.padding(),
-            script.output_padding(),
-            script.dilation(),
-            script.groups(),
-            bool(script.transpose()),
+    is_linear = kind.startswith("Linear") and "Sparse" not in kind
+    if not is_linear and not kind.startswith("Conv"):
+        raise UnsupportedError(
+            f"{where}: holds a {kind}; linear layers and convolutions can be imported. Replace the "
+            "module by its float original and let onnxq quantize it."
         )
-        return PackedWeight(weight, bias, windows, where)
-    raise UnsupportedError(
-        f"{where}: holds a {kind}; linear layers and convolutions can be imported. Replace the "
-        "module by its float original and let onnxq quantize it."
-    )
+    weight, bias = script.unpack()
+    if is_linear:
+        return PackedWeight(weight, bias, None, where)
+    names = ("stride", "padding", "output_padding", "dilation", "groups", "transpose")
+    windows = WindowSizes(*(getattr(script, name)() for name in names))
+    return PackedWeight(weight, bias, windows, where)

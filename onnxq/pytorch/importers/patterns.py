@@ -122,7 +122,9 @@ def _read(first: ir.Node) -> _Found | None:
     if node is None or not chain.is_closed:
         return None
     scale = _multiplier(node)
-    if scale is None or not _same(scale, divisor):
+    if scale is None or scale.shape != divisor.shape:
+        return None
+    if not np.allclose(scale, divisor, rtol=2 * ULP, atol=0):
         return None
     x = (
         first.inputs[1]
@@ -178,10 +180,6 @@ def _inverse(array: F32 | None) -> F32 | None:
     if array is None or array.dtype != np.float32 or not (array > 0).all():
         return None
     return (1 / array.astype(np.float64)).astype(np.float32)
-
-
-def _same(one: F32, other: F32) -> bool:
-    return one.shape == other.shape and bool(np.allclose(one, other, rtol=2 * ULP, atol=0))
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:

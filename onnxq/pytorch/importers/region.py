@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -26,6 +27,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import ModelError, UnsupportedError
+from onnxq.pytorch.modules.places import following
 from onnxq.pytorch.numerics.rounding_ops import (
     NO_AXIS,
     dequantize_linear,
@@ -58,16 +60,6 @@ class TracedQParams:
     tensors: tuple[Tensor, Tensor]
 
 
-def stored_type(dtype: torch.dtype, where: str) -> torch.dtype:
-    """The type of the integers of an activation."""
-    if dtype not in STORED:
-        raise UnsupportedError(
-            f"{where}: activations of {str(dtype).removeprefix('torch.')}; ONNX Runtime has "
-            "integer kernels for quint8 and qint8. Prepare the model with a qconfig of these types."
-        )
-    return STORED[dtype]
-
-
 class Constants(nn.Module):
     """Buffers in the order in which one forward asks for them; the later ones get the same.
 
@@ -79,15 +71,11 @@ class Constants(nn.Module):
         super().__init__()
         self._order: list[tuple[str, TracedQParams | None]] = []
         self._next = 0
-        self.recording = True
+        self.recording = True  # until the first forward has ended
 
     def restart(self) -> None:
         """Before each forward: the next constant is the first again."""
         self._next = 0
-
-    def freeze(self) -> None:
-        """After the first forward: no more are made."""
-        self.recording = False
 
     def take(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         """The next constant, made by the first forward."""
@@ -168,15 +156,12 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
 def on_floats() -> Iterator[None]:
     """A context in which the functions take float tensors."""
     places = [sys.modules[name] for name in _FUNCTIONAL if name in sys.modules]
-    found = [(m, name) for m in places for name in _REPLACEMENTS if hasattr(m, name)]
-    originals = [(module, name, getattr(module, name)) for module, name in found]
-    try:
-        for module, name in found:
-            setattr(module, name, _REPLACEMENTS[name])
+    with contextlib.ExitStack() as stack:
+        for module, name in itertools.product(places, _REPLACEMENTS):
+            if hasattr(module, name):
+                stack.callback(setattr, module, name, getattr(module, name))
+                setattr(module, name, _REPLACEMENTS[name])
         yield
-    finally:
-        for module, name, function in originals:
-            setattr(module, name, function)
 
 
 # Functions of a quantized tensor whose result has its qparams (torch/aten/native/quantized/cpu).
@@ -240,33 +225,34 @@ class Region(TorchFunctionMode):
 
     def new_qparams(self, scale: Any, zero_point: Any, dtype: torch.dtype) -> TracedQParams:
         """The qparams of these numbers, which may be tensors of one element."""
-        stored = stored_type(dtype, self.where())
-        return self.constants.qparams(
-            self._name("output"), lambda: (float(scale), int(zero_point), stored)
-        )
+        if dtype not in STORED:
+            raise UnsupportedError(
+                f"{self.where()}: activations of {str(dtype).removeprefix('torch.')}; ONNX Runtime "
+                "has integer kernels for quint8 and qint8. Prepare the model with a qconfig of "
+                "these types."
+            )
+        stored = STORED[dtype]
+        path = self.path[-1] if self.path else ""
+        name = f"{path.replace('.', '_')}_output" if path else "output"
+        return self.constants.qparams(name, lambda: (float(scale), int(zero_point), stored))
 
-    def put(self, x: Tensor, qparams: TracedQParams) -> Tensor:
-        """The tensor, quantized."""
+    def put(self, x: Tensor, qparams: TracedQParams, limits: Sequence[int] = ()) -> Tensor:
+        """The tensor, quantized, its integers clipped to the limits that there are."""
         scale, zero_point = qparams.tensors
         integers = quantize_linear(x, scale, zero_point, NO_AXIS)
-        return self.mark(dequantize_linear(integers, scale, zero_point, NO_AXIS), qparams)
+        if limits:
+            integers = integers.clamp(*limits)
+        real = dequantize_linear(integers, scale, zero_point, NO_AXIS)
+        self._qparams[id(real)] = (real, qparams)
+        return real
 
     def clamped(self, x: Tensor, qparams: TracedQParams, low: float, high: float) -> Tensor:
         """min(max(x, low), high) of x at quantized levels, as a Clip on integers."""
         bounds = [
             round(one / qparams.scale) + qparams.zero_point for one in (low, high) if one < inf
         ]
-        scale, zero_point = qparams.tensors
-        integers = quantize_linear(x, scale, zero_point, NO_AXIS)
         every = torch.iinfo(qparams.dtype)
-        limits = [min(max(one, every.min), every.max) for one in bounds]
-        integers = integers.clamp(*limits)
-        return self.mark(dequantize_linear(integers, scale, zero_point, NO_AXIS), qparams)
-
-    def mark(self, x: Tensor, qparams: TracedQParams) -> Tensor:
-        """The tensor, which is at quantized levels already."""
-        self._qparams[id(x)] = (x, qparams)
-        return x
+        return self.put(x, qparams, [min(max(one, every.min), every.max) for one in bounds])
 
     # --- places
 
@@ -274,10 +260,6 @@ class Region(TorchFunctionMode):
         """The module that runs, in words."""
         path = self.path[-1] if self.path else ""
         return f"module '{path}'" if path else f"{type(self.root).__name__}.forward"
-
-    def _name(self, ending: str) -> str:
-        path = self.path[-1] if self.path else ""
-        return f"{path.replace('.', '_')}_{ending}" if path else ending
 
     # --- functions
 
@@ -375,22 +357,8 @@ def run_in_region(
     def forward(*args: Any, **kwargs: Any) -> object:
         constants.restart()
         with on_floats(), Region(model, constants, operators) as region:
-            hooks = _follow(model, region) if constants.recording else []
-            try:
+            recording = constants.recording
+            with following(model, region.path) if recording else contextlib.nullcontext():
                 return original(*args, **kwargs)
-            finally:
-                for hook in hooks:
-                    hook.remove()
 
     return forward
-
-
-def _follow(model: nn.Module, region: Region) -> list[Any]:
-    """Hooks that tell the region which module runs."""
-    hooks: list[Any] = []
-    for path, module in model.named_modules():
-        if not path:
-            continue
-        hooks.append(module.register_forward_pre_hook(lambda *_, p=path: region.path.append(p)))
-        hooks.append(module.register_forward_hook(lambda *_: region.path.pop() and None))
-    return hooks

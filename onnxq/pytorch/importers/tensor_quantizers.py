@@ -19,7 +19,7 @@ from torch import nn
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.importers.notes import note
 from onnxq.pytorch.tensor_quant import QuantDescriptor, TensorQuantizer
-from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError, QuantValueError
+from onnxq.pytorch.tensor_quant.descriptor import QuantTypeError, QuantValueError
 
 DOCUMENTED = ("num_bits", "axis", "amax", "unsigned", "fake_quant")
 _WITHOUT_FORM = {  # attributes of descendants that change what is computed
@@ -92,10 +92,14 @@ def _own(module: Any, where: str) -> TensorQuantizer:
         own = TensorQuantizer(_descriptor(module, learned))
     except (QuantTypeError, QuantValueError) as error:
         raise UnsupportedError(f"quantizer '{where}': {error}") from error
-    if learned:
-        _copy_clip(module, own)
-    else:
+    if not learned:
         own.amax = torch.as_tensor(amax).detach()
+        return own.eval()
+    with torch.no_grad():
+        own.clip.clip_value_min.copy_(module.clip.clip_value_min)
+        own.clip.clip_value_max.copy_(module.clip.clip_value_max)
+    if not getattr(module, "_if_clip", True):
+        own.disable_clip()
     return own.eval()
 
 
@@ -110,11 +114,3 @@ def _descriptor(module: Any, learned: bool) -> QuantDescriptor:
         scale_amax=getattr(module, "_scale_amax", None),
         learn_amax=learned,
     )
-
-
-def _copy_clip(module: Any, own: TensorQuantizer) -> None:
-    with torch.no_grad():
-        own.clip.clip_value_min.copy_(module.clip.clip_value_min)
-        own.clip.clip_value_max.copy_(module.clip.clip_value_max)
-    if not getattr(module, "_if_clip", True):
-        own.disable_clip()

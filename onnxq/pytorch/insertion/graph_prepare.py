@@ -28,7 +28,7 @@ from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.qat.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import bind_input
-from onnxq.pytorch.numerics.check_observed import check_observed_values
+from onnxq.pytorch.numerics.all_observers import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.numerics.group import GroupMember, QParamsCopy, WholeBatch
 from onnxq.pytorch.numerics.ranks import check_not_sharded
@@ -244,10 +244,6 @@ class Builder:
 class TrainingBuilder(Builder):
     """Weights are rounded, and activations too."""
 
-    def __init__(self, traced: fx.GraphModule, found: Annotations) -> None:
-        super().__init__(traced, found)
-        self._float_state = tuple(nn.Module.state_dict(traced))  # all names of each
-
     def _made(
         self, weight: AnnotatedWeight, parts: list[fx.Node], modules: list[nn.Module]
     ) -> tuple[nn.Module, list[fx.Node]]:
@@ -271,12 +267,6 @@ class TrainingBuilder(Builder):
         # of a module's qconfig the weight's part counts: activations have modules of their own
         float_module.qconfig = QConfig(weight.part, weight.part)
         return trained.from_float(float_module), parts
-
-    def finished(self, name: str) -> fx.GraphModule:
-        """The module, which takes checkpoints of the float model."""
-        made = super().finished(name)
-        made.meta[FLOAT_STATE] = self._float_state
-        return made
 
     def _is_folded_relu(self, node: fx.Node) -> bool:
         if self._clamps.get(node.name) != (0.0, float("inf")):
@@ -332,9 +322,11 @@ def prepare_graph_qat(
     traced = training_graph(copy.deepcopy(model), program)
     train = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
     for note in train:
-        warnings.warn(note, UserWarning, stacklevel=4)
+        warnings.warn(note, stacklevel=4)
+    float_state = tuple(nn.Module.state_dict(traced))  # all names of each tensor
     builder = _built(TrainingBuilder, traced, program, mapping, target, train)
     prepared = builder.finished(type(model).__name__)
+    prepared.meta[FLOAT_STATE] = float_state  # it takes checkpoints of the float model
     bound = bind(model, inputs)
     prepared.eval()
     with torch.no_grad():
@@ -387,7 +379,7 @@ def _built(
     notes: tuple[str, ...] = (),
 ) -> Builder:
     for note in (of_rows := row_notes(traced, program)):
-        warnings.warn(note, UserWarning, stacklevel=5)
+        warnings.warn(note, stacklevel=5)
     notes = (*of_rows, *notes)
     found = annotate_program(traced, program, qconfig, target)
     found = replace(found, notes=(*found.notes, *program.notes, *notes))

@@ -10,6 +10,7 @@ goes on from there. Improved weights are made for batch norm as it is, so that i
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -141,8 +142,8 @@ class _Places:
         self._uses: Counter[int] = Counter()  # address of a parameter -> places that read it
         for module in prepared.modules():
             self._uses.update(map(_address, module.parameters(recurse=False)))
-        for node in prepared.graph.nodes:
-            held = _attribute(prepared, node)
+        for node in prepared.graph.find_nodes(op="get_attr"):
+            held = operator.attrgetter(str(node.target))(prepared)
             if isinstance(held, nn.Parameter):
                 self._uses[_address(held)] += len(node.users) - 1
 
@@ -180,14 +181,6 @@ class _Places:
 
 def _address(x: Tensor) -> int:
     return x.untyped_storage().data_ptr()
-
-
-def _attribute(root: fx.GraphModule, node: fx.Node) -> object:
-    """The value that a node of the graph reads from the module by name; None: it does not."""
-    if node.op != "get_attr":
-        return None
-    parent, _, name = str(node.target).rpartition(".")
-    return getattr(root.get_submodule(parent), name)
 
 
 def _lacks_bias(module: QatModule, layer: Layer) -> bool:

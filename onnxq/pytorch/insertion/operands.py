@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 from torch import fx
 
 from onnxq.graph.walk import node_name, value_name
@@ -22,7 +23,6 @@ from onnxq.static.insertion.decision import weight_observer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import onnx_ir as ir
     from torch import nn
 
     from onnxq.pytorch.insertion.tensors import Tensors
@@ -80,8 +80,9 @@ class Operands:
         weight = self._weighted(node, core) if decision.rule.weight is not None else None
         if isinstance(weight, str):
             found = [(node_name(node), weight)]
-        numbers = [v for v in wanted if v.is_initializer() and not self._is_annotated(v)]
-        found += [self._number(core, value) for value in numbers]
+        for value in filter(ir.Value.is_initializer, wanted):
+            if value.name not in self._tensors.of[value_name(value)].nodes.values():
+                found.append(self._number(core, value))
         missing = [one for one in found if one is not None]
         yield from missing
         if isinstance(weight, AnnotatedWeight) and not missing:
@@ -177,9 +178,6 @@ class Operands:
                 self._tensors.put_apart(argument, tensor)
                 return True
         return False
-
-    def _is_annotated(self, value: ir.Value) -> bool:
-        return value.name in self._tensors.of[value_name(value)].nodes.values()
 
     def _number(self, core: fx.Node, value: ir.Value) -> tuple[str, str] | None:
         """A constant that is a number among the node's arguments."""

@@ -157,8 +157,10 @@ class View:
     @cached_property
     def fusible(self) -> set[ir.Node]:
         """Nodes that ONNX Runtime may run in integers where Q and DQ stand around them."""
-        pairs = walk(self.prepared.model.graph)
-        return {node for node, loop in pairs if loop is None and _may_fuse(node)}
+        found = {node for node, loop in walk(self.prepared.model.graph) if loop is None}
+        floats = ir.TensorType(ir.DataType.FLOAT)
+        found = {node for node in found if any(v.type == floats for v in node.outputs)}
+        return {node for node in found if not facts.of(node, OLDEST).stays_float}
 
     @cached_property
     def constants(self) -> set[str]:
@@ -183,8 +185,3 @@ class View:
         if producer is not None and made is not None:
             found += [node_name(producer), *([made.folded_into] if made.folded_into else [])]
         return tuple(dict.fromkeys(found))
-
-
-def _may_fuse(node: ir.Node) -> bool:
-    floats = any(v.type == ir.TensorType(ir.DataType.FLOAT) for v in node.outputs)
-    return floats and not facts.of(node, OLDEST).stays_float

@@ -154,7 +154,6 @@ def _in_float32(model: nn.Module) -> nn.Module:
     warnings.warn(
         f"{type(model).__name__} holds {' and '.join(halves)}: it is taken in float32, a copy. "
         "ONNX Runtime's CPU computes halves in float32, with conversions around each operator.",
-        UserWarning,
         stacklevel=4,
     )
     return copy.deepcopy(model).float()

@@ -5,14 +5,17 @@ nn.Module.named_children() names the first of these places alone.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.arguments.flat import AFTER, BEFORE, HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import nn
+    from torch.utils.hooks import RemovableHandle
 
 
 def places(parent: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -58,6 +61,27 @@ def has_pre_hook(module: nn.Module, hook: object) -> bool:
     return any(known is hook for known in getattr(module, BEFORE[0]).values())
 
 
+@contextlib.contextmanager
+def hooked(handles: Sequence[RemovableHandle]) -> Iterator[None]:
+    """A context at whose end these hooks are removed."""
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def following(model: nn.Module, running: list[str]) -> AbstractContextManager[None]:
+    """A context in which paths of the modules that run are appended, the innermost one last."""
+
+    def leave(*_: object) -> None:
+        running.pop()
+
+    parts = list(model.named_modules())
+    enter = [m.register_forward_pre_hook(lambda *_, p=path: running.append(p)) for path, m in parts]
+    return hooked([*enter, *(module.register_forward_hook(leave) for _, module in parts)])
+
+
 def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
     """The new module, with mode, qconfig and hooks of the old."""
     new.train(old.training)
@@ -72,12 +96,8 @@ def carry_over(old: nn.Module, new: nn.Module) -> nn.Module:
 # copy.deepcopy packs quantized weights again, for the engine of the moment, which may refuse them.
 
 
-def copy_structure(model: nn.Module, replaced: Mapping[int, nn.Module]) -> nn.Module:
-    """The module and its submodules anew, tensors and other attributes shared."""
-    return _copy(model, dict(replaced))
-
-
-def _copy(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
+def copy_structure(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
+    """The module and its submodules anew, tensors and other attributes shared; `known` grows."""
     if id(module) in known:
         return known[id(module)]
     made: nn.Module = object.__new__(type(module))
@@ -87,7 +107,7 @@ def _copy(module: nn.Module, known: dict[int, nn.Module]) -> nn.Module:
         made.__dict__[name] = type(value)(value) if isinstance(value, dict) else value
     children = made.__dict__["_modules"]
     for name, child in children.items():
-        children[name] = None if child is None else _copy(child, known)
+        children[name] = None if child is None else copy_structure(child, known)
     for name, value in list(vars(made).items()):
         if id(value) in known and name not in children:
             del made.__dict__[name]

@@ -31,12 +31,14 @@ WEIGHTED = (nn.Linear, *CONVOLUTIONS)
 """Layers that batch norm and ReLU fuse with."""
 
 
-def arguments_of(conv: Any) -> dict[str, Any]:
-    """The constructor's arguments of a convolution, transposed or not."""
+def arguments_of(layer: Any) -> dict[str, Any]:
+    """The constructor's arguments of a linear layer or a convolution, transposed or not."""
     names = "in_channels out_channels kernel_size stride padding dilation groups padding_mode"
-    if isinstance(conv, TRANSPOSED):
+    if isinstance(layer, nn.Linear):
+        names = "in_features out_features"
+    elif isinstance(layer, TRANSPOSED):
         names += " output_padding"
-    return {name: getattr(conv, name) for name in names.split()} | {"bias": conv.bias is not None}
+    return {name: getattr(layer, name) for name in names.split()} | {"bias": layer.bias is not None}
 
 
 def convolved(

@@ -1,8 +1,8 @@
 """Layers that differ in their number of spatial axes alone: Conv1d, Conv2d, Conv3d.
 
 CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-triplet(__name__, "ConvReLU", "Conv{n}d and ReLU.", QatConv, CONVS)
-    -->  class ConvReLU1d(QatConv, nn.Conv1d): ..., ConvReLU2d, ConvReLU3d
+triplet(__name__, "ConvReLU", "Conv{n}d and ReLU.", Convolution, CONVS)
+    -->  class ConvReLU1d(Convolution, nn.Conv1d): ..., ConvReLU2d, ConvReLU3d
 """
 
 from __future__ import annotations

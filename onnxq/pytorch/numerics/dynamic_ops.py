@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from onnxq import catalog
+from onnxq.dtypes import BYTE_BITS
 from onnxq.operator import Array, AttributeValue, IntegerCall
+from onnxq.operator.site import MICROSOFT
 from onnxq.pytorch.numerics.torch_operator import torch_operator
-
-MICROSOFT = "com.microsoft"
 
 
 def _computed(
@@ -124,7 +124,7 @@ def stored_recurrence(
     w_scale: Tensor,
     r_scale: Tensor,
     kind: str,
-    direction: str,
+    direction: str,  # noqa: ARG001  # the weights' shape has it; the ONNX node wants the word
 ) -> tuple[Tensor, Tensor]:
     """(y (T, N, D H), Y_h (D, N, H)) of a GRU or RNN, in float on dequantized weights.
 
@@ -139,18 +139,20 @@ def stored_recurrence(
         kind: "GRU", "RNN_TANH" or "RNN_RELU".
         direction: "forward" or "bidirectional".
     """
-    weights = [in_torch_order(p, kind) for p in (w.float() * w_scale, r.float() * r_scale)]
-    biases = None if b is None else [in_torch_order(p, kind) for p in b.chunk(2, 1)]
-    flat = []
-    for d in range(len(w)):
-        flat += [weights[0][d], weights[1][d]]
-        if biases is not None:
-            flat += [biases[0][d], biases[1][d]]
-    directions, hidden = len(w), r.shape[2]
-    h = x.new_zeros((directions, x.shape[1], hidden)) if initial_h is None else initial_h
-    run: Callable[..., tuple[Tensor, Tensor]] = getattr(torch, kind.lower())
-    y, last = run(x, h, flat, b is not None, 1, 0.0, False, direction == "bidirectional", False)
+    h = x.new_zeros((len(w), x.shape[1], r.shape[2])) if initial_h is None else initial_h
+    y, last = float_recurrence(kind, x, h, w.float() * w_scale, r.float() * r_scale, b)
     return y.clone(), last.clone()
+
+
+def float_recurrence(
+    kind: str, x: Tensor, states: Any, w: Tensor, r: Tensor, b: Tensor | None
+) -> tuple[Tensor, ...]:
+    """(y, final states) of one layer of torch's, its weights float32 in ONNX's order of gates."""
+    biases = () if b is None else b.chunk(2, 1)
+    parts = [in_torch_order(part, kind) for part in (w, r, *biases)]
+    flat = [part[d] for d in range(len(w)) for part in parts]
+    run: Callable[..., tuple[Tensor, ...]] = getattr(torch, kind.lower())
+    return run(x, states, flat, bool(biases), 1, 0.0, False, len(w) > 1, False)
 
 
 # ONNX's place of each of torch's gates: torch has r, z, n of a GRU and i, f, g, o of an LSTM
@@ -175,8 +177,6 @@ def in_torch_order(stacked: Tensor, kind: str) -> Tensor:
 #     matmul_n_bits    x @ w.T + bias     com.microsoft MatMulNBits, accuracy_level 0
 #
 # It computes in float32 on the tensor's device, with the weight that the training rounded to.
-
-BYTE_BITS = 8
 
 
 @torch_operator(

@@ -86,24 +86,18 @@ class MinMaxRule:
         """The qparams that cover [min, max] and 0: what the observer's calculate_qparams gives."""
         clipped = min_max.clamp_min(0)
         if self.eps_is_relative:
-            scale = self._relative(min_max.amax(0) / span)
-            return scale, torch.zeros_like(scale)
-        scale = self._at_least_eps((clipped.amax(0) if self.symmetric else clipped.sum(0)) / span)
+            scale = min_max.amax(0) / span
+            largest = scale.amax()
+            floor = torch.where(largest > 0, largest, 1.0).mul(self.eps).clamp_min(_TINY)
+            return torch.maximum(scale, floor), torch.zeros_like(scale)
+        scale = (clipped.amax(0) if self.symmetric else clipped.sum(0)) / span
+        increased = scale.clamp_min(self.eps)
+        # values that are all 0 ask for no scale: torch's, however small the eps
+        scale = increased if self.eps >= EPS else torch.where(scale > 0, increased, EPS)
         if self.symmetric:
             return scale, torch.full_like(scale, self.middle)
         zero_point = (clipped[0] / scale).round_().add_(self.quant_min)
         return scale, zero_point.clamp_(self.quant_min, self.quant_max)
-
-    def _at_least_eps(self, scale: Tensor) -> Tensor:
-        if self.eps >= EPS:
-            return scale.clamp_min(self.eps)
-        # values that are all 0 ask for no scale: torch's, however small the eps
-        return torch.where(scale > 0, scale.clamp_min(self.eps), EPS)
-
-    def _relative(self, scale: Tensor) -> Tensor:
-        largest = scale.amax()
-        floor = torch.where(largest > 0, largest, 1.0).mul(self.eps).clamp_min(_TINY)
-        return torch.maximum(scale, floor)
 
 
 def rule_of(observer: Observer) -> MinMaxRule | None:

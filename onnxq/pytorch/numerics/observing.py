@@ -279,7 +279,6 @@ class Observing(ExactBuffers):
             warnings.warn(
                 f"{type(self).__name__} has seen no data: returning scale 1, zero_point 0. Run the "
                 "model on data first.",
-                UserWarning,
                 stacklevel=2,
             )
         scale, zero_point = (b.detach().cpu().numpy() for b in (self.scale, self.zero_point))

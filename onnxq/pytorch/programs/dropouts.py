@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
 from onnxq.pytorch.arguments.nesting import leaves
 from onnxq.pytorch.modules.adapter import DROPOUTS
+from onnxq.pytorch.modules.places import following, hooked
 from onnxq.pytorch.programs.leaf_calls import arguments, scope
 
 if TYPE_CHECKING:
@@ -73,26 +74,22 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     """Dropouts of one run in train mode; of a copy, so that no statistic of the model changes."""
     copied = copy.deepcopy(model).train()
     recorder = _Recorder()
-    names = {module: name for name, module in copied.named_modules()}
-    hooks = [m.register_forward_pre_hook(recorder.entering(names[m])) for m in names]
-    hooks += [m.register_forward_hook(recorder.leave) for m in names]
     failure, outputs, drawn = "", None, ""
     try:
-        with recorder, LowestDraws(), same_seed():
+        with following(copied, recorder.running), recorder, LowestDraws(), same_seed():
             outputs = compute(copied, bound)
             drawn = _generators()
     except FORWARD_RAISES as error:
         failure = " ".join(str(error).split())[:200]
-    finally:
-        for hook in hooks:
-            hook.remove()
     calls, attention = (
         {path: tuple(found) for path, found in kind.items()}
         for kind in (recorder.calls, recorder.attention)
     )
     if failure:
         return Dropouts(calls, attention, failure=failure)
-    changed = _changed(copied, model)
+    before = dict(model.named_buffers())
+    after = {name: x for name, x in copied.named_buffers() if name in before}
+    changed = {name: x for name, x in after.items() if not torch.equal(x, before[name])}
     results = tuple(flatten(outputs))
     return Dropouts(calls, attention, results, tensor_paths(outputs), changed, drawn)
 
@@ -100,13 +97,6 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
 def tensor_paths(outputs: object) -> tuple[Path, ...]:
     """Where tensors stand in a module's result."""
     return tuple(path for path, leaf in leaves(outputs) if isinstance(leaf, torch.Tensor))
-
-
-def _changed(run: nn.Module, model: nn.Module) -> dict[str, torch.Tensor]:
-    """Buffers that a run changed."""
-    before = dict(model.named_buffers())
-    after = {name: x for name, x in run.named_buffers() if name in before}
-    return {name: x for name, x in after.items() if not torch.equal(x, before[name])}
 
 
 class LowestDraws(TorchFunctionMode):
@@ -174,15 +164,7 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.calls: dict[str, list[DropCall]] = {}
         self.attention: dict[str, list[DropCall]] = {}
-        self._stack = [""]
-
-    def entering(self, name: str) -> Callable[..., None]:
-        """A pre-hook of the module of that name."""
-        return lambda *_: self._stack.append(name)
-
-    def leave(self, *_: object) -> None:
-        """A hook of any module."""
-        self._stack.pop()
+        self.running = [""]
 
     def __torch_function__(
         self,
@@ -196,10 +178,10 @@ class _Recorder(TorchFunctionMode):
         if func in _DROPPING:
             bound = {"p": 0.5, "training": True} | dict(zip(_NAMES, args, strict=False)) | given
             call = DropCall(float(bound["p"]), bool(bound.get("train", bound["training"])))
-            self.calls.setdefault(self._stack[-1], []).append(call)
+            self.calls.setdefault(self.running[-1], []).append(call)
         if func is functional.scaled_dot_product_attention:
             p = args[_DROPOUT_P] if len(args) > _DROPOUT_P else given.get("dropout_p", 0.0)
-            self.attention.setdefault(self._stack[-1], []).append(DropCall(float(p), bool(p)))
+            self.attention.setdefault(self.running[-1], []).append(DropCall(float(p), bool(p)))
         return func(*args, **given)
 
 
@@ -227,7 +209,9 @@ def restore_rates(program: ExportedProgram, model: nn.Module, dropouts: Dropouts
     Calls are matched in order, module by module; where train mode makes another number of them,
     the program stays as it is.
     """
-    places = _first_paths(model)
+    # calls of a module are noted by the first of its paths
+    first = {module: path for path, module in model.named_modules()}
+    places = {path: first[m] for path, m in model.named_modules(remove_duplicate=False)}
     for targets, noted in ((DROPOUTS, dropouts.calls), (_ATTENTION, dropouts.attention)):
         found: dict[str, list[fx.Node]] = {}
         for node in program.graph.nodes:
@@ -241,16 +225,9 @@ def restore_rates(program: ExportedProgram, model: nn.Module, dropouts: Dropouts
                     _set_rate(node, call)
     for path, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention) and module.dropout:
-            names = {name for name, first in places.items() if first == path}
+            names = {name for name, known in places.items() if known == path}
             _drop_weights(program, names, module.dropout)
     program.graph.lint()
-
-
-def _first_paths(model: nn.Module) -> dict[str, str]:
-    """Path of a module -> the first path of the same module, by which its calls are noted."""
-    first = {module: path for path, module in model.named_modules()}
-    every = model.named_modules(remove_duplicate=False)
-    return {path: first[module] for path, module in every}
 
 
 def _set_rate(node: fx.Node, call: DropCall) -> None:
@@ -313,12 +290,9 @@ def _identities(model: nn.Module, bound: BoundInputs) -> list[nn.Module]:
         same = bool(args) and result is args[0] and isinstance(result, torch.Tensor)
         (seen if same else others).add(module)
 
-    hooks = [m.register_forward_hook(note) for m in list(model.modules())[1:] if _may_be_marked(m)]
-    try:
+    watched = [module for module in list(model.modules())[1:] if _may_be_marked(module)]
+    with hooked([module.register_forward_hook(note) for module in watched]):
         compute(model, bound)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return [module for module in model.modules() if module in seen - others]
 
 

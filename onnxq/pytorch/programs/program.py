@@ -79,7 +79,11 @@ def inline_regions(program: ExportedProgram) -> None:
         for part in list(node.users):
             position: Any = part.args[1]
             _take_place(part, results[position], part.name in outputs)
-        _erase(node)
+        bodies = [x for x in node.all_input_nodes if x.op == "get_attr"]
+        module.graph.erase_node(node)
+        for body in bodies:
+            if not body.users:
+                module.graph.erase_node(body)
     if any(str(node.target) == _AUTOCAST for node in regions):  # which makes other dtypes
         for check in module.graph.find_nodes(op="call_function", target=_DTYPE_CHECK):
             module.graph.erase_node(check)
@@ -104,15 +108,6 @@ def _take_place(part: fx.Node, result: fx.Node, is_output: bool) -> None:
     graph.erase_node(part)
     if is_output:
         result.name = name
-
-
-def _erase(region: fx.Node) -> None:
-    """Takes a region's node out of the graph, and that of its body."""
-    bodies = [x for x in region.all_input_nodes if x.op == "get_attr"]
-    region.graph.erase_node(region)
-    for body in bodies:
-        if not body.users:
-            region.graph.erase_node(body)
 
 
 def _inlined(

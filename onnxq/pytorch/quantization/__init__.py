@@ -17,7 +17,7 @@ document: example inputs in place of stubs, and quantize_dynamic to ONNX in one 
 import sys
 from typing import TYPE_CHECKING
 
-from onnxq.pytorch.modules.refused_names import refusing
+from onnxq.pytorch.modules.refused_names import QUANTIZATION, refusing
 from onnxq.pytorch.quantization import fake_quantize as _fake_quantize
 from onnxq.pytorch.quantization import observer as _observer
 from onnxq.pytorch.quantization import qconfig as _qconfig
@@ -27,16 +27,15 @@ from onnxq.pytorch.quantization.fake_quantize import *  # noqa: F403  # its `__a
 from onnxq.pytorch.quantization.observer import *  # noqa: F403  # its `__all__`
 from onnxq.pytorch.quantization.qconfig import *  # noqa: F403  # its `__all__`
 from onnxq.pytorch.quantization.quantization_mappings import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.quantization.refused import REFUSED
 from onnxq.pytorch.quantization.workflow import *  # noqa: F403  # its `__all__`
 
 _PARTS = (_fake_quantize, _observer, _qconfig, _mappings, _workflow)
 __all__ = sorted(name for part in _PARTS for name in vars(part)["__all__"])
 
 if not TYPE_CHECKING:
-    __getattr__ = refusing(__name__, REFUSED)
+    __getattr__ = refusing(__name__, QUANTIZATION)
 for _part in _PARTS:
-    vars(_part)["__getattr__"] = refusing(_part.__name__, REFUSED)
+    vars(_part)["__getattr__"] = refusing(_part.__name__, QUANTIZATION)
 # modules of torch's with nothing of their own here: import onnxq.pytorch.quantization.stubs
 _OTHERS = ("fuse_modules", "qconfig_mapping", "quantize", "quantize_fx", "quantize_jit", "stubs")
 sys.modules |= {f"{__name__}.{name}": sys.modules[__name__] for name in _OTHERS}

@@ -10,32 +10,8 @@ from torch import nn
 from onnxq import qconfig as own
 from onnxq.errors import QConfigError
 from onnxq.pytorch.modules.torch_qconfig import own_entry
-from onnxq.pytorch.quantization.fake_quantize import (
-    default_embedding_fake_quant,
-    default_embedding_fake_quant_4bit,
-    default_fake_quant,
-    default_fused_act_fake_quant,
-    default_fused_wt_fake_quant,
-    default_weight_fake_quant,
-    fused_per_channel_wt_fake_quant_range_neg_127_to_127,
-    fused_wt_fake_quant_range_neg_127_to_127,
-    of_fake_spec,
-)
-from onnxq.pytorch.quantization.observer import (
-    HistogramObserver,
-    MinMaxObserver,
-    NoopObserver,
-    default_dynamic_quant_observer,
-    default_float_qparams_observer,
-    default_float_qparams_observer_4bit,
-    default_observer,
-    default_per_channel_weight_observer,
-    default_placeholder_observer,
-    default_weight_observer,
-    of_spec,
-    per_channel_weight_observer_range_neg_127_to_127,
-    weight_observer_range_neg_127_to_127,
-)
+from onnxq.pytorch.quantization import fake_quantize as fakes
+from onnxq.pytorch.quantization import observer
 
 if TYPE_CHECKING:
     from onnxq.pytorch.quantization.uniform_observer import WithArgs
@@ -83,7 +59,9 @@ class QConfigDynamic(QConfig):
     __slots__ = ()
 
     def __new__(
-        cls, activation: Any = default_dynamic_quant_observer, weight: Any = default_weight_observer
+        cls,
+        activation: Any = observer.default_dynamic_quant_observer,
+        weight: Any = observer.default_weight_observer,
     ) -> Self:
         """The makers, checked."""
         return super().__new__(cls, activation, weight)
@@ -95,46 +73,57 @@ def _of(qconfig: own.QConfig) -> QConfig:
 
 
 def _maker(part: own.Part) -> WithArgs:
-    return of_fake_spec(part) if isinstance(part, own.FakeQuantSpec) else of_spec(part)
+    return (
+        fakes.of_fake_spec(part) if isinstance(part, own.FakeQuantSpec) else observer.of_spec(part)
+    )
 
 
-default_qconfig = QConfig(default_observer, default_weight_observer)
+default_qconfig = QConfig(observer.default_observer, observer.default_weight_observer)
 default_debug_qconfig = _of(own.default_debug_qconfig)
-default_per_channel_qconfig = QConfig(default_observer, default_per_channel_weight_observer)
+default_per_channel_qconfig = QConfig(
+    observer.default_observer, observer.default_per_channel_weight_observer
+)
 default_dynamic_qconfig = QConfigDynamic()
 float16_dynamic_qconfig = QConfigDynamic(
-    activation=NoopObserver, weight=NoopObserver.with_args(dtype=torch.float16)
+    activation=observer.NoopObserver, weight=observer.NoopObserver.with_args(dtype=torch.float16)
 )
-per_channel_dynamic_qconfig = QConfigDynamic(weight=default_per_channel_weight_observer)
+per_channel_dynamic_qconfig = QConfigDynamic(weight=observer.default_per_channel_weight_observer)
 default_qat_qconfig = _of(own.default_qat_qconfig)
-default_qat_qconfig_v2 = QConfig(default_fused_act_fake_quant, default_fused_wt_fake_quant)
-default_weight_only_qconfig = QConfig(nn.Identity, default_weight_fake_quant)
-default_activation_only_qconfig = QConfig(default_fake_quant, nn.Identity)
-default_quint8_weight_qconfig = QConfig(default_observer, MinMaxObserver)
+default_qat_qconfig_v2 = QConfig(
+    fakes.default_fused_act_fake_quant, fakes.default_fused_wt_fake_quant
+)
+default_weight_only_qconfig = QConfig(nn.Identity, fakes.default_weight_fake_quant)
+default_activation_only_qconfig = QConfig(fakes.default_fake_quant, nn.Identity)
+default_quint8_weight_qconfig = QConfig(observer.default_observer, observer.MinMaxObserver)
 
 # embeddings: nothing of their input, which is integers, and a scale for each row
 float_qparams_weight_only_qconfig = QConfig(
-    default_placeholder_observer, default_float_qparams_observer
+    observer.default_placeholder_observer, observer.default_float_qparams_observer
 )
 float_qparams_weight_only_qconfig_4bit = QConfig(
-    default_placeholder_observer, default_float_qparams_observer_4bit
+    observer.default_placeholder_observer, observer.default_float_qparams_observer_4bit
 )
-default_embedding_qat_qconfig = QConfig(NoopObserver, default_embedding_fake_quant)
-default_embedding_qat_qconfig_4bit = QConfig(NoopObserver, default_embedding_fake_quant_4bit)
+default_embedding_qat_qconfig = QConfig(observer.NoopObserver, fakes.default_embedding_fake_quant)
+default_embedding_qat_qconfig_4bit = QConfig(
+    observer.NoopObserver, fakes.default_embedding_fake_quant_4bit
+)
 
 _SIGNED: dict[str, Any] = {"dtype": torch.qint8, "reduce_range": False, "eps": 2**-12}
-_SIGNED_FAKE = default_fused_act_fake_quant.with_args(quant_min=-128, quant_max=127, **_SIGNED)
+_SIGNED_FAKE = fakes.default_fused_act_fake_quant.with_args(
+    quant_min=-128, quant_max=127, **_SIGNED
+)
 default_symmetric_qnnpack_qconfig = QConfig(
-    HistogramObserver.with_args(**_SIGNED), weight_observer_range_neg_127_to_127
+    observer.HistogramObserver.with_args(**_SIGNED), observer.weight_observer_range_neg_127_to_127
 )
 default_per_channel_symmetric_qnnpack_qconfig = QConfig(
-    HistogramObserver.with_args(**_SIGNED), per_channel_weight_observer_range_neg_127_to_127
+    observer.HistogramObserver.with_args(**_SIGNED),
+    observer.per_channel_weight_observer_range_neg_127_to_127,
 )
 default_symmetric_qnnpack_qat_qconfig = QConfig(
-    _SIGNED_FAKE, fused_wt_fake_quant_range_neg_127_to_127
+    _SIGNED_FAKE, fakes.fused_wt_fake_quant_range_neg_127_to_127
 )
 default_per_channel_symmetric_qnnpack_qat_qconfig = QConfig(
-    _SIGNED_FAKE, fused_per_channel_wt_fake_quant_range_neg_127_to_127
+    _SIGNED_FAKE, fakes.fused_per_channel_wt_fake_quant_range_neg_127_to_127
 )
 
 

@@ -101,7 +101,6 @@ def prepare(
         warnings.warn(
             "prepare: the model is in train mode, in which dropout and batch norm change what is "
             "observed. Call model.eval() first.",
-            UserWarning,
             stacklevel=2,
         )
     return observed(
@@ -143,7 +142,6 @@ def quantize_dynamic(
         warnings.warn(
             f"quantize_dynamic: {type(root).__name__} has none of {names}: it stays in float. Name "
             "types or submodules that it has.",
-            UserWarning,
             stacklevel=2,
         )
         return root
@@ -175,14 +173,14 @@ def convert(
     try:
         check_prepared(module)
     except ModelError as error:
-        warnings.warn(str(error), UserWarning, stacklevel=2)
+        warnings.warn(str(error), stacklevel=2)
         return module if inplace else copy.deepcopy(module)
     own = module if inplace else copy.deepcopy(module)
-    if _saw_nothing(own):
+    activations = [fake for fake in _fakes(own) if not fake.is_per_channel]
+    if activations and not any(fake.has_observed for fake in activations):
         warnings.warn(
             "convert: the model has seen no data, so that every scale is 1. Run representative "
             "data through the prepared model first, or load the state_dict of a converted one.",
-            UserWarning,
             stacklevel=2,
         )
         _assume_scales_of_one(own)
@@ -191,12 +189,6 @@ def convert(
 
 def _fakes(module: nn.Module) -> list[FakeQuantize]:
     return [part for part in module.modules() if isinstance(part, FakeQuantize)]
-
-
-def _saw_nothing(module: nn.Module) -> bool:
-    """Whether it was prepared, and no data went through it."""
-    activations = [fake for fake in _fakes(module) if not fake.is_per_channel]
-    return bool(activations) and not any(fake.has_observed for fake in activations)
 
 
 def _assume_scales_of_one(module: nn.Module) -> None:

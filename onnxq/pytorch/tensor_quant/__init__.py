@@ -11,8 +11,8 @@ from onnxq.pytorch.tensor_quant import descriptor, functions
 from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator as HistogramCalibrator
 from onnxq.pytorch.tensor_quant.calibrators import MaxCalibrator as MaxCalibrator
 from onnxq.pytorch.tensor_quant.descriptor import *  # noqa: F403  # its `__all__`
-from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantTypeError as QuantTypeError
-from onnxq.pytorch.tensor_quant.descriptor_arguments import QuantValueError as QuantValueError
+from onnxq.pytorch.tensor_quant.descriptor import QuantTypeError as QuantTypeError
+from onnxq.pytorch.tensor_quant.descriptor import QuantValueError as QuantValueError
 from onnxq.pytorch.tensor_quant.functions import *  # noqa: F403  # its `__all__`
 from onnxq.pytorch.tensor_quant.quantizer import Clip as Clip
 from onnxq.pytorch.tensor_quant.quantizer import TensorQuantizer as TensorQuantizer

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from onnxq.errors import QConfigError
 from onnxq.observers import AmaxObserver
-from onnxq.pytorch.tensor_quant.descriptor import max_bound
-from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+from onnxq.pytorch.tensor_quant.descriptor import (
     Axis,
     QuantTypeError,
     QuantValueError,
     as_num_bits,
+    max_bound,
 )
 
 MAX_BINS = 1 << 16

@@ -16,11 +16,11 @@ import torch
 from torch.autograd import Function
 
 from onnxq.pytorch.numerics.half_inputs import HALVES
-from onnxq.pytorch.tensor_quant.descriptor import max_bound
-from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+from onnxq.pytorch.tensor_quant.descriptor import (
     QuantTypeError,
     QuantValueError,
     as_num_bits,
+    max_bound,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,21 @@ _FLOATS = (*HALVES, torch.float32, torch.float64)
 _OUTPUTS = (torch.int32, torch.float32)
 
 
-class TensorQuantFunction(Function):
+class StraightThrough(Function):
+    """A function of a tensor, its amax and numbers; forward saves the tensor and its amax."""
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Straight through where -amax <= input <= amax, zero elsewhere."""
+        inputs, amax = ctx.saved_tensors
+        # in float16, amax itself would be rounded
+        wide = inputs.dtype if inputs.dtype == torch.float64 else torch.float32
+        inside = inputs.to(wide).abs() <= amax.to(inputs.device, wide)
+        grad = torch.where(inside, grad_outputs[0], torch.zeros_like(grad_outputs[0]))
+        return grad, *[None] * (len(ctx.needs_input_grad) - 1)
+
+
+class TensorQuantFunction(StraightThrough):
     """Integers of a tensor, and the scale that divides them back.
 
         integers = clip(rint(inputs * scale), lowest, bound),   scale = bound / amax
@@ -89,14 +103,8 @@ class TensorQuantFunction(Function):
             ctx.mark_non_differentiable(outputs)
         return outputs, scale.to(inputs.dtype)
 
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Straight through where -amax <= input <= amax, zero elsewhere."""
-        inputs, amax = ctx.saved_tensors
-        return straight_through(inputs, amax, grad_outputs[0]), None, None, None, None, None
 
-
-class FakeTensorQuantFunction(Function):
+class FakeTensorQuantFunction(StraightThrough):
     """Fake-quantized values: integers / scale of TensorQuantFunction, with the same gradient."""
 
     @staticmethod
@@ -112,12 +120,6 @@ class FakeTensorQuantFunction(Function):
         integers, scale = _integers(inputs, amax, num_bits, unsigned, narrow_range)
         ctx.save_for_backward(inputs, amax)
         return (integers / scale).to(inputs.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Straight through where -amax <= input <= amax, zero elsewhere."""
-        inputs, amax = ctx.saved_tensors
-        return straight_through(inputs, amax, grad_outputs[0]), None, None, None, None
 
 
 tensor_quant = cast("Callable[..., tuple[Tensor, Tensor]]", TensorQuantFunction.apply)
@@ -171,14 +173,6 @@ def check_amax(amax: Tensor, inputs: Tensor) -> None:
     if bool((amax < 0).any()):
         raise QuantValueError(f"negative values in amax, down to {float(amax.min()):.6g}.")
     raise QuantValueError("amax holds NaN or Inf; calibrate on data without them.")
-
-
-def straight_through(inputs: Tensor, amax: Tensor, grad: Tensor) -> Tensor:
-    """The gradient where -amax <= inputs <= amax, 0 elsewhere."""
-    # in float16, amax itself would be rounded
-    wide = inputs.dtype if inputs.dtype == torch.float64 else torch.float32
-    inside = inputs.to(wide).abs() <= amax.to(inputs.device, wide)
-    return torch.where(inside, grad, torch.zeros_like(grad))
 
 
 def _integers(
@@ -250,7 +244,7 @@ LARGEST = 448.0  # of float8_e4m3fn, which has no infinity
 _BITS = (4, 3)
 
 
-class ScaledE4M3Function(Function):
+class ScaledE4M3Function(StraightThrough):
     """Values float8(x * scale) / scale, scale = 448 / amax; the gradient of a clamp to amax."""
 
     @staticmethod
@@ -281,12 +275,6 @@ class ScaledE4M3Function(Function):
         scale = torch.where(largest > 0, LARGEST / largest, torch.ones_like(largest))
         integers = torch.clamp(wide * scale, -LARGEST, LARGEST).to(torch.float8_e4m3fn)
         return (integers.to(torch.float32) / scale).to(inputs.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Straight through where -amax <= input <= amax, zero elsewhere."""
-        inputs, top = ctx.saved_tensors
-        return straight_through(inputs, top, grad_outputs[0]), None, None, None
 
 
 scaled_e4m3 = cast("Callable[..., Tensor]", ScaledE4M3Function.apply)

@@ -18,10 +18,10 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.numerics import rounding_ops
+from onnxq.pytorch.numerics.rounding import spread
 from onnxq.pytorch.tensor_quant.calibrators import (
     Calibrator,
     HistogramCalibrator,
@@ -29,18 +29,20 @@ from onnxq.pytorch.tensor_quant.calibrators import (
     amax_of,
     kept_axes,
 )
-from onnxq.pytorch.tensor_quant.descriptor import QuantDescriptor, ScaledQuantDescriptor, max_bound
-from onnxq.pytorch.tensor_quant.descriptor_arguments import (
+from onnxq.pytorch.tensor_quant.descriptor import (
+    QuantDescriptor,
     QuantTypeError,
     QuantValueError,
+    ScaledQuantDescriptor,
     as_num_bits,
+    max_bound,
 )
 from onnxq.pytorch.tensor_quant.functions import (
     TINY_AMAX,
+    StraightThrough,
     check_amax,
     check_inputs,
     integer_range,
-    straight_through,
     tensor_quant,
 )
 
@@ -91,7 +93,7 @@ class Clip(nn.Module):
 EVERYTHING = 2.0**127  # a scale that makes every integer 0
 
 
-class OnnxFakeQuantFunction(Function):
+class OnnxFakeQuantFunction(StraightThrough):
     """clip(rint(x / scale), lowest, bound) * scale, with scale = amax / bound.
 
     Gradient: straight through where |x| <= amax, else 0.
@@ -104,12 +106,6 @@ class OnnxFakeQuantFunction(Function):
         scale = scale_of(amax, bound)
         integers = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)
         return (integers * scale).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient of x alone."""
-        x, amax = ctx.saved_tensors
-        return straight_through(x, amax, grad_outputs[0]), None, None, None
 
 
 onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQuantFunction.apply)
@@ -325,7 +321,7 @@ class TensorQuantizer(nn.Module):
                 raise RuntimeError(
                     _NOT_SEEN.format("load_calib_amax") + " strict=False sets it to NaN instead."
                 )
-            warnings.warn(_NOT_SEEN.format("load_calib_amax"), UserWarning, stacklevel=2)
+            warnings.warn(_NOT_SEEN.format("load_calib_amax"), stacklevel=2)
             found = torch.tensor(math.nan)
         self.amax = found
 
@@ -381,11 +377,8 @@ class TensorQuantizer(nn.Module):
         scale = scale_of(amax, max_bound(self._num_bits, self.unsigned))
         if amax.numel() > 1:
             return scale.reshape(-1), long[0]
-        return scale.reshape(()), kept_axes(self._one_axis(), x.dim())[0]
-
-    def _one_axis(self) -> int:
         axis = self.axis[0] if isinstance(self.axis, tuple) and self.axis else self.axis
-        return axis if isinstance(axis, int) else 0
+        return scale.reshape(()), kept_axes(axis if isinstance(axis, int) else 0, x.dim())[0]
 
     def _amax_for(self, x: Tensor) -> Tensor:
         if self._learn_amax:
@@ -393,15 +386,10 @@ class TensorQuantizer(nn.Module):
         elif self.amax is None:
             amax = amax_of(x.detach().float(), self.axis)
         else:
-            amax = self._along_axis(self.amax, x)
+            amax = self.amax
+            if amax.dim() == 1 and amax.numel() != 1 and isinstance(self.axis, int):
+                amax = spread(amax, x.dim(), kept_axes(self.axis, x.dim())[0])
         return amax if self._scale_amax is None else amax * self._scale_amax
-
-    def _along_axis(self, amax: Tensor, x: Tensor) -> Tensor:
-        """A flat amax of several values belongs to the axis, where there is one."""
-        if amax.dim() != 1 or amax.numel() == 1 or not isinstance(self.axis, int):
-            return amax
-        axis = kept_axes(self.axis, x.dim())[0]
-        return amax.reshape([-1 if i == axis else 1 for i in range(x.dim())])
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any

@@ -136,7 +136,6 @@ def _warn(names: list[str], reason: str, caller: int) -> None:
             f"{listed(names)}: ARM, x86 without AVX2 or WebAssembly may round some of these sums "
             f"of integers to the next integer: {reason}. onnxq.predict names the pairs of "
             "integers.",
-            UserWarning,
             stacklevel=caller,
         )
 

@@ -28,7 +28,7 @@ from onnxq.pytorch.nn.qat.linear import LinearInBlocks as TrainedInBlocks
 from onnxq.pytorch.nn.quantized import DeQuantize, dynamic
 from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
-from onnxq.pytorch.numerics.check_observed import check_observed_values
+from onnxq.pytorch.numerics.all_observers import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.ranks import check_not_sharded
@@ -156,7 +156,6 @@ def check_prepared(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPING
         warnings.warn(
             f"convert: nothing in {type(module).__name__} is quantized, so that it stays in float. "
             "print(onnxq.pytorch.annotate(model, inputs, qconfig)) says why.",
-            UserWarning,
             stacklevel=3,
         )
         return
@@ -247,10 +246,10 @@ def _converted(
     try:
         result = swapped(module, mappings)
     except OnnxqError as error:
-        of_one_layer = isinstance(error, UnsupportedError) and _is_dynamic(module)
-        if not path or not of_one_layer:
+        is_dynamic = isinstance(getattr(module, "qconfig", None), QConfigDynamic)
+        if not path or not is_dynamic or not isinstance(error, UnsupportedError):
             raise type(error)(f"'{path or type(module).__name__}': {error}") from error
-        warnings.warn(f"'{path}' stays in float: {error}", UserWarning, stacklevel=2)
+        warnings.warn(f"'{path}' stays in float: {error}", stacklevel=2)
         result = module
     done[module] = result
     if result is module and not isinstance(module, QatModule | FakeQuantize):
@@ -259,10 +258,6 @@ def _converted(
             setattr(module, name, _converted(child, mappings, inner, done))
         module.__dict__.pop("input_fake_quant", None)
     return result
-
-
-def _is_dynamic(part: nn.Module) -> bool:
-    return isinstance(getattr(part, "qconfig", None), QConfigDynamic)
 
 
 def _annotations(part: nn.Module) -> object:

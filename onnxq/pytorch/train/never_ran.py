@@ -47,7 +47,6 @@ def leave_float(module: nn.Module, custom: Collection[type[nn.Module]]) -> None:
             f"convert: no data reached {', '.join(named)} while the model was observed or trained: "
             "left in float, and not for export. If that is part of what is deployed, run the "
             "prepared model on data that reaches it, then convert it again.",
-            UserWarning,
             stacklevel=4,
         )
 

@@ -25,7 +25,7 @@ from torch.nn import functional
 from onnxq.errors import CalibrationError, ModelError, QConfigError, kind_of
 from onnxq.pytorch.arguments.forward import eval_mode
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
-from onnxq.pytorch.numerics.check_observed import check_observed_values
+from onnxq.pytorch.numerics.all_observers import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import (
     FakeQuantize,
     LearnableFakeQuantize,
@@ -198,7 +198,6 @@ class _Best:
                 "finetune: no step was better than the start on the batches held apart (mean loss "
                 f"{self._lowest:.4g}): the model is the post-training result that it came as. "
                 "Train it longer, or at another rate.",
-                UserWarning,
                 stacklevel=3,
             )
 

@@ -153,8 +153,9 @@ class Tracker(TorchFunctionMode):
             return
         source: Source = self.sources.get(x) or Lost("")
         if not reads_integers(module):
-            if may_read_integers(module) and isinstance(source, FakeQuantize):
-                bind_input(module, source)
+            has_qconfig = isinstance(getattr(module, "qconfig", None), QConfig)
+            if has_qconfig and isinstance(module, LAYERS) and isinstance(source, FakeQuantize):
+                bind_input(module, source)  # a user's from_observed may quantize it
             return
         name = self.names[module]
         known = self.found.setdefault(module, source)
@@ -213,11 +214,6 @@ def reads_integers(module: nn.Module) -> bool:
         return False
     observed = isinstance(getattr(module, "activation_post_process", None), FakeQuantize)
     return hasattr(module, "weight_fake_quant") or (observed and isinstance(module, LAYERS))
-
-
-def may_read_integers(module: nn.Module) -> bool:
-    """Whether the module has weights and a qconfig: a user's from_observed may quantize it."""
-    return isinstance(module, LAYERS) and isinstance(getattr(module, "qconfig", None), QConfig)
 
 
 class Watch:

@@ -23,20 +23,21 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.errors import ModelError, QConfigError
 from onnxq.pytorch.modules.torch_qconfig import own_entry
-from onnxq.pytorch.modules.transposed import along_channels
+from onnxq.pytorch.modules.transposed import along_channels, arguments_of
 from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_integers import bias_lsb, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
+from onnxq.pytorch.numerics.rounding import spread
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 
 
 class QatModule(MappedModule):
     """A layer with `weight`, `bias` and `weight_fake_quant`.
 
-    A family (convolutions, ...) says `layer` and `arguments`; a class of it says its `float_type`,
-    and what follows from it, a ReLU or batch norm behind the layer, is not said again.
+    A family (convolutions, ...) says `layer`; a class of it says its `float_type`, and what follows
+    from it, a ReLU or batch norm behind the layer, is not said again.
 
     Attributes:
         weight_fake_quant: rounds the weight, with batch norm folded in where there is one.
@@ -57,8 +58,8 @@ class QatModule(MappedModule):
 
     @classmethod
     def arguments(cls, layer: Any) -> dict[str, Any]:
-        """The constructor's arguments of a layer, float or trained; the family says it."""
-        raise NotImplementedError
+        """The constructor's arguments of a layer, float or trained."""
+        return arguments_of(layer)
 
     def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
         """The layer with these parameters; the family says it."""
@@ -94,7 +95,7 @@ class QatModule(MappedModule):
 
     def per_weight(self, values: Tensor) -> Tensor:
         """A vector of output channels, shaped to broadcast with the weight."""
-        return along(values, self.weight.ndim, 0)
+        return spread(values, self.weight.ndim, 0)
 
     def folded(self) -> tuple[Tensor, Tensor | None]:
         """(weight, bias) of the layer that is deployed, float32, with their gradient."""
@@ -188,8 +189,3 @@ def round_bias(bias: Tensor, scale: Tensor) -> Tensor:
     """rint(bias / scale) * scale, saturated to int32 integers; the gradient is the bias's."""
     rounded = bias_lsb(bias.detach(), scale).float() * scale
     return rounded.to(bias.dtype) + (bias - bias.detach())
-
-
-def along(values: Tensor, rank: int, axis: int) -> Tensor:
-    """A vector of channels, shaped to broadcast along that axis of a tensor of that rank."""
-    return values.reshape([-1 if i == axis else 1 for i in range(rank)])

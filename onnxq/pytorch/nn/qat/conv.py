@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from onnxq.pytorch.modules.transposed import (
     CONVS,
     TRANSPOSED,
-    arguments_of,
     convolved,
     per_weight,
 )
@@ -36,18 +35,13 @@ class _AnyConvolution(QatModule):
         """The end of the constructor, with the arguments beside."""
         self.set_qconfig(qconfig)
 
-    @classmethod
-    def arguments(cls, layer: Any) -> dict[str, Any]:
-        """Channels, kernel and padding, and whether there is a bias."""
-        return arguments_of(layer)
-
     def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:
         """The convolution with these parameters; `others`: output_size of a transposed one."""
         return convolved(self, x, weight, bias, *others)
 
 
 class Convolution(_AnyConvolution):
-    """The arithmetic of a convolution."""
+    """Convolutions; the arguments are nn.Conv2d's and a qconfig."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer with fq(weight) and fq32(bias), batch norm and ReLU where they are fused."""
@@ -55,7 +49,11 @@ class Convolution(_AnyConvolution):
 
 
 class TransposedConvolution(_AnyConvolution):
-    """The arithmetic of a transposed convolution, and where the channels of its weight lie."""
+    """Transposed convolutions; the arguments are nn.ConvTranspose2d's and a qconfig.
+
+    Per channel, the weight has a scale for each output channel of a group; depthwise, for each
+    channel. The ch_axis of the qconfig's observer does not count.
+    """
 
     groups: int
 
@@ -68,35 +66,23 @@ class TransposedConvolution(_AnyConvolution):
         return self.activated(self.pre_activation(x, output_size))
 
 
-class QatConv(Convolution):
-    """Convolutions without batch norm; the arguments are nn.Conv2d's and a qconfig."""
-
-
-class QatConvTranspose(TransposedConvolution):
-    """Transposed convolutions without batch norm; nn.ConvTranspose2d's arguments and a qconfig.
-
-    Per channel, the weight has a scale for each output channel of a group; depthwise, for each
-    channel. The ch_axis of the qconfig's observer does not count.
-    """
-
-
 if not TYPE_CHECKING:  # which reads no list that is computed
     __all__ = names_of("Conv", "ConvTranspose")
 Conv1d, Conv2d, Conv3d = triplet(
     __name__,
     "Conv",
     "nn.Conv{n}d with a fake-quantized weight.",
-    QatConv,
+    Convolution,
     CONVS,
     float_type=lambda n: CONVS[n - 1],
-    __signature__=lambda n: signature_of(CONVS[n - 1], "device", **QatConv.more),
+    __signature__=lambda n: signature_of(CONVS[n - 1], "device", **_AnyConvolution.more),
 )
 ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = triplet(
     __name__,
     "ConvTranspose",
     "nn.ConvTranspose{n}d with a fake-quantized weight.",
-    QatConvTranspose,
+    TransposedConvolution,
     TRANSPOSED,
     float_type=lambda n: TRANSPOSED[n - 1],
-    __signature__=lambda n: signature_of(TRANSPOSED[n - 1], "device", **QatConv.more),
+    __signature__=lambda n: signature_of(TRANSPOSED[n - 1], "device", **_AnyConvolution.more),
 )

@@ -41,12 +41,6 @@ class Linear(QatModule, nn.Linear):
         nn.Linear.__init__(self, in_features, out_features, bias, device, dtype)
         self.set_qconfig(qconfig)
 
-    @classmethod
-    def arguments(cls, layer: Any) -> dict[str, Any]:
-        """Sizes, and whether there is a bias."""
-        sizes = {"in_features": layer.in_features, "out_features": layer.out_features}
-        return sizes | {"bias": layer.bias is not None}
-
     def layer(self, x: Tensor, weight: Tensor, bias: Tensor | None, *others: Any) -> Tensor:  # noqa: ARG002  # some take others
         """The linear layer x @ weight.T + bias."""
         return F.linear(x, weight, bias)

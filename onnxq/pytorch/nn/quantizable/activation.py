@@ -87,7 +87,9 @@ class MultiheadAttention(nn.Module):
         is_batched = query.ndim == 3
         parts = [self._batch_first(x, is_batched) for x in (query, key, value)]
         q, k, v = (getattr(self, n)(x) for n, x in zip(_LAYERS, parts, strict=True))
-        q, k, v = (self._of_heads(x) for x in (q, k, v))
+        # (N, L, E) -> (N, heads, L, head_dim)
+        sizes = (self.num_heads, self.head_dim)
+        q, k, v = (x.reshape(*x.shape[:2], *sizes).transpose(1, 2) for x in (q, k, v))
         scores = torch.matmul(q, k.transpose(-2, -1)) * self.head_dim**-0.5
         for mask in self._masks(attn_mask, key_padding_mask, scores):
             scores = scores + mask
@@ -105,10 +107,6 @@ class MultiheadAttention(nn.Module):
         if not is_batched:
             return x.unsqueeze(0)
         return x if self.batch_first else x.transpose(0, 1)
-
-    def _of_heads(self, x: Tensor) -> Tensor:
-        """(N, L, E) -> (N, heads, L, head_dim)."""
-        return x.reshape(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(1, 2)
 
     def _masks(
         self, mask: Tensor | None, padding: Tensor | None, scores: Tensor

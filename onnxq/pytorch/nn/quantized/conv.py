@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from onnxq.pytorch.modules.transposed import (
     channel_axis,
     convolved,
 )
-from onnxq.pytorch.nn.quantized.weighted import Weighted, check_layer, core_of, float_weights
+from onnxq.pytorch.nn.quantized.weighted import Weighted
 from onnxq.pytorch.nn.triplets import given, names_of, triplet
 
 if TYPE_CHECKING:
@@ -135,14 +135,6 @@ class _ConvNd(Weighted, Convolution):
     def computed(self, x: torch.Tensor, *others: Any) -> torch.Tensor:
         """The sums and their ReLU in float32, not quantized yet."""
         return self.activated(self.convolved(x, *others))
-
-    @classmethod
-    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a prepared one: of nn.qat or nn.intrinsic.qat, or torch.nn's, observed."""
-        check_layer(mod, cls.float_type, cls.__name__)
-        source = float_weights(mod, cls.__name__)
-        made = cls(**arguments_of(core_of(mod)) | {"bias": source.bias is not None})
-        return made.take(mod, source)
 
     def extra_repr(self) -> str:
         """Sizes, scale and zero point, and the arguments that are not defaults, as torch's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 import torch
@@ -19,7 +20,11 @@ from onnxq.pytorch.numerics.integer_types import qdtype_of, torch_dtype
 from onnxq.pytorch.numerics.rounding_ops import dequantize_linear
 from onnxq.qtensor import QTensor
 
-MODES = ("sum", "mean", "max")
+_REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "max": torch.amax,
+}
 
 
 class _Embedding(OptionalOutput, MappedModule):
@@ -135,8 +140,8 @@ class EmbeddingBag(_Embedding):
     ) -> None:
         super().__init__()
         _refuse_max_norm(max_norm)
-        if mode not in MODES:
-            raise QConfigError(f"EmbeddingBag: mode '{mode}'; wanted {', '.join(MODES)}.")
+        if mode not in _REDUCTIONS:
+            raise QConfigError(f"EmbeddingBag: mode '{mode}'; wanted {', '.join(_REDUCTIONS)}.")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.mode, self.include_last_offset = mode, include_last_offset
         self.make_buffers((num_embeddings, embedding_dim), _weight, dtype)
@@ -152,7 +157,7 @@ class EmbeddingBag(_Embedding):
             rows = self.rows(indices)
             if per_sample_weights is not None:
                 rows = rows * per_sample_weights[..., None]
-            return self.requantized(self._reduced(rows))
+            return self.requantized(_REDUCTIONS[self.mode](rows, 1))
         bags = F.embedding_bag(
             indices,
             self.real_weight(),
@@ -162,11 +167,6 @@ class EmbeddingBag(_Embedding):
             include_last_offset=self.include_last_offset,
         )
         return self.requantized(bags)
-
-    def _reduced(self, rows: torch.Tensor) -> torch.Tensor:
-        if self.mode == "max":
-            return rows.amax(1)
-        return rows.sum(1) if self.mode == "sum" else rows.mean(1)
 
 
 def _refuse_max_norm(max_norm: float | None) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
-from onnxq.pytorch.nn.quantized.weighted import Weighted, check_layer, float_weights
+from onnxq.pytorch.nn.quantized.weighted import Weighted
 
 
 class Linear(Weighted):
@@ -38,32 +37,15 @@ class Linear(Weighted):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
-        return self.in_rows(x, lambda rows: self.requantized(self.computed(rows)))
+        if x.ndim == 2:
+            return self.requantized(self.computed(x))
+        rows = x.reshape(-1, x.shape[-1])  # Gemm takes matrices, and an int32 bias
+        y = self.requantized(self.computed(rows))
+        return y.reshape(*x.shape[:-1], y.shape[-1])
 
     def computed(self, x: torch.Tensor) -> torch.Tensor:
         """The sums and their ReLU in float32, not quantized yet."""
         return self.activated(F.linear(x, self.real_weight(), self.bias()))
-
-    @staticmethod
-    def in_rows(x: torch.Tensor, of_rows: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        """of_rows(x as a matrix), with x's leading axes: Gemm takes matrices, and an int32 bias."""
-        if x.ndim == 2:
-            return of_rows(x)
-        y = of_rows(x.reshape(-1, x.shape[-1]))
-        return y.reshape(*x.shape[:-1], y.shape[-1])
-
-    @classmethod
-    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
-        """The module of a prepared one: of nn.qat or nn.intrinsic.qat, or torch.nn's, observed.
-
-        Raises:
-            UnsupportedError: another type of module.
-            CalibrationError: no data was seen.
-        """
-        check_layer(mod, cls.float_type, cls.__name__)
-        source = float_weights(mod, cls.__name__)
-        out_features, in_features = source.weight.shape
-        return cls(in_features, out_features, source.bias is not None).take(mod, source)
 
     def extra_repr(self) -> str:
         """Sizes, scale and zero point."""

@@ -91,9 +91,6 @@ class OptionalOutput(WeightBuffers):
             self.output = Requantize().to(self.weight_integers.device)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
-    def __repr__(self) -> str:
-        return f"{self.title}({self.extra_repr()})"
-
 
 # --- Operations of two tensors as modules: what FloatFunctional becomes.
 

@@ -103,6 +103,9 @@ class WeightBuffers(Stored):
         """The class in messages and reprs, as torch's: QuantizedConv2d."""
         return f"Quantized{type(self).__name__}"
 
+    def __repr__(self) -> str:
+        return f"{self.title}({self.extra_repr()})"
+
     def weight(self) -> QTensor:
         """The weight as a quantized tensor of onnxq: integers and qparams, in NumPy."""
         qparams = qparams_of(self.weight_scale, self.weight_zero_point, self.channel_axis)

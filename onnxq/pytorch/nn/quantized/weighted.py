@@ -14,7 +14,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from onnxq.affine import quantize
 from onnxq.errors import ModelError, QConfigError, ShapeError, UnsupportedError
-from onnxq.pytorch.modules.transposed import along_channels
+from onnxq.pytorch.modules.transposed import along_channels, arguments_of
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.observed import (
@@ -112,7 +112,11 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
             self.input_scale = self.input_scale.to(device)
         if b is not None:
             b = b.detach().to(device, torch.float32).reshape(-1)
-            self._check_bias(b, self.output_channels)
+            if b.numel() != self.output_channels:
+                wanted = f"wanted {self.output_channels}"
+                raise ShapeError(f"{self.title}: bias of {b.numel()} elements; {wanted}.")
+            if not bool(torch.isfinite(b).all()):
+                raise ModelError(f"{self.title}: the bias holds NaN or Inf; repair the model.")
             increased = scale_for_int32_bias(scale, b, self.input_scale)
             if not torch.equal(increased, scale):
                 weight = self._at(weight, increased)
@@ -138,15 +142,8 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         warnings.warn(
             f"{self.title}: the weight scale of {channels} channel(s) was increased so that the "
             "bias fits int32 at input_scale * weight_scale.",
-            UserWarning,
             stacklevel=4,
         )
-
-    def _check_bias(self, bias: torch.Tensor, channels: int) -> None:
-        if bias.numel() != channels:
-            raise ShapeError(f"{self.title}: bias of {bias.numel()} elements; wanted {channels}.")
-        if not bool(torch.isfinite(bias).all()):
-            raise ModelError(f"{self.title}: the bias holds NaN or Inf; repair the model.")
 
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -166,6 +163,19 @@ class Weighted(OutputQParams, OptionalOutput, MappedModule):
         )
 
     # --- from a prepared module
+
+    @classmethod
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: object = False) -> Self:  # noqa: ARG003  # torch's
+        """The module of a prepared one: of nn.qat or nn.intrinsic.qat, or torch.nn's, observed.
+
+        Raises:
+            UnsupportedError: another type of module.
+            CalibrationError: no data was seen.
+        """
+        check_layer(mod, cls.float_type, cls.__name__)
+        source = float_weights(mod, cls.__name__)
+        made = cls(**arguments_of(core_of(mod)) | {"bias": source.bias is not None})
+        return made.take(mod, source)
 
     def take(self, mod: nn.Module, source: FloatWeights) -> Self:
         """Fills the module with what a prepared one has learned.

@@ -11,12 +11,7 @@ from onnxq.pytorch.nn.intrinsic import FAMILIES, FusedModule
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm as WithBatchNorm
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import freeze_bn_stats as freeze_bn_stats
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import update_bn_stats as update_bn_stats
-from onnxq.pytorch.nn.qat.conv import (
-    Convolution,
-    QatConv,
-    QatConvTranspose,
-    TransposedConvolution,
-)
+from onnxq.pytorch.nn.qat.conv import Convolution, TransposedConvolution
 from onnxq.pytorch.nn.qat.linear import Linear
 from onnxq.pytorch.nn.triplets import names_of, signature_of, triplet
 
@@ -49,7 +44,7 @@ class _WithBatchNorm(WithBatchNorm):
         "eps": 1e-5,
         "momentum": 0.1,
         "freeze_bn": False,
-        **QatConv.more,
+        **Convolution.more,
     }
     out_channels: int
 
@@ -89,11 +84,11 @@ def _trained(name: str, *bases: type | tuple[type, ...]) -> Triplet:
     return triplet(__name__, name, doc, *bases, float_type=kind, __signature__=signature)
 
 
-ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", QatConv, CONVS)
+ConvReLU1d, ConvReLU2d, ConvReLU3d = _trained("ConvReLU", Convolution, CONVS)
 ConvBn1d, ConvBn2d, ConvBn3d = _trained("ConvBn", QatConvBn, CONVS)
 ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d = _trained("ConvBnReLU", QatConvBn, CONVS)
 ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = _trained(
-    "ConvTransposeReLU", QatConvTranspose, TRANSPOSED
+    "ConvTransposeReLU", TransposedConvolution, TRANSPOSED
 )
 ConvTransposeBn1d, ConvTransposeBn2d, ConvTransposeBn3d = _trained(
     "ConvTransposeBn", QatConvTransposeBn, TRANSPOSED

@@ -22,8 +22,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from onnxq.errors import ModelError
 from onnxq.pytorch.modules.folding import bias_behind, gamma_of, std_of
-from onnxq.pytorch.nn.qat.base import QatModule, along
+from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.numerics.exact_buffers import held
+from onnxq.pytorch.numerics.rounding import spread
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
@@ -45,7 +46,13 @@ class WithBatchNorm(QatModule):
     def take(self, parts: Any) -> None:
         """Makes the parameters of the float layer and its batch norm its own."""
         super().take(parts)
-        self.bn = check_batch_norm(parts[1])
+        self.bn = parts[1]
+        if self.bn.running_var is None or self.bn.running_mean is None:
+            raise ModelError(
+                f"{self.bn}: wanted track_running_stats=True; what is deployed is the layer in "
+                "front of it with running statistics folded in."
+            )
+        self.bn.__dict__.pop("qconfig", None)  # it is quantized with the layer, not by itself
 
     def pre_activation(self, x: Tensor, *others: Any) -> Tensor:
         """The result of the layer and its batch norm before a ReLU; `others` go to `layer`."""
@@ -59,9 +66,9 @@ class WithBatchNorm(QatModule):
         dead = slope == 0
         scaled = torch.where(self.per_weight(dead), self.weight, scaled)
         result = self.layer(x, scaled, None, *others)
-        result = result / along(torch.where(dead, 1.0, slope), result.ndim, 1)
+        result = result / spread(torch.where(dead, 1.0, slope), result.ndim, 1)
         if self.bias is not None:
-            result = result + along(self.bias, result.ndim, 1)
+            result = result + spread(self.bias, result.ndim, 1)
         normed: Tensor = self.bn(result)
         return normed
 
@@ -117,17 +124,6 @@ class WithBatchNorm(QatModule):
             part, name = key.removeprefix(prefix).split(".", 1)
             state_dict[prefix + (name if part == "0" else f"bn.{name}")] = state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def check_batch_norm(bn: BatchNorm) -> BatchNorm:
-    """The batch norm, if it can be folded."""
-    if bn.running_var is None or bn.running_mean is None:
-        raise ModelError(
-            f"{bn}: wanted track_running_stats=True; what is deployed is the layer in front of it "
-            "with running statistics folded in."
-        )
-    bn.__dict__.pop("qconfig", None)  # it is quantized with the layer, not by itself
-    return bn
 
 
 def hold(norm: nn.Module) -> nn.Module:

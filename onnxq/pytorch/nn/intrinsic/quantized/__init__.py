@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxq.pytorch.modules.refused_names import INTRINSIC_QUANTIZED, refusing
 from onnxq.pytorch.nn import intrinsic
-from onnxq.pytorch.nn.quantized.conv import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
+from onnxq.pytorch.nn.quantized import conv
 from onnxq.pytorch.nn.quantized.linear import Linear
 from onnxq.pytorch.nn.quantized.normalization import BatchNorm2d, BatchNorm3d
 from onnxq.pytorch.nn.triplets import names_of, triplet
@@ -26,14 +19,14 @@ ConvReLU1d, ConvReLU2d, ConvReLU3d = triplet(
     __name__,
     "ConvReLU",
     "max(conv{n}d(x), 0), fake-quantized.",
-    (Conv1d, Conv2d, Conv3d),
+    (conv.Conv1d, conv.Conv2d, conv.Conv3d),
     float_type=lambda n: getattr(intrinsic, f"ConvReLU{n}d"),
 )
 ConvTransposeReLU1d, ConvTransposeReLU2d, ConvTransposeReLU3d = triplet(
     __name__,
     "ConvTransposeReLU",
     "max(conv_transpose{n}d(x), 0), fake-quantized.",
-    (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d),
+    (conv.ConvTranspose1d, conv.ConvTranspose2d, conv.ConvTranspose3d),
     float_type=lambda n: getattr(intrinsic, f"ConvTransposeReLU{n}d"),
 )
 

@@ -17,8 +17,8 @@ from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
 from onnxq.pytorch.numerics.dynamic_ops import (
     ONNX_GATES,
     dynamic_quantize_lstm,
+    float_recurrence,
     in_onnx_order,
-    in_torch_order,
     stored_recurrence,
 )
 from onnxq.pytorch.numerics.half_inputs import takes_halves
@@ -59,18 +59,15 @@ class _Recurrent(Stored):
         inputs = self.input_size if layer == 0 else self.hidden_size * self.directions
         for name, size in (("w", inputs), ("r", self.hidden_size)):
             halves = torch.zeros((self.directions, width, size), dtype=torch.float16)
-            integers = torch.zeros(self.laid_out(width, size), dtype=torch.int8)
-            self.register_buffer(f"{name}_{layer}", halves if self.is_half else integers)
+            integers = self.as_stored(torch.zeros((width, size), dtype=torch.int8))
+            every = integers.repeat(self.directions, 1, 1)
+            self.register_buffer(f"{name}_{layer}", halves if self.is_half else every)
             shape = self.scale_shape(1)
             self.register_buffer(f"{name}_{layer}_scale", torch.ones(shape))
             zero = torch.zeros(shape, dtype=torch.int8)
             self.register_buffer(f"{name}_{layer}_zero_point", zero)
         bias = torch.zeros(self.directions, 2 * width) if self.bias else None
         self.register_buffer(f"b_{layer}", bias)
-
-    def laid_out(self, width: int, size: int) -> tuple[int, int, int]:
-        """Shape of the integers."""
-        return self.directions, width, size
 
     def scale_shape(self, channels: int) -> tuple[int, ...]:
         """Shape of the scales; channels: 1 for one scale per direction."""
@@ -203,10 +200,6 @@ class LSTM(_Recurrent):
     kind = "LSTM"
     float_type = nn.LSTM
 
-    def laid_out(self, width: int, size: int) -> tuple[int, int, int]:
-        """(D, size, 4 H)."""
-        return self.directions, size, width
-
     def scale_shape(self, channels: int) -> tuple[int, ...]:
         """(D,) or (D, 4 H)."""
         return (self.directions,) if channels == 1 else (self.directions, channels)
@@ -221,34 +214,14 @@ class LSTM(_Recurrent):
         """(y, [h, c])."""
         own = self.layer_of(layer)
         if self.is_half:
-            return self._run_halves(own, x, state)
+            zeros = x.new_zeros((self.directions, x.shape[1], self.hidden_size))
+            weights = (own["w"].float(), own["r"].float(), own["b"])
+            y, *last = float_recurrence("LSTM", x, state or [zeros, zeros], *weights)
+            return y, last
         h, c = (None, None) if state is None else state
         y, h, c = dynamic_quantize_lstm(
-            x,
-            own["w"],
-            own["r"],
-            own["b"],
-            h,
-            c,
-            own["w_scale"],
-            own["w_zero_point"],
-            own["r_scale"],
-            own["r_zero_point"],
-            self.direction,
+            x, initial_h=h, initial_c=c, direction=self.direction, **own
         )
-        return y, [h, c]
-
-    def _run_halves(
-        self, own: dict[str, Any], x: torch.Tensor, state: list[torch.Tensor] | None
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """(y, [h, c]) in float, on weights of float16."""
-        biases = () if own["b"] is None else own["b"].chunk(2, 1)
-        parts = [in_torch_order(p, "LSTM") for p in (own["w"].float(), own["r"].float(), *biases)]
-        flat = [part[d] for d in range(self.directions) for part in parts]
-        zeros = x.new_zeros((self.directions, x.shape[1], self.hidden_size))
-        options = (bool(biases), 1, 0.0, False, self.bidirectional, False)
-        run: Any = torch.lstm  # its types take no options at once
-        y, h, c = run(x, state or [zeros, zeros], flat, *options)
         return y, [h, c]
 
     @takes_halves
@@ -275,17 +248,9 @@ class GRU(_Recurrent):
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """(y, [h])."""
         own = self.layer_of(layer)
-        y, h = stored_recurrence(
-            x,
-            own["w"],
-            own["r"],
-            own["b"],
-            None if state is None else state[0],
-            own["w_scale"],
-            own["r_scale"],
-            self.kind,
-            self.direction,
-        )
+        weights, scales = (own["w"], own["r"], own["b"]), (own["w_scale"], own["r_scale"])
+        start = None if state is None else state[0]
+        y, h = stored_recurrence(x, *weights, start, *scales, self.kind, self.direction)
         return y, [h]
 
     @takes_halves

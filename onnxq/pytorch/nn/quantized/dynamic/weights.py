@@ -9,6 +9,7 @@ import torch
 from onnxq.errors import QConfigError, kind_of
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.quantized.stored import WeightBuffers
+from onnxq.pytorch.nn.quantized.weighted import having_seen
 from onnxq.pytorch.numerics.fake_quantize import fake_quantize_module
 from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qtensor import QTensor
@@ -45,11 +46,8 @@ def weight_part(mod: nn.Module, wanted_by: str) -> Part:
 
 def quantized(weight: torch.Tensor, part: Part) -> QTensor:
     """The integers of a float weight, channels along axis 0 where there are several scales."""
-    fake = fake_quantize_module(part).to(weight.device)
-    weight = weight.detach().to(torch.float32)
-    fake.enable_observer()
-    fake(weight)
-    integers = fake.integers(weight)
+    fake = having_seen(fake_quantize_module(part), weight)
+    integers = fake.integers(weight.detach().to(torch.float32))
     return QTensor(integers.cpu().numpy(), fake.qparams())
 
 
@@ -107,9 +105,6 @@ class DynamicWeights(WeightBuffers):
         part = along_channels(weight_part(mod, type(self).__name__), mod)
         self.set_weight_bias(quantized(weight, part), bias)
         return self
-
-    def __repr__(self) -> str:
-        return f"{self.title}({self.extra_repr()})"
 
     def dtype_repr(self) -> str:
         """The type of the stored weight: int8."""
