@@ -214,7 +214,7 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
 
 
 def _gathered(io: Sequence[InputOutput]) -> list[InputOutput]:
-    """Those whose names differ in a number alone are one: "past.*.key (32)"."""
+    """Gathers those whose names differ in a number alone: "past.*.key (32)"."""
     groups: dict[InputOutput, list[InputOutput]] = {}
     for each in io:
         groups.setdefault(replace(each, name=NUMBER.sub("*", each.name)), []).append(each)
