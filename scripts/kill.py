@@ -180,6 +180,9 @@ def _start(command: Command, folder: Path, spawned: bool) -> int:
         importlib.import_module("onnxq.__main__").main()
     except SystemExit as end:
         os._exit(end.code if isinstance(end.code, int) else 0)
+    except KeyboardInterrupt:  # ahead of the command's own handler: ends as Python does then
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     except BaseException:  # nothing of the child may run what is the parent's
         os._exit(99)
     os._exit(98)
