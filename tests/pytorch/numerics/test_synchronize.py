@@ -19,7 +19,7 @@ def two_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_reduce(tensor: Tensor, op: Any = distributed.ReduceOp.SUM) -> None:
         tensor.mul_(2 if op == distributed.ReduceOp.MAX else 3)
 
-    for place in ("ranks", "synchronize"):
+    for place in ("ranks", "all_observers"):
         monkeypatch.setattr(f"onnxq.pytorch.numerics.{place}.has_ranks", lambda: True)
     monkeypatch.setattr(distributed, "all_reduce", all_reduce)
     monkeypatch.setattr(distributed, "get_world_size", lambda: 2)
