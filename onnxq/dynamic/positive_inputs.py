@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.graph.walk import walk
-from onnxq.operator import Factored, Linear, OpCategory, Operator, Rule, Summed
+from onnxq.operator import Factored, Linear, OpCategory, Operator, Summed
 from onnxq.operator.nodes import constant, find_input
 
 
@@ -44,10 +44,10 @@ def _keeps_positive(operator: Operator, node: ir.Node, known: Collection[ir.Valu
 
 def _slots(operator: Operator, node: ir.Node) -> Collection[int]:
     """Inputs whose numbers come out with their signs; none: they may change them."""
-    rule = operator.rule(node)
     if operator.gives_means:
         return (0,)
-    if isinstance(rule, Rule) and rule.category is OpCategory.MOVEMENT:
+    rule = catalog.rule_of(node)
+    if rule is not None and rule.category is OpCategory.MOVEMENT:
         return rule.activations
     keeping = [
         isinstance(each, Summed | Factored) or (isinstance(each, Linear) and each.sign > 0)

@@ -322,7 +322,6 @@ def outliers_cost(flow: Flow, sites: Sequence[Site]) -> bool:
         mean n(0) > TYPICAL_NOISE        sum n(0) >= 2 sum min n(a), a of 0 and USUAL
 
     n(a) is the noise of a site with this exponent, in FEW_ROWS rows: half of all of it would go.
-    A trained sentence encoder would lose 5 to 7 dB of it; models without outliers, 2 at most.
     """
     found = integer_layers(flow.prepared, flow.objective)
     before = after = 0.0

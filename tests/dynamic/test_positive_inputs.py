@@ -33,11 +33,17 @@ POSITIVE = [
     "r = Relu(x) m = Mul(r, half) y = Add(m, half)",
     "r = Relu(x) s = Sigmoid(x) y = Concat <axis = 1> (r, s)",
     "r = Relu(x) y = MaxPool <kernel_shape = [2, 2]> (r)",
+    "y = HardSwish(x)",
+    "y = Exp(x)",
+    "y = Softplus(x)",
+    "r = Relu(x) y = GlobalAveragePool(r)",
     "r = Relu(x) y = Transpose <perm = [0, 1, 3, 2]> (r)",
 ]
 OTHERS = [
     "y = Tanh(x)",
     "y = Clip(x)",
+    "y = GlobalAveragePool(x)",
+    "y = Sin(x)",
     "r = Relu(x) y = Add(r, x)",
     "r = Relu(x) y = Mul(r, mixed)",
     "s = Sigmoid(x) t = Tanh(x) y = Mul(t, s)",

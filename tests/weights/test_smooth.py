@@ -271,8 +271,8 @@ def test_by_default_it_is_tried_where_outlying_channels_cost_the_model_much(gain
     assert any("'smooth'" in note for note in made.verdict.notes) is (gain > 1)
 
 
-def test_a_trial_that_keeps_more_products_in_integers_stays_unless_the_outputs_lose() -> None:
-    source = open_samples(onnxq.Samples(samples(), 4), onnxq.prepare(encoder()).inputs)
-    made = Smooth().improve(onnxq.prepare(encoder()), source)
+def test_a_gain_with_all_products_in_integers_leaves_none_in_float() -> None:
+    prepared = onnxq.prepare(encoder())
+    made = Smooth().improve(prepared, open_samples(onnxq.Samples(samples(), 4), prepared.inputs))
     assert made.outcomes[-1].kept
     assert not made.naming
