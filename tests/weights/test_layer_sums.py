@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxq.weights.round import LayerSums
+from onnxq.weights.layer_sums import LayerSums
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.normal(1, 1, (2, 50, 4)).astype(np.float32)
