@@ -10,10 +10,17 @@ import onnx_ir as ir
 import pytest
 
 import onnxq
+from onnxq.checking.summary import Summary, summarize, summarize_choices
 from onnxq.core.packing import unpacked_rows
 from onnxq.errors import NothingQuantizedError
 from onnxq.graph.saving import saved_bytes
+from onnxq.operator import Precision
 from onnxq.operator.nodes import input_at, tensor_of
+from onnxq.operator.reasons import InGroupsAlready
+from onnxq.pipeline import plan_dynamic
+from onnxq.static.prepare import prepare
+from onnxq.weights.plan_weights import plan_weights
+from onnxq.weights.weight_plan import WeightRequest
 from tests import stored_weights as given
 
 if TYPE_CHECKING:
@@ -143,6 +150,27 @@ def test_groups_beside_other_products_stay_as_they_are() -> None:
             tensor_of(input_at(product, 1)).numpy(),
             given.integers(0, 256, N, 8, 16).astype(np.uint8),
         )
+
+
+def summaries_of(model: onnx.ModelProto) -> list[Summary]:
+    prepared = prepare(model)
+    static = summarize_choices(prepared.model, prepared.decisions, prepared.choices, {})
+    source, dynamic = plan_dynamic(model)
+    groupwise = plan_weights(source, WeightRequest())
+    return [
+        static,
+        summarize(source, dynamic.decisions),
+        summarize(source, groupwise.dynamic_decisions),
+    ]
+
+
+def test_groups_that_stay_have_their_precision_and_count_as_untouched() -> None:
+    for summary in summaries_of(given.nbits()):
+        (node,) = [n for n in summary.nodes if n.op_type == "com.microsoft.MatMulNBits"]
+        assert node.precision is Precision.WEIGHT_ONLY_GROUPWISE
+        assert isinstance(node.why, InGroupsAlready)
+        floats = sum(n.precision is Precision.FLOAT for n in summary.nodes)
+        assert summary.node_counts(None).floats == floats + 1
 
 
 def test_a_file_of_four_bits_alone_is_told_that_dynamic_int8_would_be_larger() -> None:

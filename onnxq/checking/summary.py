@@ -19,6 +19,7 @@ from onnxq.dtypes import UINT8, QDType
 from onnxq.dynamic.dynamic_decision import DynamicDecision, QuantizeDynamic
 from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float, OpCategory, Precision
+from onnxq.operator.reasons import InGroupsAlready
 from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.page.card import card_of, counts
 from onnxq.static.choosing.choices import Choices
@@ -36,7 +37,7 @@ class NodeDecision:
 
     Attributes:
         in_integers: static quantization runs it on integers.
-        dynamic: dynamic quantization stores its weights as integers or float16.
+        dynamic: its weights alone are stored as integers or float16.
         part_of: node whose integer kernel computes it, too; empty: its own.
         constants: elements of its constant matrices.
     """
@@ -188,10 +189,14 @@ class Summary:
         integers = sum(
             node.precision in computes
             and node.op_type != "com.microsoft.MoE"  # QMoE's kernel dequantizes weights
+            and not isinstance(node.why, InGroupsAlready)
             and not fallen & {node.name, node.part_of}
             for node in self.nodes
         )
-        floats = sum(node.precision is Precision.FLOAT for node in self.nodes)
+        floats = sum(
+            node.precision is Precision.FLOAT or isinstance(node.why, InGroupsAlready)
+            for node in self.nodes
+        )
         return NodeCounts(integers, len(self.nodes) - integers - floats, floats)
 
 
@@ -218,12 +223,13 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
     nodes = []
     for node, _ in walk(model.graph):
         decision = decisions[node_name(node)]
-        made = isinstance(decision, QuantizeDynamic)
-        precision = decision.precision if isinstance(decision, QuantizeDynamic) else Precision.FLOAT
-        why = decision.reason if isinstance(decision, Float) else decision.how
-        name, label = node_name(node), op_label(node)
+        if isinstance(decision, QuantizeDynamic):
+            precision, why = decision.precision, decision.how
+        else:
+            precision, why = _left(decision.reason)
+        name, label, stored = node_name(node), op_label(node), precision.stores_weights_alone
         nodes.append(
-            NodeDecision(name, label, False, why, made, precision, constants=weights_of(node))
+            NodeDecision(name, label, False, why, stored, precision, constants=weights_of(node))
         )
     return Summary(tuple(nodes))
 
@@ -239,10 +245,9 @@ def summarize_choices(
     for node, _ in walk(model.graph):
         name = node_name(node)
         decision, choice = decisions[name], choices[name]
-        dynamic = choice.precision.stores_weights_alone
         precision, why = choice.precision, choice.reason
-        if isinstance(decision, Float) and not dynamic:
-            precision, why = Precision.FLOAT, decision.reason
+        if isinstance(decision, Float) and not precision.stores_weights_alone:
+            precision, why = _left(decision.reason)
         wide = _wide_type(node, decision, decisions, dtypes)
         if wide is not None:
             precision, why = Precision.FLOAT_BETWEEN_QDQ, FloatBetweenWideIntegers(str(wide))
@@ -256,13 +261,19 @@ def summarize_choices(
                 op_label(node),
                 integers,
                 why,
-                dynamic,
+                precision.stores_weights_alone,
                 precision,
                 part_of or "",
                 weights_of(node),
             )
         )
     return Summary(tuple(nodes))
+
+
+def _left(why: Reason) -> tuple[Precision, Reason]:
+    """The precision of a node that stays as it was given."""
+    groupwise = isinstance(why, InGroupsAlready)
+    return Precision.WEIGHT_ONLY_GROUPWISE if groupwise else Precision.FLOAT, why
 
 
 def _is_float_between(decision: Quantize) -> bool:

@@ -16,8 +16,10 @@ from onnxq.dynamic.dynamic_decision import DynamicDecision, DynamicPlan
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import NothingQuantizedError, QConfigError, counted, listed
+from onnxq.graph.given_weights import stores_groups
 from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float
+from onnxq.operator.reasons import InGroupsAlready
 from onnxq.qconfig import Entry, QConfigDynamic, QConfigMapping
 
 
@@ -91,8 +93,10 @@ def _all_slower(target: str, nodes: str) -> str:
     )
 
 
-def without_form(node: ir.Node) -> NoWeights | NoDynamicOperator:
+def without_form(node: ir.Node) -> NoWeights | InGroupsAlready | NoDynamicOperator:
     """Why a node stays in float whose operator has no dynamic form."""
+    if stores_groups(node):
+        return InGroupsAlready()
     weight = _matrix(node)
     if weight is None:
         return NoWeights()

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.errors import ModelError
+from onnxq.graph.given_weights import stores_groups
 from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
 
@@ -23,11 +24,6 @@ _REMEDY_QDQ = (
 )
 _READS_INTEGERS = "DequantizeLinear"  # makes floats of stored integers: of weights, or of an input
 _ONE_MACHINE = ("com.microsoft.nchwc", "NhwcFusedConv")
-_STORED = (
-    "MatMulNBits",
-    "GatherBlockQuantized",
-    "QMoE",
-)  # float in, float out; they stay as they are
 _REFUSED_TYPES = {ir.DataType.DOUBLE: "double (float64)"}
 
 
@@ -56,7 +52,8 @@ def check_computes_in_float(model: ir.Model) -> None:
     """Passes a model without nodes that compute in integers; its weights may be integers."""
     where = model.meta.get(WHERE_KEY, "the model")
     for node, _ in scoped_nodes(model):
-        if node.op_type in (_READS_INTEGERS, *_STORED) or not catalog.is_on_integers(node):
+        reads_stored = node.op_type == _READS_INTEGERS or stores_groups(node)
+        if reads_stored or not catalog.is_on_integers(node):
             continue
         is_ours = FORMAT_KEY in model.metadata_props
         is_qdq = node.op_type == "QuantizeLinear" and not is_ours

@@ -22,6 +22,7 @@ from onnxq.graph.folded import Folded, folded_of
 from onnxq.graph.weights import constant_array
 from onnxq.observers.tensor_noise import decibels
 from onnxq.observers.weight_observation import WeightKey, observe_weight
+from onnxq.operator.site import MICROSOFT
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 DEQUANTIZE = "DequantizeLinear"
@@ -30,6 +31,7 @@ _FACTORS = ("Mul", "Div")
 _SAME = ("Cast", "Clip", "Max", "Min", "Relu")  # a number that is left over keeps its scale
 _NEAR = 1e-3  # of a step: w = float32(q * scale) * factor is off by some 1e-5 at q = 127
 FLOAT_BITS = 32
+_IN_GROUPS = ("MatMulNBits", "GatherBlockQuantized", "QMoE")
 KEPT_DB = 90.0  # rounding in float32 alone
 
 
@@ -58,6 +60,11 @@ class GivenWeight:
         steps = self.real / self.scale
         whole = np.rint(steps)
         return np.where(np.abs(steps - whole) <= _NEAR, whole, np.float32(np.nan))
+
+
+def stores_groups(node: ir.Node) -> bool:
+    """Whether ONNX Runtime's kernel of the node reads float activations and weights in groups."""
+    return node.domain == MICROSOFT and node.op_type in _IN_GROUPS
 
 
 def is_given(value: ir.Value) -> bool:

@@ -39,6 +39,11 @@ class ComputedAtRunTime(Reason):
     tensor: str
 
 
+class InGroupsAlready(Reason):
+    WORDS = "the file that was given stores its weights in groups, and they stay as they are"
+    EXPECTED = True
+
+
 class NotRun(Reason):
     WORDS = "with it in integers, ONNX Runtime does not run: {message}"
     message: str

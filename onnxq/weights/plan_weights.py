@@ -20,7 +20,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.core.arrays import Singles
 from onnxq.core.reason import Reason
-from onnxq.dynamic.reasons import NoWeights, StoredInFewerBits
+from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights, StoredInFewerBits
 from onnxq.dynamic.requests import without_form
 from onnxq.errors import ModelError, QConfigError, listed, nearest
 from onnxq.graph.given_weights import KEPT_DB, is_given, sqnr_of, stored_bits, words_on_given
@@ -258,9 +258,9 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> Gr
 
 def _no_product(node: ir.Node) -> Float:
     why = without_form(node)
-    if isinstance(why, NoWeights):
-        return Float(NoGroupwiseWeights())
-    return Float(NoGroupwiseOperator(why.label, why.constant))
+    if isinstance(why, NoDynamicOperator):
+        return Float(NoGroupwiseOperator(why.label, why.constant))
+    return Float(NoGroupwiseWeights() if isinstance(why, NoWeights) else why)
 
 
 def _hidden(

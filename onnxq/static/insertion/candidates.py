@@ -11,11 +11,13 @@ from onnxq.catalog import has_dynamic_form
 from onnxq.core.reason import Reason
 from onnxq.dtypes import INT8, UINT8, in_bytes
 from onnxq.graph.edit import sole_reader
+from onnxq.graph.given_weights import stores_groups
 from onnxq.graph.walk import node_name, op_label, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
 from onnxq.operator.reasons import (
     ComputedAtRunTime,
+    InGroupsAlready,
     LeftByRequest,
     OperatorLimit,
     TensorLeftByRequest,
@@ -117,6 +119,8 @@ def by_operator(at: _Node) -> Reason | None:
     """Leaves in float what has no integer form."""
     if at.verdict is not None:
         return None
+    if stores_groups(at.node):
+        return InGroupsAlready()
     return reasons.NoIntegerForm(op_label(at.node), _floats_around(at.node))
 
 
