@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from onnxq.page.content import NodePart, Page
-from onnxq.page.layering import GraphLayout, Point, layout_of
+from onnxq.page.layering import Point, layout_of
 from onnxq.page.wording import SEEN_US, change, decibels, tenth
 
 BOX_HIGH = 50
@@ -19,9 +19,8 @@ TITLE, NAME = 7.4, 5.8
 """Width of a letter in the title and in the name below it."""
 MOST_TITLE, MOST_NAME = 22, 28
 """Letters that fit the widest box."""
-TURN = 12.0
-"""Units below a box where a line turns towards the next column."""
-LANE, LANES = 5.0, 5
+LINE, LINES = 4.0, 5
+"""Units between lines to rails, and how many of them fit below a box."""
 ERROR_BOUNDS = (15.0, 20.0, 25.0, 30.0, 40.0, 50.0)
 """Decibels between the classes of errors: e0 is the worst, e6 the best."""
 TIME_CLASSES = 3
@@ -89,7 +88,10 @@ def drawing_of(page: Page) -> Drawing:
         )
         for worst in [worst_error(page, node)]
     )
-    lines = tuple(_line(layout, place) for place in range(len(page.edges)))
+    lines = tuple(
+        _line(source, layout.centres[source], layout.centres[reader], rail)
+        for (source, reader), rail in zip(page.edges, layout.rails, strict=True)
+    )
     return Drawing(boxes, lines, math.ceil(layout.width), math.ceil(layout.height))
 
 
@@ -177,37 +179,17 @@ def _time_words(node: NodePart) -> str:
     return "–" if value is None or not takes_time(node) else change(value)
 
 
-def _line(layout: GraphLayout, place: int) -> str:
-    """Path of an edge: from below its node, by its lanes, to above its reader."""
-    points, gutters = layout.routes[place], layout.gutters[place]
-    drawn = [f"M{tenth(points[0][0])} {tenth(points[0][1] + BOX_HIGH / 2)}"]
-    for index, (one, other) in enumerate(pairwise(points)):
-        start = (one[0], one[1] + BOX_HIGH / 2)
-        end = (other[0], other[1] - BOX_HIGH / 2)
-        if index in gutters:
-            aside = LANE * (place % LANES - LANES // 2)  # lines in a gutter lie side by side
-            drawn.append(_turn(start, end, gutters[index] + aside))
-        else:
-            drawn.append(_curve(start, end))
-        if index + 2 < len(points):
-            drawn.append(f"V{tenth(other[1] + BOX_HIGH / 2)}")
-    return "".join(drawn)
-
-
-def _curve(start: Point, end: Point) -> str:
-    if abs(start[0] - end[0]) < 0.5:
-        return f"V{tenth(end[1])}"
-    bend = max((end[1] - start[1]) / 2, TURN)
-    return (
-        f"C{tenth(start[0])} {tenth(start[1] + bend)} {tenth(end[0])} {tenth(end[1] - bend)} "
-        f"{tenth(end[0])} {tenth(end[1])}"
-    )
-
-
-def _turn(start: Point, end: Point, gutter: float) -> str:
-    """Down, over to the gutter ahead of the next column, up, and over to its first layer."""
-    below, above = start[1] + TURN, end[1] - TURN
-    return f"V{tenth(below)}H{tenth(gutter)}V{tenth(above)}H{tenth(end[0])}V{tenth(end[1])}"
+def _line(source: int, start: Point, end: Point, rail: float | None) -> str:
+    """Path of an edge from below its node to above its reader, straight or by a rail."""
+    (x, top), (to, bottom) = (start[0], start[1] + BOX_HIGH / 2), (end[0], end[1] - BOX_HIGH / 2)
+    if rail is None:
+        bend = (top + bottom) / 2
+        way = f"C{tenth(x)} {tenth(bend)} {tenth(to)} {tenth(bend)} {tenth(to)} {tenth(bottom)}"
+    else:
+        aside = LINE * (1 + source % LINES)  # so that lines between two layers do not meet
+        way = f"V{tenth(top + aside)}H{tenth(rail)}V{tenth(bottom - aside)}H{tenth(to)}"
+        way += f"V{tenth(bottom)}"
+    return f"M{tenth(x)} {tenth(top)}{way}"
 
 
 def legend_errors() -> Sequence[tuple[str, str]]:
