@@ -12,17 +12,11 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.readers import is_clipped, readers
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._dynamic import (
-    INTEGERS_OR_STORED,
-    STORED,
-    block_reals,
-    integer_product,
-    quantized_at_run_time,
-)
+from onnxq.operators import _dynamic
 from onnxq.qparams import PerBlock, QParams
 from onnxq.qparams.group_spec import is_scrambled
 
-ALL_PRECISIONS = (op.Precision.DYNAMIC_INT8, op.Precision.WEIGHT_ONLY_GROUPWISE, *STORED)
+ALL_PRECISIONS = (op.Precision.DYNAMIC_INT8, op.Precision.WEIGHT_ONLY_GROUPWISE, *_dynamic.STORED)
 CLIPS = ("Relu", "Clip")
 SMALLEST = np.float32(2.0**-23)  # no scale of weights that are all zeros is larger (observers)
 INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
@@ -73,7 +67,7 @@ def right_rule(
     """The rule of a constant right operand: a matrix takes all precisions, a scale per column."""
     matrix = len(shape(node, 1) or ()) == 2
     weight = op.DynamicWeight(1, axis if matrix else None, perm)
-    precisions = ALL_PRECISIONS if matrix else INTEGERS_OR_STORED
+    precisions = ALL_PRECISIONS if matrix else _dynamic.INTEGERS_OR_STORED
     return op.DynamicRule((weight,), precisions, saturating_pairs=True, not_rows=(summed_axis,))
 
 
@@ -86,7 +80,7 @@ def left_rule(
     """
     matrix, other = len(shape(node, 0) or ()) == 2, shape(node, 1)
     if not (matrix and other):
-        return op.DynamicRule((op.DynamicWeight(0, None),), STORED)
+        return op.DynamicRule((op.DynamicWeight(0, None),), _dynamic.STORED)
     weights = (op.DynamicWeight(0, axis, perm),)
     return op.DynamicRule(weights, ALL_PRECISIONS, saturating_pairs=True, not_rows=(summed_axis,))
 
@@ -101,10 +95,10 @@ def write_linear(site: op.DynamicSite, linear: DynamicLinear) -> ir.Value:
     # Gemm's are matrices, whether their shapes are known or not
     rank = 2 if site.node.op_type == "Gemm" else len(shape(site.node, linear.x) or ())
     if site.plan.precision is op.Precision.DYNAMIC_INT8:
-        integers, scale, zero_point = quantized_at_run_time(site, "x", x)
+        integers, scale, zero_point = _dynamic.quantized_at_run_time(site, "x", x)
         if linear.turn_x:  # behind the quantizer, which other nodes can then share
             integers = turned(site, integers, rank, f"{site.node.name}_x_transpose")
-        y = integer_product(site, "", (integers, scale, zero_point), weight, qparams)
+        y = _dynamic.integer_product(site, "", (integers, scale, zero_point), weight, qparams)
     else:
         if linear.turn_x:
             x = turned(site, x, rank, f"{site.node.name}_x_transpose")
@@ -147,7 +141,7 @@ def _blocks(
         or _is_clipped(site.node)
     ):
         return _packed_linear(site, x, weight, qparams)
-    slots = [x, block_reals(site, weight, qparams)]
+    slots = [x, _dynamic.block_reals(site, weight, qparams)]
     return site.step(linear.op_type, slots, f"{site.node.name}_product")
 
 

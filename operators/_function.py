@@ -24,14 +24,7 @@ from onnxq import operator as op
 from onnxq.affine import dequantize, quantize
 from onnxq.operator.examples import normal
 from onnxq.operator.nodes import call_of
-from onnxq.operators._tables import (
-    TABLE_BITS,
-    is_tabulable,
-    look_up,
-    lower_table,
-    rounded,
-    tabulate,
-)
+from onnxq.operators import _tables
 from onnxq.qparams import IntArray
 
 TABLE_NS = 0.69
@@ -154,7 +147,7 @@ class Function(Formula):
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """The integer form; wide integers go around float."""
-        if not self.lowered or not is_tabulable(site.plan):
+        if not self.lowered or not _tables.is_tabulable(site.plan):
             return lower_around(site, self.defined)
         if self.written is not None:
             return self.written(site)
@@ -292,10 +285,10 @@ def _within(site: op.Site, x: ir.Value | None, defined: tuple[float, float]) -> 
 
 def lower_function(site: op.Site, function: Callable[[op.Reals], op.Reals]) -> list[ir.Value]:
     """The first operand's integers looked up in a table of f; wide integers: around float."""
-    if not is_tabulable(site.plan):
+    if not _tables.is_tabulable(site.plan):
         return lower_around(site)
     p, q = site.qparams_in(0), site.qparams_out()
-    return lower_table(site, tabulate(function, p, q))
+    return _tables.lower_table(site, _tables.tabulate(function, p, q))
 
 
 def table_kernel(call: op.Call, function: Callable[[op.Reals], op.Reals]) -> IntArray:
@@ -308,10 +301,10 @@ def table_kernel(call: op.Call, function: Callable[[op.Reals], op.Reals]) -> Int
     """
     x = call.integers(0)
     p, q = call.qparams_in(0), call.qparams_out()
-    if p.dtype.bits <= TABLE_BITS:
-        return look_up(tabulate(function, p, q), x, p.dtype)
+    if p.dtype.bits <= _tables.TABLE_BITS:
+        return _tables.look_up(_tables.tabulate(function, p, q), x, p.dtype)
     found, places = np.unique(x, return_inverse=True)
-    table = quantize(rounded(function, dequantize(found, p)), q)
+    table = quantize(_tables.rounded(function, dequantize(found, p)), q)
     return np.asarray(table[places].reshape(x.shape))
 
 
@@ -327,5 +320,5 @@ def around_kernel(call: op.Call, function: Callable[..., op.Reals]) -> IntArray:
             got = "nothing" if x is None else str(x.dtype)
             raise call.shape_error(f"input {i} is {got}; without qparams, float32 is wanted.")
     with call.shape_errors():
-        values = rounded(function, *reals)
+        values = _tables.rounded(function, *reals)
     return quantize(values, call.qparams_out())

@@ -8,15 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from onnxq.operator import Ints
-from onnxq.operators._pairs import (
-    WRAP,
-    Places,
-    Weight,
-    adds_pairs,
-    correction,
-    depthwise_places,
-    pair_places,
-)
+from onnxq.operators import _pairs
 from onnxq.operators._windows import Windows, sliding, tap
 from onnxq.qparams import IntArray, QParams
 from onnxq.targets.accumulation import (
@@ -82,12 +74,12 @@ def conv_sums(
     """Pairs that QLinearConv adds in int16; `symmetric`: all zero points of w are 0."""
     depthwise = w.shape[1] == 1 and w.shape[0] == group
     if saturation_mode is SaturationMode.SATURATES:
-        saturates = adds_pairs(saturation_mode, x, w.dtype) and not depthwise
+        saturates = _pairs.adds_pairs(saturation_mode, x, w.dtype) and not depthwise
         return PairSums.DENSE if saturates else PairSums.EXACT
     if depthwise:
         wraps = saturation_mode.fixed_point and w.dtype == np.int8 and symmetric
         return PairSums.DEPTHWISE if wraps else PairSums.EXACT
-    wraps = adds_pairs(saturation_mode, x, w.dtype) and not (x == np.int8 and symmetric)
+    wraps = _pairs.adds_pairs(saturation_mode, x, w.dtype) and not (x == np.int8 and symmetric)
     return PairSums.DENSE if wraps else PairSums.EXACT
 
 
@@ -101,27 +93,27 @@ def conv_pairs(
     """Pairs of weights whose products QLinearConv adds in int16; None: none."""
     sums = conv_sums(saturation_mode, x, w, group, symmetric)
     if sums is PairSums.DEPTHWISE:
-        first, second = depthwise_places(math.prod(w.shape[2:]), len(w))
+        first, second = _pairs.depthwise_places(math.prod(w.shape[2:]), len(w))
         return Pairs(w.reshape(len(w), -1).T, first, second)
     if sums is PairSums.EXACT:
         return None
     columns, places = _columns(w, group)
     matrix = columns.transpose(1, 0, 2).reshape(len(places), -1)
-    return Pairs(matrix, *pair_places(saturation_mode, len(places)), places)
+    return Pairs(matrix, *_pairs.pair_places(saturation_mode, len(places)), places)
 
 
 def conv_integer_correction(
     x: IntArray, x_zero: int, w: IntArray, group: int, windows: Windows, accumulator: Accumulator
 ) -> Ints | None:
     """Change that int16 makes in ConvInteger's sums: W (outputs, K) by the image (K, places)."""
-    if not adds_pairs(accumulator.saturation_mode, w.dtype, x.dtype):
+    if not _pairs.adds_pairs(accumulator.saturation_mode, w.dtype, x.dtype):
         return None
     total = np.zeros((group, w.shape[0] // group, x.shape[0], math.prod(windows.out)), np.int32)
     rows = w.reshape(group, w.shape[0] // group, -1)
     changed = False
     for images, g, seen in _unfolded(x, x_zero, group, windows, kernel_first=False):
         named = _renamed(accumulator, np.arange(rows.shape[2]), g * rows.shape[1])
-        found = correction(rows[g].T, seen, named, Weight.LEFT)
+        found = _pairs.correction(rows[g].T, seen, named, _pairs.Weight.LEFT)
         if found is not None:
             total[g, :, images] += found.T.reshape(rows.shape[1], -1, total.shape[3])
             changed = True
@@ -133,10 +125,10 @@ def conv_integer_risks(
     saturation_mode: SaturationMode, x: np.dtype[np.generic], w: IntArray
 ) -> Overflows | None:
     """Pairs that ConvInteger adds in int16: it multiplies the weight (outputs, K) by the image."""
-    if not adds_pairs(saturation_mode, w.dtype, x):
+    if not _pairs.adds_pairs(saturation_mode, w.dtype, x):
         return None
     rows = w.reshape(len(w), -1).T
-    first, second = pair_places(saturation_mode, len(rows))
+    first, second = _pairs.pair_places(saturation_mode, len(rows))
     # a sum of 257 leaves int16 where the image has -128
     if saturation_mode is SaturationMode.SATURATES:
         risky = rows[first].astype(np.int16) + rows[second] > HIGHEST_SUM
@@ -154,7 +146,7 @@ def _dense(
 ) -> Ints | None:
     outputs = w.shape[0] // group
     columns, places = _columns(w, group)
-    first, second = pair_places(accumulator.saturation_mode, len(places))
+    first, second = _pairs.pair_places(accumulator.saturation_mode, len(places))
     touched = [may_overflow(accumulator.saturation_mode, b, first, second).any() for b in columns]
     if not any(touched):
         return None
@@ -163,14 +155,14 @@ def _dense(
     for images, g, seen in _unfolded(x, x_zero, group, windows, kernel_first=True):
         if not touched[g]:
             continue
-        found = correction(seen, columns[g], _renamed(accumulator, places, g * outputs))
+        found = _pairs.correction(seen, columns[g], _renamed(accumulator, places, g * outputs))
         if found is not None:
             total[g, :, images] += found.reshape(outputs, -1, total.shape[3])
             changed = True
     return _in_shape(total, windows) if changed else None
 
 
-def _columns(w: IntArray, group: int) -> tuple[IntArray, Places]:
+def _columns(w: IntArray, group: int) -> tuple[IntArray, _pairs.Places]:
     """(B (group, K, outputs / group), place of each k in W[o]); K: the channels of each tap."""
     outputs, channels, taps = w.shape[0] // group, w.shape[1], math.prod(w.shape[2:])
     columns = w.reshape(group, outputs, channels, taps).transpose(0, 3, 2, 1)
@@ -182,7 +174,7 @@ def _depthwise(
     x: IntArray, x_zero: int, w: IntArray, windows: Windows, accumulator: Accumulator
 ) -> Ints | None:
     taps = math.prod(windows.kernel)
-    first, second = depthwise_places(taps, len(w))
+    first, second = _pairs.depthwise_places(taps, len(w))
     rows = w.reshape(len(w), taps)
     channels, pairs = np.nonzero((rows[:, first] == LOWEST) & (rows[:, second] == LOWEST))
     if not channels.size:
@@ -194,13 +186,13 @@ def _depthwise(
     for i, (channel, pair) in enumerate(zip(channels, pairs, strict=True)):
         one, other = (tap(low[:, channel], places[side[pair]]) for side in (first, second))
         counts[i] = np.count_nonzero(one & other)
-        total[:, channel] += np.int32(WRAP) * (one & other)
+        total[:, channel] += np.int32(_pairs.WRAP) * (one & other)
     hit = np.flatnonzero(counts)
     if not hit.size:
         return None
     if accumulator.note is not None:
         names = (first[pairs[hit]], second[pairs[hit]], channels[hit], counts[hit])
-        accumulator.note(Overflows(*names, -WRAP, int(np.count_nonzero(total))))
+        accumulator.note(Overflows(*names, -_pairs.WRAP, int(np.count_nonzero(total))))
     return total
 
 
@@ -230,7 +222,7 @@ def _in_shape(total: Ints, windows: Windows) -> Ints:
     return np.moveaxis(total, 2, 0).reshape(batch, group * outputs, *windows.out)
 
 
-def _renamed(accumulator: Accumulator, places: Places, offset: int) -> Accumulator:
+def _renamed(accumulator: Accumulator, places: _pairs.Places, offset: int) -> Accumulator:
     """Notes with the places and the channels of the whole weight."""
     note = accumulator.note
     if note is None:

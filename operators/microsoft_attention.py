@@ -14,14 +14,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator.examples import ints32, normal
 from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT, REAL
-from onnxq.operators._dynamic import (
-    STORED,
-    check_integer,
-    integer_product,
-    lower_stored,
-    parameters_of,
-    quantized_at_run_time,
-)
+from onnxq.operators import _dynamic
 from onnxq.operators._heads import Heads, attend, heads_of, merge_heads
 
 X, WEIGHT, BIAS, MASK, PAST, SCORE_BIAS, PAST_LENGTH = range(7)  # input slots
@@ -66,8 +59,8 @@ class MicrosoftAttention(op.Operator):
             return op.Float.because(f"its weight has shape {sizes}; wanted (size, 3 * hidden)")
         weights = (op.DynamicWeight(WEIGHT, 1),)
         if missing := _why_not_in_integers(node, sizes[1] or 0):
-            return op.DynamicRule(weights, STORED, missing=missing)
-        precisions = (op.Precision.DYNAMIC_INT8, *STORED)
+            return op.DynamicRule(weights, _dynamic.STORED, missing=missing)
+        precisions = (op.Precision.DYNAMIC_INT8, *_dynamic.STORED)
         return op.DynamicRule(
             weights,
             precisions,
@@ -83,7 +76,7 @@ class MicrosoftAttention(op.Operator):
             return _quantized(site, slots)
         rule = self.dynamic_rule(site.node)
         assert isinstance(rule, op.DynamicRule), "the plan holds nodes that have a rule"
-        return lower_stored(site, rule)
+        return _dynamic.lower_stored(site, rule)
 
     def float_kernel(self, call: op.NodeCall) -> tuple[op.Array, ...]:
         """Arrays that ONNX Runtime computes in float32, within rounding: Y and present."""
@@ -149,13 +142,15 @@ def _quantized(site: op.DynamicSite, slots: Sequence[ir.Value | None]) -> list[i
     assert weight is not None
     assert bias is not None, "dynamic_rule looked"
     assert qparams is not None, "the precision is dynamic_int8"
-    check_integer(site.node, weight, qparams)
-    integers, x_scale, x_point = quantized_at_run_time(site, "x", x)
+    _dynamic.check_integer(site.node, weight, qparams)
+    integers, x_scale, x_point = _dynamic.quantized_at_run_time(site, "x", x)
     if _is_split(site.node):
-        product = integer_product(site, "qkv", (integers, x_scale, x_point), weight, qparams)
+        product = _dynamic.integer_product(
+            site, "qkv", (integers, x_scale, x_point), weight, qparams
+        )
         projected = site.step("Add", [product, bias], f"{site.node.name}_qkv")
         return _split(site, projected, slots)
-    scale, *point = parameters_of(site, weight, qparams)
+    scale, *point = _dynamic.parameters_of(site, weight, qparams)
     w_point = point[0] if point else None
     inputs = [integers, weight, bias, x_scale, scale, slots[MASK], x_point, w_point, slots[PAST]]
     named = [value.name != "" for value in site.node.outputs]

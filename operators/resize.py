@@ -11,16 +11,8 @@ from onnxq import operator as op
 from onnxq.affine import dequantize, quantize
 from onnxq.errors import UnsupportedError
 from onnxq.operator.examples import ints, normal
+from onnxq.operators import _interpolate
 from onnxq.operators._function import lower_around
-from onnxq.operators._interpolate import (
-    along,
-    antialiased,
-    blend,
-    cubic,
-    filter_weights,
-    linear_taps,
-    neighbours,
-)
 from onnxq.operators._resample import CROP, Axis, Places, nearest, resized_axes
 from onnxq.qparams import IntArray
 
@@ -213,10 +205,12 @@ def _interpolated(call: op.NodeCall, x: op.Singles, axes: Sequence[Axis]) -> op.
     between, mode = _interpolated_axes(axes), _mode(call)
     if call.integer("antialias", 0) or (mode == "cubic" and _is_channels_last(x, between)):
         # without shrinking, the filter of antialiasing is the plain cubic one
-        return antialiased(call, x, between, mode)
+        return _interpolate.antialiased(call, x, between, mode)
     if mode == "linear":
-        return blend(x, {i: linear_taps(call, axis) for i, axis in between.items()})
-    return cubic(call, x, between)
+        return _interpolate.blend(
+            x, {i: _interpolate.linear_taps(call, axis) for i, axis in between.items()}
+        )
+    return _interpolate.cubic(call, x, between)
 
 
 # --- uint8 and int8 integers as they are. ONNX Runtime truncates toward 0 where the float operator
@@ -228,14 +222,14 @@ def linear_integers(call: op.NodeCall, x: IntArray, axes: dict[int, Axis]) -> In
     """Integers between integers; axes: those that are interpolated."""
     if _is_channels_last(x, axes):
         return _blend_integers(x, {i: _integer_taps(call, a) for i, a in axes.items()})
-    taps = {i: linear_taps(call, a) for i, a in axes.items()}
-    return np.asarray(blend(x.astype(np.float32), taps)).astype(x.dtype)  # truncates
+    taps = {i: _interpolate.linear_taps(call, a) for i, a in axes.items()}
+    return np.asarray(_interpolate.blend(x.astype(np.float32), taps)).astype(x.dtype)  # truncates
 
 
 def _integer_taps(call: op.NodeCall, axis: Axis) -> tuple[IntTap, IntTap]:
     """`linear_taps` with weights that are multiples of 1 / 1024, as integers."""
     one = 1 << PLACE_BITS
-    place, before, behind = neighbours(call, axis)
+    place, before, behind = _interpolate.neighbours(call, axis)
     fine = (place * np.float32(one)).astype(np.int32)
     near, far = (np.abs(fine - i.astype(np.int32) * one) for i in (before, behind))
     same = before == behind
@@ -250,7 +244,7 @@ def _blend_integers(x: IntArray, taps: dict[int, tuple[IntTap, IntTap]]) -> IntA
         for axis, side in zip(taps, corner, strict=True):
             places, weights = taps[axis][side]
             part = np.take(part, places, axis)
-            weight = weight * along(weights, axis, x.ndim)
+            weight = weight * _interpolate.along(weights, axis, x.ndim)
         term = part.astype(np.int32) * weight
         total = term if total is None else np.add(total, term, out=total)
     assert total is not None, "there is a corner"
@@ -270,7 +264,7 @@ def antialiased_integers(
     for axis in sorted(axes, reverse=True):
         if axes[axis].size == axes[axis].out:
             continue
-        first, weights = filter_weights(call, axes[axis], mode)
+        first, weights = _interpolate.filter_weights(call, axes[axis], mode)
         scaled = weights.astype(np.float64) * (1 << FILTER_BITS)
         counts = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled).astype(np.int32)
         shape = (*x.shape[:axis], axes[axis].out, *x.shape[axis + 1 :])
@@ -278,6 +272,6 @@ def antialiased_integers(
         for tap in range(counts.shape[1]):
             index = np.minimum(first + tap, axes[axis].size - 1)
             part = np.take(x, index, axis).astype(np.int32)
-            total += part * along(counts[:, tap], axis, x.ndim)
+            total += part * _interpolate.along(counts[:, tap], axis, x.ndim)
         x = np.clip(total >> FILTER_BITS, 0, 255).astype(np.uint8)
     return x

@@ -25,15 +25,8 @@ from onnxq.graph.io import load
 from onnxq.ort import facts, runtime
 from onnxq.ort.node_kinds import original_name
 from onnxq.ort.runtime import NodeKind
+from onnxq.qdq import read
 from onnxq.qdq.narrow import unpacked
-from onnxq.qdq.read import (
-    DEQUANTIZE,
-    dequantizer,
-    is_constant,
-    is_dequantize,
-    is_float,
-    is_quantize,
-)
 from onnxq.targets.speedups import LINEAR_OPS
 
 
@@ -50,7 +43,7 @@ def execution_in(model: ir.Model, optimized: ir.Model) -> Execution:
     """Counts the nodes in an optimized graph that is there already; see `execution`."""
     model, uses = unpacked(model), runtime.integer_nodes(optimized)
     in_float = {original_name(use.name) for use in uses if use.kind is NodeKind.FLOAT}
-    kept = {original_name(use.name) for use in uses if use.op_type == DEQUANTIZE}
+    kept = {original_name(use.name) for use in uses if use.op_type == read.DEQUANTIZE}
     return Execution(
         dict(runtime.count(uses, NodeKind.INTEGER)),
         dict(runtime.count(uses, NodeKind.FLOAT)),
@@ -66,7 +59,7 @@ def execution_in(model: ir.Model, optimized: ir.Model) -> Execution:
 def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
     """Nodes of a file between DequantizeLinear and QuantizeLinear, and products by blocks."""
     for node in model.graph.all_nodes():
-        if is_quantize(node) or is_dequantize(node):
+        if read.is_quantize(node) or read.is_dequantize(node):
             continue
         if _has_blocks(node):
             yield node
@@ -74,9 +67,9 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
         if facts.of(node).stays_float:
             continue
         varying = [v for v in node.inputs if v is not None and not _is_constant(v)]
-        if not varying or not all(dequantizer(v) or not is_float(v) for v in varying):
+        if not varying or not all(read.dequantizer(v) or not read.is_float(v) for v in varying):
             continue
-        if not any(map(dequantizer, varying)):
+        if not any(map(read.dequantizer, varying)):
             continue
         if _has_quantized_weight(node) or all(_is_requantized(v) for v in node.outputs):
             yield node
@@ -99,7 +92,7 @@ def _weight_dequantizers(node: ir.Node) -> Iterator[str]:
 
 def _is_constant(value: ir.Value) -> bool:
     """An initializer, or the DequantizeLinear of one."""
-    return value.is_initializer() or is_constant(dequantizer(value))
+    return value.is_initializer() or read.is_constant(read.dequantizer(value))
 
 
 def _has_quantized_weight(node: ir.Node) -> bool:
@@ -110,4 +103,4 @@ def _is_requantized(value: ir.Value) -> bool:
     readers = [use.node for use in value.uses()]
     while len(readers) == 1 and facts.of(readers[0]).swallowed:
         readers = [use.node for use in readers[0].outputs[0].uses()]
-    return bool(readers) and all(map(is_quantize, readers))
+    return bool(readers) and all(map(read.is_quantize, readers))

@@ -22,17 +22,8 @@ from onnxq import catalog
 from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
 from onnxq.operator.nodes import find_input
 from onnxq.ort import facts
+from onnxq.qdq import read
 from onnxq.qdq.narrow import packed_source, unpacked
-from onnxq.qdq.read import (
-    DEQUANTIZE,
-    STORED,
-    Unread,
-    integer_type,
-    is_constant,
-    is_dequantize,
-    is_quantize,
-    qparams_of,
-)
 from onnxq.qparams import PerBlock, PerChannel, QParams
 
 _BEHIND_WEIGHTS = ("Transpose", "Reshape", "Cast", "Clip", "Identity", "Squeeze", "Unsqueeze")
@@ -81,7 +72,7 @@ class Inventory:
     @property
     def is_quantized(self) -> bool:
         """Whether weights are integers, or more computes on integers than what reads an input."""
-        return bool(self.weights) or bool(self.nodes_on_integers.keys() - {DEQUANTIZE})
+        return bool(self.weights) or bool(self.nodes_on_integers.keys() - {read.DEQUANTIZE})
 
     def __repr__(self) -> str:
         return (
@@ -96,7 +87,7 @@ def inventory(model: ir.Model) -> Inventory:
     nodes = [node for node, _ in scoped_nodes(unpacked(model))]
     weights = tuple(_as_packed(w, packed.get(w.name)) for n in nodes for w in _weights_of(n))
     on_integers = Counter(node.op_type for node in nodes if catalog.is_on_integers(node))
-    at_run_time = [node for node in nodes if is_quantize(node) and not _rounds_weight(node)]
+    at_run_time = [node for node in nodes if read.is_quantize(node) and not _rounds_weight(node)]
     activations = Counter(_qparams_of(node) for node in at_run_time)
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     return Inventory(
@@ -125,13 +116,13 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
             and real.const_value is not None
             and len(real.shape or ()) >= LEAST_RANK
         ):
-            dtype = f"{str(integer_type(node)).lower()}, stored as {str(real.dtype).lower()}"
+            dtype = f"{str(read.integer_type(node)).lower()}, stored as {str(real.dtype).lower()}"
             yield _weight(real, _reader(node), dtype, _qparams_of(node).partition(", ")[2])
         return
-    if is_dequantize(node):
+    if read.is_dequantize(node):
         integers = node.inputs[0]
-        if is_constant(node) and integers is not None and _is_weight(integers):
-            dtype = str(integer_type(node)).lower()
+        if read.is_constant(node) and integers is not None and _is_weight(integers):
+            dtype = str(read.integer_type(node)).lower()
             yield _weight(integers, _reader(node), dtype, _qparams_of(node).partition(", ")[2])
         return
     if not catalog.is_on_integers(node) and facts.of(node).converts is None:
@@ -161,7 +152,7 @@ def _as_packed(weight: StoredWeight, source: ir.Value | None) -> StoredWeight:
 def _rounds_weight(node: ir.Node) -> bool:
     """Whether it rounds a constant, as files of training have their weights."""
     x = node.inputs[0] if node.inputs else None
-    if x is None or not is_quantize(node):
+    if x is None or not read.is_quantize(node):
         return False
     return ir.convenience.get_const_tensor(x) is not None
 
@@ -170,7 +161,9 @@ def _reader(node: ir.Node) -> ir.Node:
     """The node that computes with a weight, behind what only moves or rounds it."""
     while (reader := next(iter(node.outputs[0].consumers()), None)) is not None:
         node = reader
-        if not (is_quantize(node) or is_dequantize(node) or node.op_type in _BEHIND_WEIGHTS):
+        if not (
+            read.is_quantize(node) or read.is_dequantize(node) or node.op_type in _BEHIND_WEIGHTS
+        ):
             break
     return node
 
@@ -193,7 +186,7 @@ def _zero_points(node: ir.Node) -> tuple[int, ...]:
 
 
 def _is_weight(value: ir.Value) -> bool:
-    stored = None if value.dtype is None else STORED.get(value.dtype.name)
+    stored = None if value.dtype is None else read.STORED.get(value.dtype.name)
     rank = -1 if value.shape is None else value.shape.rank()
     return stored is not None and stored.bits <= MOST_BITS and rank >= LEAST_RANK
 
@@ -209,9 +202,9 @@ def _weight(value: ir.Value, reader: ir.Node, dtype: str, granularity: str) -> S
 
 def _qparams_of(node: ir.Node) -> str:
     """Type of the integers of a Q or DQ, and how many scales there are: "uint8, per tensor"."""
-    dtype = str(integer_type(node)).lower()
-    qparams = qparams_of(node)
-    return f"{dtype}, {qparams.reason if isinstance(qparams, Unread) else _in_words(qparams)}"
+    dtype = str(read.integer_type(node)).lower()
+    qparams = read.qparams_of(node)
+    return f"{dtype}, {qparams.reason if isinstance(qparams, read.Unread) else _in_words(qparams)}"
 
 
 def _in_words(qparams: QParams) -> str:

@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli import options
 from onnxq.cli.io_options import InputsOutputs, io_options
-from onnxq.cli.options import (
-    PATH,
-    choice_option,
-    costs_option,
-    json_option,
-    objective_option,
-    qconfig_option,
-    refuse_options,
-    set_option,
-    target_option,
-)
 from onnxq.cli.steps import load_model, merged_files, plan_dynamic_model, prepare_model
 
 if TYPE_CHECKING:
@@ -30,25 +20,25 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", type=PATH)
-@qconfig_option
-@set_option
-@choice_option
+@click.argument("model", type=options.PATH)
+@options.qconfig_option
+@options.set_option
+@options.choice_option
 @io_options
-@target_option
+@options.target_option
 @click.option("--dynamic", is_flag=True, help="What quantize-dynamic would do.")
-@objective_option
+@options.objective_option
 @click.option(
     "--stats",
     multiple=True,
-    type=PATH,
+    type=options.PATH,
     help="Statistics of calibrate: what is chosen with them, and what ONNX Runtime runs of it.",
 )
-@costs_option
+@options.costs_option
 @click.option(
     "--why", metavar="NODE", help="What each decider said of this node, in order, and the outcome."
 )
-@json_option
+@options.json_option
 def inspect(
     model: Path,
     qconfig: Path | None,
@@ -91,7 +81,7 @@ def inspect(
             "--costs": costs,
             "--why": why,
         }
-        refuse_options("for a model that is quantized already", refused)
+        options.refuse_options("for a model that is quantized already", refused)
         _show(quantized, as_json)
         return
     if dynamic:
@@ -101,14 +91,14 @@ def inspect(
             "--costs": costs,
             "--why": why,
         }
-        refuse_options("with --dynamic", refused)
+        options.refuse_options("with --dynamic", refused)
         _inspect_dynamic(source, (qconfig, overrides, target, objective), as_json)
         return
     from onnxq.report.console import open_console
     from onnxq.report.inspection import inspected
 
     if not stats:
-        refuse_options("without --stats", {"--costs": costs})
+        options.refuse_options("without --stats", {"--costs": costs})
     prepared = prepare_model(source, qconfig, overrides, target, choice=choice, io=io, costs=costs)
     found = inspected(prepared, merged_files(stats) if stats else None, objective, why or "")
     if as_json:
@@ -153,7 +143,7 @@ def _inspect_dynamic(
 
 
 @click.command()
-@json_option
+@options.json_option
 def targets(as_json: bool) -> None:
     """List the machines that models can be quantized for."""
     from onnxq import targets as known
@@ -176,7 +166,7 @@ def targets(as_json: bool) -> None:
 
 
 @click.command()
-@json_option
+@options.json_option
 def doctor(as_json: bool) -> None:
     """Say what this machine is, what is installed, and which command installs what is missing.
 

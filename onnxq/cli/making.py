@@ -7,41 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli import options, steps
 from onnxq.cli.io_options import InputsOutputs, io_options
 from onnxq.cli.option_groups import GroupedCommand
-from onnxq.cli.options import (
-    PATH,
-    Bound,
-    annotations_option,
-    choice_option,
-    costs_option,
-    dtype_option,
-    external_option,
-    fast_option,
-    improve_option,
-    json_option,
-    made_output_option,
-    objective_option,
-    qconfig_option,
-    reduce_range_option,
-    set_option,
-    shape_option,
-    target_option,
-    threads_option,
-    weight_bits_option,
-)
 from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.samples_options import samples_options
-from onnxq.cli.steps import (
-    calibrate_model,
-    claim_beside,
-    given,
-    load_model,
-    made_output,
-    merged_files,
-    plan_dynamic_model,
-    prepare_model,
-)
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import (
     Asked,
@@ -73,19 +43,22 @@ REPAIR = click.option(
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("model", type=PATH)
-@click.argument("samples", type=PATH, required=False)
-@made_output_option
-@qconfig_option
+@click.argument("model", type=options.PATH)
+@click.argument("samples", type=options.PATH, required=False)
+@options.made_output_option
+@options.qconfig_option
 @io_options
-@set_option
-@choice_option
-@target_option
-@reduce_range_option
-@threads_option
+@options.set_option
+@options.choice_option
+@options.target_option
+@options.reduce_range_option
+@options.threads_option
 @samples_options
 @click.option(
-    "--stats", multiple=True, type=PATH, help="Statistics in place of SAMPLES; repeated: merged."
+    "--stats",
+    multiple=True,
+    type=options.PATH,
+    help="Statistics in place of SAMPLES; repeated: merged.",
 )
 @click.option(
     "--format",
@@ -96,20 +69,20 @@ REPAIR = click.option(
     help="Format of the integer graph: QuantizeLinear and DequantizeLinear around float operators, "
     "or operators on integers (QLinearConv ...).",
 )
-@objective_option
-@costs_option
-@improve_option
-@fast_option
-@weight_bits_option
+@options.objective_option
+@options.costs_option
+@options.improve_option
+@options.fast_option
+@options.weight_bits_option
 @click.option(
     "--size",
-    type=Bound(min=0, max=1, min_open=True),
+    type=options.Bound(min=0, max=1, min_open=True),
     metavar="RATIO",
     help="Of the file, over that of MODEL (0.2): 8, 4 or 2 bits for each weight, by what that "
     "costs at the outputs; in place of --weight-bits.",
 )
-@annotations_option
-@external_option
+@options.annotations_option
+@options.external_option
 @verdict_options
 @workers_options
 @click.option(
@@ -118,16 +91,16 @@ REPAIR = click.option(
     metavar="N",
     help="Check on every N-th batch of SAMPLES, which is not calibrated on; `tune` does so.",
 )
-@click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@click.option("--save-plan", type=options.PATH, help="Write the plan, as JSON.")
 @click.option(
     "--save-qconfig",
-    type=PATH,
+    type=options.PATH,
     help="Write the chosen precisions: a qconfig that names every node, and gives this file.",
 )
-@click.option("--save-stats", type=PATH, help="Write the statistics.")
+@click.option("--save-stats", type=options.PATH, help="Write the statistics.")
 @REPAIR
 @report_option
-@json_option
+@options.json_option
 def quantize(
     model: Path,
     samples: Path | None,
@@ -170,10 +143,10 @@ def quantize(
     if size is not None and (weight_bits is not None or stats):
         raise click.UsageError("--size wants SAMPLES, and stands in place of --weight-bits.")
     check_report(report, check or samples)
-    output = made_output(output, model, "int8")
-    outputs = [output, *given(save_plan, save_qconfig, save_stats, report)]
-    claim_beside(model, outputs, [*given(samples, qconfig, check, costs), *stats])
-    source = load_model(model, outputs)
+    output = steps.made_output(output, model, "int8")
+    outputs = [output, *steps.given(save_plan, save_qconfig, save_stats, report)]
+    steps.claim_beside(model, outputs, [*steps.given(samples, qconfig, check, costs), *stats])
+    source = steps.load_model(model, outputs)
     from onnxq.checking.check import Repair
     from onnxq.checking.static_job import Shares, StaticJob, shares_of
     from onnxq.checking.summary import summarize_choices
@@ -188,7 +161,7 @@ def quantize(
 
     wanted = Repair.of(repair)
     aim = as_objective(objective)
-    prepared = prepare_model(
+    prepared = steps.prepare_model(
         source,
         qconfig,
         overrides,
@@ -209,9 +182,11 @@ def quantize(
 
     def observe(prepared: Prepared, excerpt: Excerpt) -> tuple[Statistics, Excerpt]:
         if stats:
-            return merged_files(stats), excerpt
+            return steps.merged_files(stats), excerpt
         see = shares.observed
-        seen = calibrate_model(prepared, see, excerpt=excerpt, threads=threads, workers=workers)
+        seen = steps.calibrate_model(
+            prepared, see, excerpt=excerpt, threads=threads, workers=workers
+        )
         return seen, excerpt
 
     fitted = None if stats else shares.fitted
@@ -250,23 +225,23 @@ def _check_samples(
 
 
 @click.command("quantize-dynamic", cls=GroupedCommand)
-@click.argument("model", type=PATH)
-@made_output_option
-@qconfig_option
-@set_option
-@target_option
-@objective_option
-@dtype_option
-@weight_bits_option
-@annotations_option
-@external_option
-@shape_option
+@click.argument("model", type=options.PATH)
+@options.made_output_option
+@options.qconfig_option
+@options.set_option
+@options.target_option
+@options.objective_option
+@options.dtype_option
+@options.weight_bits_option
+@options.annotations_option
+@options.external_option
+@options.shape_option
 @samples_options
 @verdict_options
-@click.option("--save-plan", type=PATH, help="Write the plan, as JSON.")
+@click.option("--save-plan", type=options.PATH, help="Write the plan, as JSON.")
 @REPAIR
 @report_option
-@json_option
+@options.json_option
 def quantize_dynamic(
     model: Path,
     output: Path | None,
@@ -291,10 +266,10 @@ def quantize_dynamic(
     """Quantize the weights of MODEL; activations are quantized when it runs. Needs no samples."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check)
-    output = made_output(output, model, "int8")
-    outputs = [output, *given(save_plan, report)]
-    claim_beside(model, outputs, given(qconfig, check))
-    source = load_model(model, outputs)
+    output = steps.made_output(output, model, "int8")
+    outputs = [output, *steps.given(save_plan, report)]
+    steps.claim_beside(model, outputs, steps.given(qconfig, check))
+    source = steps.load_model(model, outputs)
     from onnxq.checking.check import Repair
     from onnxq.checking.summary import summarize
     from onnxq.checking.with_verdict import dynamic_validation
@@ -304,7 +279,7 @@ def quantize_dynamic(
     from onnxq.survey.survey import BesideFiles
 
     to_check = replace(asked.as_check(reading), repair=Repair.of(repair))
-    canonical, plan = plan_dynamic_model(
+    canonical, plan = steps.plan_dynamic_model(
         source, qconfig, overrides, target, objective, dtype, given_shapes, to_check, weight_bits
     )
     if check is None and reading.feedback:

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli import options
 from onnxq.cli.option_groups import GroupedCommand
-from onnxq.cli.options import (
-    PATH,
-    annotations_option,
-    external_option,
-    json_option,
-    made_output_option,
-)
 from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.samples_options import stateless_samples_options
 from onnxq.cli.steps import claim_beside, given, load_model, made_output
@@ -30,9 +24,9 @@ if TYPE_CHECKING:
 
 
 @click.command("quantize-weights", cls=GroupedCommand)
-@click.argument("model", type=PATH)
-@click.argument("samples", type=PATH, required=False)
-@made_output_option
+@click.argument("model", type=options.PATH)
+@click.argument("samples", type=options.PATH, required=False)
+@options.made_output_option
 @click.option(
     "--bits", type=int, default=4, show_default=True, metavar="2|4|8", help="Bits per weight."
 )
@@ -100,16 +94,16 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--journal",
-    type=PATH,
+    type=options.PATH,
     help="Keep the integers that are found; the same command goes on from there.",
 )
-@annotations_option
-@external_option
+@options.annotations_option
+@options.external_option
 @stateless_samples_options
 @verdict_options
 @workers_options
 @report_option
-@json_option
+@options.json_option
 def quantize_weights(
     model: Path,
     samples: Path | None,

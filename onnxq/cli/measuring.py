@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli import options
 from onnxq.cli.common_options import say_written
-from onnxq.cli.options import (
-    PATH,
-    json_option,
-    output_option,
-    provider_option,
-    shape_option,
-    target_option,
-)
 from onnxq.cli.samples_options import stateless_samples_options
 
 if TYPE_CHECKING:
@@ -25,16 +18,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", metavar="FLOAT", type=PATH)
-@click.argument("quantized", metavar="QUANTIZED", type=PATH)
-@click.argument("samples", type=PATH, required=False)
+@click.argument("model", metavar="FLOAT", type=options.PATH)
+@click.argument("quantized", metavar="QUANTIZED", type=options.PATH)
+@click.argument("samples", type=options.PATH, required=False)
 @stateless_samples_options
-@shape_option
+@options.shape_option
 @click.option(
     "--runs", type=click.IntRange(min=1), default=50, show_default=True, help="Timed pairs."
 )
-@provider_option
-@json_option
+@options.provider_option
+@options.json_option
 def bench(
     model: Path,
     quantized: Path,
@@ -62,8 +55,8 @@ def bench(
 
 
 @click.command()
-@output_option
-@target_option
+@options.output_option
+@options.target_option
 @click.option(
     "--passes",
     type=click.IntRange(min=1),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli import steps
 from onnxq.cli.io_options import InputsOutputs, io_options
 from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.options import (
@@ -26,15 +27,6 @@ from onnxq.cli.options import (
 )
 from onnxq.cli.reporting import report_option, write_report
 from onnxq.cli.samples_options import samples_options, samples_words
-from onnxq.cli.steps import (
-    asked_mapping,
-    asked_target,
-    claim_beside,
-    claim_folder,
-    given,
-    load_model,
-    made_output,
-)
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.report.detail import is_quiet, is_whole
 from onnxq.report.wrapping import say
@@ -169,10 +161,10 @@ def tune(
     """
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
-    output = made_output(output, model, "tuned")
+    output = steps.made_output(output, model, "tuned")
     kept = SearchFiles(output, front, save_qconfig, report)
-    kept.claim(model, given(journal), [samples, *given(qconfig, check, costs)])
-    source = load_model(model, [output])
+    kept.claim(model, steps.given(journal), [samples, *steps.given(qconfig, check, costs)])
+    source = steps.load_model(model, [output])
     from onnxq.checking.check import Check
     from onnxq.dynamic.dynamic_decision import Objective
     from onnxq.report.progress import progress_bar
@@ -185,7 +177,7 @@ def tune(
     goal = Goal(
         min_sqnr, max_drop, max_time, Objective(objective), max_runs, max_seconds, metric, improve
     )
-    mapping = asked_mapping(qconfig, overrides, target, choice)
+    mapping = steps.asked_mapping(qconfig, overrides, target, choice)
     with (
         workers.executor() as executor,
         progress_bar("tune") as progress,
@@ -197,7 +189,7 @@ def tune(
             replace(reading, source=samples),
             goal=goal,
             qconfig=mapping,
-            target=asked_target(target, reduce_range),
+            target=steps.asked_target(target, reduce_range),
             check=Check(hold_apart=hold_apart or EVERY) if check is None else check,
             quantized_input=io.quantized_input,
             quantized_output=io.outputs,
@@ -236,9 +228,11 @@ class SearchFiles:
 
     def claim(self, model: Path, beside: Sequence[Path], read: Sequence[Path]) -> None:
         """Refuses paths that cannot be written, or that the search reads."""
-        claim_beside(model, [self.output, *given(self.qconfig, self.report), *beside], read)
-        for folder in given(self.front):
-            claim_folder(folder)
+        steps.claim_beside(
+            model, [self.output, *steps.given(self.qconfig, self.report), *beside], read
+        )
+        for folder in steps.given(self.front):
+            steps.claim_folder(folder)
 
     def write(self, tuned: Tuned, annotations: str) -> Path | None:
         """Writes front, qconfig and model; the file that has the best one's qconfig, if any."""

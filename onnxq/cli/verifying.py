@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onnxq.cli import options
 from onnxq.cli.common_options import say_note
-from onnxq.cli.options import (
-    PATH,
-    Bound,
-    json_option,
-    kernel_threads_option,
-    names,
-    provider_option,
-)
 from onnxq.cli.samples_options import samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 
@@ -26,25 +19,28 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", metavar="FLOAT", type=PATH)
-@click.argument("quantized", type=PATH)
-@click.argument("samples", type=PATH)
+@click.argument("model", metavar="FLOAT", type=options.PATH)
+@click.argument("quantized", type=options.PATH)
+@click.argument("samples", type=options.PATH)
 @samples_options
 @click.option(
     "--min-sqnr",
-    type=Bound(),
+    type=options.Bound(),
     metavar="DB",
     help="Fail (exit code 8) where a tensor or float output has a lower SQNR; see --only.",
 )
 @click.option(
-    "--max-lsb", type=Bound(min=0), metavar="N", help="Fail where an error is larger, in LSB."
+    "--max-lsb",
+    type=options.Bound(min=0),
+    metavar="N",
+    help="Fail where an error is larger, in LSB.",
 )
 @click.option(
     "--only", multiple=True, metavar="GLOB", help="Compare these tensors and outputs only."
 )
-@provider_option
+@options.provider_option
 @workers_options
-@json_option
+@options.json_option
 def verify(
     model: Path,
     quantized: Path,
@@ -91,18 +87,18 @@ def verify(
 
 
 @click.command()
-@click.argument("quantized", type=PATH)
-@click.argument("samples", type=PATH, required=False)
+@click.argument("quantized", type=options.PATH)
+@click.argument("samples", type=options.PATH, required=False)
 @click.option(
     "--machines",
     default="all",
     show_default=True,
     metavar="all|NAME,...",
-    callback=names,
+    callback=options.names,
     help="The machines to ask for; see `onnxq targets`.",
 )
 @samples_options
-@kernel_threads_option
+@options.kernel_threads_option
 @workers_options
 @click.option(
     "--prove",
@@ -110,7 +106,7 @@ def verify(
     is_flag=True,
     help="Bound every sum of products for any input; without SAMPLES.",
 )
-@json_option
+@options.json_option
 def predict(
     quantized: Path,
     samples: Path | None,
@@ -162,21 +158,21 @@ def predict(
 
 
 @click.command("cross-check")
-@click.argument("quantized", type=PATH)
-@click.argument("samples", type=PATH)
+@click.argument("quantized", type=options.PATH)
+@click.argument("samples", type=options.PATH)
 @samples_options
 @click.option(
-    "--max-lsb", type=Bound(min=0), metavar="N", help="Let integers differ by so many LSB."
+    "--max-lsb", type=options.Bound(min=0), metavar="N", help="Let integers differ by so many LSB."
 )
 @click.option(
     "--max-differing",
-    type=Bound(0, 1),
+    type=options.Bound(0, 1),
     metavar="SHARE",
     help="Let this share of a node's integers differ.",
 )
 @click.option(
     "--max-output-lsb",
-    type=Bound(min=0),
+    type=options.Bound(min=0),
     metavar="N",
     help="Of the outputs end to end; default: what float nodes round.",
 )
@@ -185,9 +181,9 @@ def predict(
     is_flag=True,
     help="Integer nodes without a kernel are noted, and do not fail.",
 )
-@kernel_threads_option
+@options.kernel_threads_option
 @workers_options
-@json_option
+@options.json_option
 def cross_check(
     quantized: Path,
     samples: Path,

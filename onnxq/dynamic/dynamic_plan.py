@@ -19,7 +19,7 @@ from onnxq import catalog
 from onnxq.catalog import has_dynamic_form
 from onnxq.core.reason import Reason
 from onnxq.dtypes import BYTE_BITS, INT8
-from onnxq.dynamic import reasons
+from onnxq.dynamic import reasons, requests
 from onnxq.dynamic.ahead_of_amplifying import ahead_of_amplifying
 from onnxq.dynamic.choose_precision import choose_precision, rows_of, stored_type
 from onnxq.dynamic.dynamic_decision import (
@@ -41,13 +41,6 @@ from onnxq.dynamic.dynamic_weights import (
 from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.positive_inputs import positive_values
-from onnxq.dynamic.requests import (
-    notes_on_open_sizes,
-    nothing_dynamic,
-    nothing_quantized,
-    unmet_dynamic,
-    without_form,
-)
 from onnxq.dynamic.tied_weights import find_twins, notes_on_copies, notes_on_twins, shared_limits
 from onnxq.graph.given_weights import is_given, notes_on_given, stored_bits
 from onnxq.graph.io import model_hash
@@ -172,12 +165,12 @@ class _Planner:
             name: self._planned(choice) if isinstance(choice, _Chosen) else choice
             for name, choice in choices.items()
         }
-        self.notes += unmet_dynamic(nodes, decisions, self.asked, self.slower)
+        self.notes += requests.unmet_dynamic(nodes, decisions, self.asked, self.slower)
         quantized, static = list(_quantized(decisions).values()), self._static(nodes)
         if self.slower and not quantized and self.asked.has_dynamic:
-            note = nothing_dynamic if static else nothing_quantized
+            note = requests.nothing_dynamic if static else requests.nothing_quantized
             self.notes.append(note(self.target.name))
-        self.notes += notes_on_open_sizes(self.few_rows)
+        self.notes += requests.notes_on_open_sizes(self.few_rows)
         self.notes += notes_on_given(self.given, f"for target '{self.target.name}'")
         stored = [weight for decision in quantized for weight in decision.weights]
         self.notes += notes_on_twins(stored, self.twins) if stored else []
@@ -284,7 +277,7 @@ class _Planner:
         """The precision of a node that is quantized, or why it is not."""
         operator = catalog.find(node.op_type, node.domain)
         if operator is None or not operator.has_dynamic_rule():
-            return Float(without_form(node))
+            return Float(requests.without_form(node))
         entry = self.qconfig.entry_for_node(node_name(node), node.op_type)
         if entry is None:
             return Float(LeftByRequest())

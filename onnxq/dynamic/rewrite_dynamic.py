@@ -33,17 +33,9 @@ from onnxq.dynamic.dynamic_decision import DynamicPlan, DynamicWeightPlan, Quant
 from onnxq.dynamic.dynamic_weights import can_turn, permuted, unpermuted
 from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.errors import CalibrationError
+from onnxq.graph import edit
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.edit import (
-    FreeNames,
-    all_nodes,
-    all_values,
-    forget_unread,
-    graph_of,
-    merge_equal,
-    new_initializer,
-)
 from onnxq.graph.folded import write_as_given
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import bodies, node_name, value_name, walk
@@ -121,8 +113,8 @@ class _DynamicWriter:
 
     def __init__(self, model: ir.Model) -> None:
         self.model = model
-        used = {v.name for graph in model.graphs() for v in all_values(graph) if v.name}
-        used |= {node.name for node in all_nodes(model) if node.name}
+        used = {v.name for graph in model.graphs() for v in edit.all_values(graph) if v.name}
+        used |= {node.name for node in edit.all_nodes(model) if node.name}
         self.new = Initializers(used)
         self.constants: dict[tuple[ir.Graph, str, bytes], ir.Value] = {}
         self.layouts: dict[tuple[ir.Value, QParams | None, int | None], Perm] = {}
@@ -136,14 +128,14 @@ class _DynamicWriter:
         for node in chosen:
             self._lower(node, decisions[node_name(node)])
         for node in chosen:  # not before: a lowering may ask who else reads the float weight
-            graph_of(node).remove(node, safe=True)
+            edit.graph_of(node).remove(node, safe=True)
         for value in dict.fromkeys((*self.new.replaced, *self.new.quantized, *read)):
-            forget_unread(value)
+            edit.forget_unread(value)
 
     def _lower(self, node: ir.Node, decision: QuantizeDynamic) -> None:
         operator = catalog.find(node.op_type, node.domain)
         assert operator is not None, "a node without operator is float"
-        graph = graph_of(node)
+        graph = edit.graph_of(node)
         inputs = list(node.inputs)
         for weight in decision.weights:
             value = input_at(node, weight.slot)
@@ -179,7 +171,7 @@ class _DynamicWriter:
             # ONNX Runtime looks for the integers of MatMulNBits in the graph of the product alone,
             # and refuses the model where it does not find them
             in_blocks = isinstance(qparams.granularity, PerBlock)
-            home = graph_of(node) if in_blocks else self.model.graph
+            home = edit.graph_of(node) if in_blocks else self.model.graph
             stored, _ = self.new.integers(
                 value,
                 layout,
@@ -231,7 +223,7 @@ class _DynamicWriter:
             for value in new_node.outputs:
                 value.name = self.new.unique(value.name or f"{new_node.name}_output")
             # names in its bodies must not be those of values around it
-            for value in (v for body in bodies(new_node) for v in all_values(body)):
+            for value in (v for body in bodies(new_node) for v in edit.all_values(body)):
                 value.name = self.new.unique(value.name or f"{new_node.name}_inner")
 
 
@@ -240,13 +232,13 @@ class ShareQuantizers(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Merges, then tells equal scales apart."""
-        names: FreeNames | None = None
+        names: edit.FreeNames | None = None
         modified = False
         for graph in model.graphs():
-            modified = merge_equal(graph, _said) or modified
+            modified = edit.merge_equal(graph, _said) or modified
             for node in filter(_is_quantizer, list(graph)):
                 for product in _twins(node):
-                    names = names or FreeNames(model)
+                    names = names or edit.FreeNames(model)
                     modified = _as_vector(product, names) or modified
         return ir.passes.PassResult(model, modified)
 
@@ -284,7 +276,7 @@ def _number(node: ir.Node) -> np.ndarray | None:
     return tensor.numpy() if tensor is not None and tensor.size == 1 else None
 
 
-def _as_vector(product: ir.Node, names: FreeNames) -> bool:
+def _as_vector(product: ir.Node, names: edit.FreeNames) -> bool:
     """Gives x_scale * w_scale a w_scale per column. False where the weight has one column only."""
     scale, columns = product.inputs[1], _columns(product)
     graph = scale.graph if scale is not None else None
@@ -293,9 +285,9 @@ def _as_vector(product: ir.Node, names: FreeNames) -> bool:
         return False
     name = names.value(f"{scale.name}_per_column")
     tensor = ir.Tensor(np.full(columns, number.reshape(())), name=name)
-    product.replace_input_with(1, new_initializer(graph, name, tensor))
+    product.replace_input_with(1, edit.new_initializer(graph, name, tensor))
     product.outputs[0].shape = ir.Shape((columns,))
-    forget_unread(scale)
+    edit.forget_unread(scale)
     return True
 
 

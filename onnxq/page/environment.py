@@ -8,16 +8,8 @@ from pathlib import Path
 
 import jinja2
 
-from onnxq.page import wording
+from onnxq.page import drawing, wording
 from onnxq.page.charts import channels_chart, difference_bar, histogram_chart
-from onnxq.page.drawing import (
-    difference,
-    error_level,
-    is_unlike,
-    legend_errors,
-    precision_words,
-    shortened,
-)
 from onnxq.shown import shown_lines
 
 
@@ -39,19 +31,19 @@ def environment() -> jinja2.Environment:
         "change": wording.change,
         "share": wording.share,
         "number": wording.number,
-        "precision": precision_words,
-        "short": shortened,
+        "precision": drawing.precision_words,
+        "short": drawing.shortened,
         "part": wording.part_of_error,
-        "level": error_level,
+        "level": drawing.error_level,
         "sortable": _sortable,
-        "cost": difference,
+        "cost": drawing.difference,
         "histogram": histogram_chart,
         "channels": channels_chart,
     }
-    made.tests["unlike"] = is_unlike
+    made.tests["unlike"] = drawing.is_unlike
     made.globals["inf"] = math.inf
     made.globals["difference_bar"] = difference_bar
-    made.globals["legend_errors"] = legend_errors()
+    made.globals["legend_errors"] = drawing.legend_errors()
     return made
 
 

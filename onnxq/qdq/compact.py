@@ -19,15 +19,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import NamePool, all_nodes, all_values, forget_unread
 from onnxq.graph.walk import value_name
 from onnxq.operator.nodes import tensor_of
-from onnxq.qdq.read import (
-    ZERO_POINT,
-    array_of,
-    integer_type,
-    is_constant,
-    is_dequantize,
-    is_quantize,
-    zero_point_of,
-)
+from onnxq.qdq import read
 
 INTEGERS_SUFFIX = "_quantized"
 """End of the name of a tensor's integers, by which they are compared with the float tensor."""
@@ -55,11 +47,15 @@ def compact(model: ir.Model, known: Container[str]) -> None:
 
 def _drop_zero_points(model: ir.Model) -> None:
     for node in all_nodes(model):
-        if not (is_dequantize(node) and is_constant(node) and integer_type(node) == BIAS_TYPE):
+        if not (
+            read.is_dequantize(node)
+            and read.is_constant(node)
+            and read.integer_type(node) == BIAS_TYPE
+        ):
             continue
-        zero_point, zeros = zero_point_of(node), array_of(node, ZERO_POINT)
+        zero_point, zeros = read.zero_point_of(node), read.array_of(node, read.ZERO_POINT)
         if zero_point is not None and zeros is not None and not zeros.any():
-            node.resize_inputs(ZERO_POINT)
+            node.resize_inputs(read.ZERO_POINT)
             forget_unread(zero_point)
 
 
@@ -72,7 +68,9 @@ def _named_after_integers(model: ir.Model) -> frozenset[str]:
     for node in all_nodes(model):
         for value in node.outputs:
             name = value.name or ""
-            beside = is_quantize(node) or any(is_dequantize(use.node) for use in value.uses())
+            beside = read.is_quantize(node) or any(
+                read.is_dequantize(use.node) for use in value.uses()
+            )
             if name.endswith(INTEGERS_SUFFIX) and not beside:
                 stem = name.removesuffix(INTEGERS_SUFFIX)
                 found |= {f"{stem}_scale", f"{stem}_zero_point"}

@@ -17,17 +17,7 @@ import onnx_ir as ir
 from onnxq.graph.edit import FreeNames
 from onnxq.operator.readers import readers
 from onnxq.ort import facts
-from onnxq.qdq.read import (
-    DEFAULT_AXIS,
-    SCALE,
-    ZERO_POINT,
-    array_of,
-    dequantizer,
-    integer_type,
-    is_constant,
-    is_dequantize,
-    is_quantize,
-)
+from onnxq.qdq import read
 from onnxq.qdq.write import constants_of
 from onnxq.targets.speedups import LINEAR_OPS
 
@@ -56,31 +46,33 @@ def _stored_matrix(node: ir.Node) -> ir.Node | None:
         return None
     if not facts.of(node, NEWEST).packs_beside_16_bits or node.attributes.get_int("transB", 0) != 0:
         return None
-    source = dequantizer(node.inputs[1])
+    source = read.dequantizer(node.inputs[1])
     integers = None if source is None else source.inputs[0]
     rank = None if integers is None or integers.shape is None else len(integers.shape)
-    return source if is_constant(source) and rank == MATRIX else None
+    return source if read.is_constant(source) and rank == MATRIX else None
 
 
 def _is_between_16_bits(node: ir.Node) -> bool:
     """Whether the Q and DQ of its activations and results are of 16 bits, and there is one."""
-    source = dequantizer(node.inputs[0])
+    source = read.dequantizer(node.inputs[0])
     beside = [n for n in (source, *readers(node.outputs[0], PASSED)) if n is not None]
-    types = {integer_type(n) for n in beside if is_dequantize(n) or is_quantize(n)}
+    types = {read.integer_type(n) for n in beside if read.is_dequantize(n) or read.is_quantize(n)}
     return bool(types) and types <= SIXTEEN_BITS
 
 
 def _count_from_behind(source: ir.Node, names: FreeNames) -> None:
-    scale, zero = array_of(source, SCALE), array_of(source, ZERO_POINT)
+    scale, zero = read.array_of(source, read.SCALE), read.array_of(source, read.ZERO_POINT)
     integers = source.inputs[0]
     if scale is None or integers is None or integers.shape is None:
         return
-    axis = source.attributes.get_int("axis", DEFAULT_AXIS)
+    axis = source.attributes.get_int("axis", read.DEFAULT_AXIS)
     if scale.ndim == 0:
         columns, axis = integers.shape.numpy()[1], 1
         new = constants_of(source, names)
-        source.replace_input_with(SCALE, new(f"{integers.name}_scales", np.full(columns, scale)))
+        source.replace_input_with(
+            read.SCALE, new(f"{integers.name}_scales", np.full(columns, scale))
+        )
         if zero is not None:
             zeros = np.full(columns, zero)
-            source.replace_input_with(ZERO_POINT, new(f"{integers.name}_zero_points", zeros))
+            source.replace_input_with(read.ZERO_POINT, new(f"{integers.name}_zero_points", zeros))
     source.attributes.add(ir.AttrInt64("axis", axis if axis < 0 else axis - MATRIX))

@@ -33,20 +33,8 @@ from onnxq.graph.walk import value_name
 from onnxq.operator.nodes import find_input, input_at
 from onnxq.operator.site import MICROSOFT
 from onnxq.ort.matmul_add import MatMulAdd, matmul_add
+from onnxq.qdq import read
 from onnxq.qdq.compact import compact, names_in
-from onnxq.qdq.read import (
-    DEQUANTIZE,
-    SCALE,
-    ZERO_POINT,
-    array_of,
-    dequantizer,
-    integer_type,
-    is_constant,
-    is_dequantize,
-    is_quantize,
-    one_scale,
-    qparams_of,
-)
 from onnxq.qdq.tidy import tidy_quantized
 from onnxq.qdq.tidy.stored_constants import store_integers
 from onnxq.qdq.write import shifted_constant
@@ -106,7 +94,12 @@ def read_given(model: ir.Model) -> ir.Model:
     ):
         first(copy)
     infer_types(copy)
-    for then in (RemoveNoOps(), FoldConstants(kept=(DEQUANTIZE,)), RemoveUnused(), UniqueNames()):
+    for then in (
+        RemoveNoOps(),
+        FoldConstants(kept=(read.DEQUANTIZE,)),
+        RemoveUnused(),
+        UniqueNames(),
+    ):
         then(copy)
     names = FreeNames(copy)
     for node in list(copy.graph):
@@ -126,7 +119,9 @@ def check_given(model: ir.Model) -> None:
             f"import-qdq: onnxq wrote this file, in format '{made}'; nothing is changed. "
             "Run it as it is."
         )
-    if not any(is_quantize(node) or is_dequantize(node) for node in model.graph.all_nodes()):
+    if not any(
+        read.is_quantize(node) or read.is_dequantize(node) for node in model.graph.all_nodes()
+    ):
         check_for_any_machine(model)
         raise ModelError(
             "import-qdq: the model has no QuantizeLinear and no DequantizeLinear. A float model "
@@ -170,17 +165,17 @@ def widen_weights(model: ir.Model, target: Target) -> int:
 
 def _multiplies_integers(node: ir.Node) -> bool:
     """Whether it multiplies 8 bits of an activation by those of a constant."""
-    x, weight = (dequantizer(value) for value in node.inputs[:2])
-    if x is None or weight is None or is_constant(x) or not is_constant(weight):
+    x, weight = (read.dequantizer(value) for value in node.inputs[:2])
+    if x is None or weight is None or read.is_constant(x) or not read.is_constant(weight):
         return False
-    both = (integer_type(x), integer_type(weight))
-    return one_scale(x) is not None and both[0] == ir.DataType.UINT8 and both[1] in _BYTES
+    both = (read.integer_type(x), read.integer_type(weight))
+    return read.one_scale(x) is not None and both[0] == ir.DataType.UINT8 and both[1] in _BYTES
 
 
 def _is_large(node: ir.Node, target: Target) -> bool:
     """Whether a pair of products may leave int16."""
-    weight = dequantizer(node.inputs[1])
-    integers = None if weight is None else array_of(weight, 0)
+    weight = read.dequantizer(node.inputs[1])
+    integers = None if weight is None else read.array_of(weight, 0)
     if integers is None or integers.dtype != np.int8:
         return False
     largest = np.abs(integers.astype(np.int16)).max(initial=0)
@@ -188,17 +183,17 @@ def _is_large(node: ir.Node, target: Target) -> bool:
 
 
 def _shift_weight(node: ir.Node, names: FreeNames) -> None:
-    weight = dequantizer(node.inputs[1])
+    weight = read.dequantizer(node.inputs[1])
     assert weight is not None, "_multiplies_integers looked"
-    if integer_type(weight) != ir.DataType.INT8:  # another reader was here
+    if read.integer_type(weight) != ir.DataType.INT8:  # another reader was here
         return
-    if find_input(weight, ZERO_POINT) is None:
-        scale = array_of(weight, SCALE)
+    if find_input(weight, read.ZERO_POINT) is None:
+        scale = read.array_of(weight, read.SCALE)
         zeros = np.zeros(() if scale is None else scale.shape, np.int8)
-        weight.resize_inputs(ZERO_POINT + 1)
+        weight.resize_inputs(read.ZERO_POINT + 1)
         name = names.value(f"{weight.outputs[0].name}_zero_point")
-        weight.replace_input_with(ZERO_POINT, new_constant(weight, name, zeros))
-    for slot in (0, ZERO_POINT):
+        weight.replace_input_with(read.ZERO_POINT, new_constant(weight, name, zeros))
+    for slot in (0, read.ZERO_POINT):
         weight.replace_input_with(slot, shifted_constant(input_at(weight, slot), names))
 
 
@@ -206,17 +201,17 @@ def _is_rounded(found: MatMulAdd) -> bool:
     """Whether a Q follows, with which ONNX Runtime makes an integer kernel of both."""
     readers = [use.node for use in found.add.outputs[0].uses()]
     alone = len(readers) == 1 and not found.add.outputs[0].is_graph_output()
-    return not (found.becomes_gemm or found.adds_vector) or (alone and is_quantize(readers[0]))
+    return not (found.becomes_gemm or found.adds_vector) or (alone and read.is_quantize(readers[0]))
 
 
 def _write_product(model: ir.Model, found: MatMulAdd, names: FreeNames) -> None:
     """MatMulIntegerToFloat in place of a product that ONNX Runtime would make a float Gemm of."""
     model.opset_imports.setdefault(MICROSOFT, 1)
-    x, weight = (dequantizer(value) for value in found.matmul.inputs)
+    x, weight = (read.dequantizer(value) for value in found.matmul.inputs)
     assert x is not None
     assert weight is not None
-    slots = [x.inputs[0], weight.inputs[0], x.inputs[SCALE], weight.inputs[SCALE]]
-    slots += [find_input(x, ZERO_POINT), find_input(weight, ZERO_POINT)]
+    slots = [x.inputs[0], weight.inputs[0], x.inputs[read.SCALE], weight.inputs[read.SCALE]]
+    slots += [find_input(x, read.ZERO_POINT), find_input(weight, read.ZERO_POINT)]
     last = found.add if found.adds_vector else found.matmul
     if found.adds_vector:
         slots.append(found.bias)
@@ -233,7 +228,7 @@ def _write_product(model: ir.Model, found: MatMulAdd, names: FreeNames) -> None:
 def quantizers(given: ir.Model) -> Iterator[GivenQuantizer]:
     """Tensors that run time rounds to one scale, in the order of the main graph."""
     for node in given.graph:
-        qparams = one_scale(node) if is_quantize(node) else None
+        qparams = read.one_scale(node) if read.is_quantize(node) else None
         x = node.inputs[0] if node.inputs else None
         if qparams is None or x is None or x.is_initializer():
             continue
@@ -243,7 +238,7 @@ def quantizers(given: ir.Model) -> Iterator[GivenQuantizer]:
         if limits is not None:
             integers, bounds = reader.outputs[0], limits
         readers = [use.node for use in integers.uses()]
-        if readers and all(map(is_dequantize, readers)) and not integers.is_graph_output():
+        if readers and all(map(read.is_dequantize, readers)) and not integers.is_graph_output():
             yield GivenQuantizer(node, tuple(readers), qparams, bounds)
 
 
@@ -251,11 +246,11 @@ def float_beside_integers(model: ir.Model) -> dict[WhyNoIntegers, list[str]]:
     """Reason -> names of nodes with a rounded weight that compute in float for it."""
     found: dict[WhyNoIntegers, list[str]] = {}
     for node in model.graph:
-        weight = dequantizer(node.inputs[1]) if len(node.inputs) > 1 else None
-        if node.op_type not in _SATURATING or weight is None or not is_constant(weight):
+        weight = read.dequantizer(node.inputs[1]) if len(node.inputs) > 1 else None
+        if node.op_type not in _SATURATING or weight is None or not read.is_constant(weight):
             continue
         readers = [use.node for use in node.outputs[0].uses()]
-        rounds = len(readers) == 1 and is_quantize(readers[0])
+        rounds = len(readers) == 1 and read.is_quantize(readers[0])
         to_float = node.op_type != "Conv"  # a product of matrices has a kernel with float results
         if not _multiplies_integers(node) or not (rounds or to_float):
             found.setdefault(_why_float(node, weight), []).append(str(node.name))
@@ -263,10 +258,10 @@ def float_beside_integers(model: ir.Model) -> dict[WhyNoIntegers, list[str]]:
 
 
 def _why_float(node: ir.Node, weight: ir.Node) -> WhyNoIntegers:
-    if integer_type(weight) not in _BYTES:
+    if read.integer_type(weight) not in _BYTES:
         return WhyNoIntegers.WEIGHT_TYPE
-    x = dequantizer(node.inputs[0])
-    if x is not None and not is_constant(x) and integer_type(x) not in _BYTES:
+    x = read.dequantizer(node.inputs[0])
+    if x is not None and not read.is_constant(x) and read.integer_type(x) not in _BYTES:
         return WhyNoIntegers.INPUT_TYPE
     return WhyNoIntegers.NO_SCALE
 
@@ -341,14 +336,14 @@ def _limits(node: ir.Node) -> tuple[int, int] | None:
     """Bounds of a Clip by constants; None: it is none."""
     if node.op_type != "Clip" or node.domain:
         return None
-    low, high = array_of(node, 1), array_of(node, 2)
+    low, high = read.array_of(node, 1), read.array_of(node, 2)
     return None if low is None or high is None else (int(low), int(high))
 
 
 def _give_ends(node: ir.Node, names: FreeNames) -> None:
     """Writes the ends that a Clip on integers leaves out: those of the type."""
     source = node.inputs[0].producer() if node.op_type == "Clip" and node.inputs[0] else None
-    qparams = qparams_of(source) if is_quantize(source) else None
+    qparams = read.qparams_of(source) if read.is_quantize(source) else None
     if node.domain or not isinstance(qparams, QParams):
         return
     node.resize_inputs(3)
@@ -361,10 +356,10 @@ def _give_ends(node: ir.Node, names: FreeNames) -> None:
 
 def _take_number(node: ir.Node, names: FreeNames) -> None:
     """Gives one scale the shape (): ONNX Runtime makes kernels that refuse its shape (1,)."""
-    if not (is_quantize(node) or is_dequantize(node)) or one_scale(node) is None:
+    if not (read.is_quantize(node) or read.is_dequantize(node)) or read.one_scale(node) is None:
         return
-    for slot in (SCALE, ZERO_POINT):
-        array = array_of(node, slot) if find_input(node, slot) is not None else None
+    for slot in (read.SCALE, read.ZERO_POINT):
+        array = read.array_of(node, slot) if find_input(node, slot) is not None else None
         if array is not None and array.ndim:
             name = names.value(f"{input_at(node, slot).name}_number")
             node.replace_input_with(slot, new_constant(node, name, array.reshape(())))
@@ -375,8 +370,8 @@ def _drop_idle_clip(node: ir.Node) -> None:
     """Takes out a Clip on integers to all that their type holds."""
     x = node.inputs[0] if node.inputs else None
     source = None if x is None else x.producer()
-    limits = _limits(node) if is_quantize(source) else None
-    qparams = qparams_of(source) if limits is not None and source is not None else None
+    limits = _limits(node) if read.is_quantize(source) else None
+    qparams = read.qparams_of(source) if limits is not None and source is not None else None
     if isinstance(qparams, QParams) and limits is not None:
         low, high = qparams.dtype.qmin, qparams.dtype.qmax
         if limits[0] <= low and limits[1] >= high:

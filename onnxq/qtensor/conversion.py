@@ -14,17 +14,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.errors import ModelError, ShapeError, UnsupportedError
-from onnxq.qdq.read import (
-    DEFAULT_AXIS,
-    DEQUANTIZE,
-    SCALE,
-    STORED,
-    ZERO_POINT,
-    Unread,
-    array_of,
-    is_dequantize,
-    qparams_of,
-)
+from onnxq.qdq import read
 from onnxq.qdq.tensors import stored_integers
 from onnxq.qdq.write import qparams_from
 from onnxq.qparams import PerChannel, PerTensor, QParams
@@ -62,10 +52,12 @@ def from_ir(node: ir.Node) -> QTensor:
         UnsupportedError: integers or a scale of a type that onnxq has no qparams for.
         ShapeError: shapes or values that do not fit together.
     """
-    if not is_dequantize(node):
-        raise ModelError(f"from_ir: node '{node.name}' is a {node.op_type}; wanted {DEQUANTIZE}.")
-    where = f"from_ir: {DEQUANTIZE} '{node.name}'"
-    integers, scale, _ = (_array(node, slot) for slot in (0, SCALE, ZERO_POINT))
+    if not read.is_dequantize(node):
+        raise ModelError(
+            f"from_ir: node '{node.name}' is a {node.op_type}; wanted {read.DEQUANTIZE}."
+        )
+    where = f"from_ir: {read.DEQUANTIZE} '{node.name}'"
+    integers, scale, _ = (_array(node, slot) for slot in (0, read.SCALE, read.ZERO_POINT))
     if integers is None or scale is None:
         raise ModelError(f"{where} has no integers or no scale.")
     if scale.dtype != np.float32:
@@ -73,11 +65,11 @@ def from_ir(node: ir.Node) -> QTensor:
             f"{where} has a scale of {scale.dtype}; wanted float32. "
             "Cast the scale, or work on the integers."
         )
-    if ir.DataType.from_numpy(integers.dtype).name not in STORED:
-        known = ", ".join(str(qdtype) for qdtype in STORED.values())
+    if ir.DataType.from_numpy(integers.dtype).name not in read.STORED:
+        known = ", ".join(str(qdtype) for qdtype in read.STORED.values())
         raise UnsupportedError(f"{where} has integers of {integers.dtype}; onnxq has {known}.")
-    found = qparams_of(node)
-    if isinstance(found, Unread):
+    found = read.qparams_of(node)
+    if isinstance(found, read.Unread):
         raise ShapeError(f"{where}: {found.reason}.")
     return QTensor(
         integers.astype(found.dtype.storage), _with_channel(node, integers, scale, found)
@@ -89,7 +81,7 @@ def _with_channel(node: ir.Node, integers: Array, scale: Array, found: QParams) 
 
     ONNX Runtime calls it per tensor, as `found` does; the numbers are the same.
     """
-    axis = node.attributes.get_int("axis", DEFAULT_AXIS)
+    axis = node.attributes.get_int("axis", read.DEFAULT_AXIS)
     inside = -integers.ndim <= axis < integers.ndim
     if found.granularity != PerTensor() or not (
         scale.ndim and inside and integers.shape[axis] == 1
@@ -136,10 +128,10 @@ def _constant(name: str, array: npt.NDArray[np.generic]) -> ir.Value:
 
 def _array(node: ir.Node, slot: int) -> Array | None:
     value = node.inputs[slot] if slot < len(node.inputs) else None
-    array = array_of(node, slot)
+    array = read.array_of(node, slot)
     if value is not None and array is None:
         raise ModelError(
-            f"from_ir: {DEQUANTIZE} '{node.name}': input '{value.name}' is no initializer; "
+            f"from_ir: {read.DEQUANTIZE} '{node.name}': input '{value.name}' is no initializer; "
             "only constants have integers before the model runs."
         )
     return array

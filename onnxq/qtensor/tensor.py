@@ -13,14 +13,7 @@ import numpy.typing as npt
 from onnxq.affine import quantize, requantize
 from onnxq.errors import ShapeError, UnsupportedError, kind_of
 from onnxq.qparams import IntArray, QParams
-from onnxq.qtensor.checked import (
-    float_array,
-    need_per_tensor,
-    shape_errors,
-    sizes_of,
-    whole,
-    wholes,
-)
+from onnxq.qtensor import checked
 from onnxq.qtensor.compared import ComparedTensor
 from onnxq.qtensor.stored import StoredTensor, expanded, offset_of, strided
 
@@ -40,11 +33,11 @@ class ViewedTensor(StoredTensor):
 
     def view(self, *shape: int | Sequence[int]) -> Self:
         """The same integers in another shape, one size of which may be -1."""
-        need_per_tensor("view", self._qparams)
-        sizes = sizes_of("view", shape)
+        checked.need_per_tensor("view", self._qparams)
+        sizes = checked.sizes_of("view", shape)
         if min(sizes, default=0) < -1:
             raise ShapeError(f"view: got {sizes}; wanted sizes, or -1 once for what is left.")
-        with shape_errors(f"view{sizes}", self.shape):
+        with checked.shape_errors(f"view{sizes}", self.shape):
             integers = self._integers.reshape(sizes)
         if integers.size and not np.may_share_memory(integers, self._storage):
             raise ShapeError(
@@ -63,12 +56,15 @@ class ViewedTensor(StoredTensor):
             stride: in elements, as many as sizes, not negative.
             storage_offset: in elements; default: where this tensor starts.
         """
-        need_per_tensor("as_strided", self._qparams)
-        sizes, strides = wholes("as_strided", "size", size), wholes("as_strided", "stride", stride)
+        checked.need_per_tensor("as_strided", self._qparams)
+        sizes, strides = (
+            checked.wholes("as_strided", "size", size),
+            checked.wholes("as_strided", "stride", stride),
+        )
         if storage_offset is None:
             offset = offset_of(self._integers, self._storage)
             return self._with(strided(self._storage, sizes, strides, offset))
-        offset = whole("as_strided", "storage_offset", storage_offset)
+        offset = checked.whole("as_strided", "storage_offset", storage_offset)
         return self._with(strided(self._storage, sizes, strides, offset))
 
     def expand(self, *sizes: int | Sequence[int]) -> Self:
@@ -76,13 +72,13 @@ class ViewedTensor(StoredTensor):
 
         The result cannot be written.
         """
-        need_per_tensor("expand", self._qparams)
-        shape = expanded(self.shape, sizes_of("expand", sizes))
+        checked.need_per_tensor("expand", self._qparams)
+        shape = expanded(self.shape, checked.sizes_of("expand", sizes))
         return self._with(np.broadcast_to(self._integers, shape))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Axes start_dim to end_dim as one; a view where that needs no copy."""
-        need_per_tensor("flatten", self._qparams)
+        checked.need_per_tensor("flatten", self._qparams)
         if not self.ndim:
             return self._with(self._integers.reshape(1))
         start, end = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
@@ -98,9 +94,9 @@ class ViewedTensor(StoredTensor):
 
     def select(self, dim: int, index: int) -> Self:
         """The slice at index along dim, which goes; a view."""
-        need_per_tensor("select", self._qparams)
+        checked.need_per_tensor("select", self._qparams)
         axis = self._axis("select", dim)
-        if not -self.shape[axis] <= whole("select", "index", index) < self.shape[axis]:
+        if not -self.shape[axis] <= checked.whole("select", "index", index) < self.shape[axis]:
             raise ShapeError(
                 f"select: index {index} along dim {dim} of {self.shape}; wanted "
                 f"{-self.shape[axis]} to {self.shape[axis] - 1}."
@@ -112,27 +108,27 @@ class ViewedTensor(StoredTensor):
 
         A view for numbers and slices, a copy for arrays of indices or masks.
         """
-        need_per_tensor("indexing", self._qparams)
+        checked.need_per_tensor("indexing", self._qparams)
         parts = index if isinstance(index, tuple) else (index,)
         steps = [part.step for part in parts if isinstance(part, slice)]
         if any(step is not None and step < 1 for step in steps):
             raise ShapeError(f"indexing: a slice has one of the steps {steps}; wanted 1 or more.")
-        with shape_errors("indexing", self.shape):
+        with checked.shape_errors("indexing", self.shape):
             # the ellipsis makes the result of numbers alone an array of rank 0, and so a view
             rest = () if any(part is ... for part in parts) else (...,)
             return self._with(self._integers[(*parts, *rest)])
 
     def transpose(self, dim0: int = 0, dim1: int = 1) -> Self:
         """Two axes exchanged; a view."""
-        need_per_tensor("transpose", self._qparams)
+        checked.need_per_tensor("transpose", self._qparams)
         first, second = self._axis("transpose", dim0), self._axis("transpose", dim1)
         return self._with(self._integers.swapaxes(first, second))
 
     def permute(self, *dims: int | Sequence[int]) -> Self:
         """The axes in another order; a view."""
-        need_per_tensor("permute", self._qparams)
-        order = sizes_of("permute", dims)
-        with shape_errors(f"permute{order}", self.shape):
+        checked.need_per_tensor("permute", self._qparams)
+        order = checked.sizes_of("permute", dims)
+        with checked.shape_errors(f"permute{order}", self.shape):
             return self._with(self._integers.transpose(order))
 
     def contiguous(self) -> Self:
@@ -178,7 +174,7 @@ class QTensor(ViewedTensor, ComparedTensor):
                     "Quantize src.dequantize() with the other qparams."
                 )
             return self._overwrite(src.int_repr(), src.qparams)
-        x = float_array("copy_", src)
+        x = checked.float_array("copy_", src)
         if x.shape != self.shape:  # before channels are looked for in it
             raise ShapeError(f"copy_: from shape {x.shape} to {self.shape}; wanted the same.")
         return self._overwrite(quantize(x, self._qparams), self._qparams)
@@ -205,8 +201,8 @@ class QTensor(ViewedTensor, ComparedTensor):
             UnsupportedError: per-channel.
             ShapeError: a negative size.
         """
-        need_per_tensor("resize_", self._qparams)
-        shape = sizes_of("resize_", sizes)
+        checked.need_per_tensor("resize_", self._qparams)
+        shape = checked.sizes_of("resize_", sizes)
         if min(shape, default=0) < 0:
             raise ShapeError(f"resize_: got {shape}; wanted no negative numbers.")
         start = offset_of(self._integers, self._storage)
@@ -237,8 +233,8 @@ class QTensor(ViewedTensor, ComparedTensor):
             UnsupportedError: per-channel.
             ShapeError: nothing to average, a dim that is not there or twice, or an unfit out.
         """
-        need_per_tensor("mean", self._qparams)
-        given = () if dim is None else wholes("mean", "dim", dim)
+        checked.need_per_tensor("mean", self._qparams)
+        given = () if dim is None else checked.wholes("mean", "dim", dim)
         listed = given or tuple(range(self.ndim))
         axes = tuple(self._axis("mean", d) for d in listed)
         count = math.prod(self.shape[a] for a in axes) if self.ndim else 1
@@ -282,7 +278,7 @@ def write_out(op: str, integers: IntArray, out: QTensor) -> QTensor:
 def output_qparams(op: str, operand: QTensor, out: object) -> QParams:
     """The qparams that `out` gives the result."""
     p = check_tensor(op, out, "out").qparams
-    need_per_tensor(f"{op}(out=)", p)
+    checked.need_per_tensor(f"{op}(out=)", p)
     if p.dtype != operand.dtype:
         raise ShapeError(f"{op}: out is {p.dtype}; wanted {operand.dtype}, as the operand.")
     return p

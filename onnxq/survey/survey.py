@@ -25,14 +25,7 @@ from onnxq.page.content import (
 )
 from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
-from onnxq.survey.file_precisions import (
-    counted_by_file,
-    planned,
-    precisions_in,
-    searched,
-    shown_by_file,
-    with_reasons,
-)
+from onnxq.survey import file_precisions
 from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
 from onnxq.survey.local_errors import TensorErrors, errors_of, median_share
 from onnxq.survey.stored_ranges import stored_ranges
@@ -94,19 +87,21 @@ def survey(
     """The page of a report; what cannot be measured is left out, and the page says why."""
     why = _Missing(beside)
     source, target = sides.source, sides.target
-    choices = shown_by_file(source, target)
+    choices = file_precisions.shown_by_file(source, target)
     if beside.plan is not None:
-        reasons = (planned if beside.tuned is None else searched)(beside.plan)
+        reasons = (file_precisions.planned if beside.tuned is None else file_precisions.searched)(
+            beside.plan
+        )
         choices |= {n: c for n, c in reasons.items() if n in choices}
     if beside.weights is not None:
-        choices = with_reasons(choices, beside.weights)
+        choices = file_precisions.with_reasons(choices, beside.weights)
     errors = why.tried("accuracy", lambda: errors_of(sides, batches, feedback)) or {}
     times = None
     is_float = all(c.precision in (Precision.FLOAT, None) for c in choices.values())
     if is_float:
         why.said["time"] = "nothing is quantized: both models take the same time"
     else:
-        precisions = precisions_in(choices)
+        precisions = file_precisions.precisions_in(choices)
         times = why.tried("time", lambda: paired_node_times(source, target, precisions, batches[0]))
     machines = why.tried("machines", lambda: layers_on_machines(target))
     graph = surveyed_graph(source, choices, {} if times is None else times.nodes)
@@ -143,7 +138,7 @@ def _node_counts(
         return summary.node_counts(runs)
     if weights is not None and choices.keys() <= weights.keys():
         return summarize(source, weights).node_counts(runs)
-    return counted_by_file(source, choices, runs)
+    return file_precisions.counted_by_file(source, choices, runs)
 
 
 class _Missing:

@@ -12,17 +12,7 @@ from onnxq.graph.sizes import Sizes
 from onnxq.graph.walk import attribute_values, is_read, value_name
 from onnxq.operator import Precision
 from onnxq.operator.nodes import find_input, is_constant
-from onnxq.ort import facts
-from onnxq.ort.layouts import (
-    ADDED_BY_CONV,
-    BLOCK,
-    CONVOLUTION,
-    FEW_CHANNELS,
-    FUSED_BEHIND_CONV,
-    GATE,
-    VIEW,
-    VIEWS,
-)
+from onnxq.ort import facts, layouts
 from onnxq.targets.speedups import GATES, LINEAR_OPS
 
 WEIGHT = 1
@@ -76,7 +66,7 @@ def work_of(node: ir.Node, sizes: Mapping[str, Sizes]) -> Work | None:
     read = sum(math.prod(sizes[value_name(value)]) for value in moving(node))
     written = sum(math.prod(sizes[value_name(value)]) for value in outputs)
     plain = Work(node.op_type, "", read, written)
-    if node.op_type == CONVOLUTION and is_constant(node, WEIGHT):
+    if node.op_type == layouts.CONVOLUTION and is_constant(node, WEIGHT):
         return _convolution(node, sizes, plain)
     if node.op_type in LINEAR_OPS:
         return _product(node, sizes, plain)
@@ -119,14 +109,14 @@ def _kind_of_convolution(weight: Sizes, group: int) -> str:
     rank = "" if len(weight) == 4 else f"{len(weight) - 2}d "
     if group > 1:
         return f"{rank}depthwise" if weight[1] == 1 else f"{rank}{GROUPED}"
-    if weight[1] < FEW_CHANNELS:
+    if weight[1] < layouts.FEW_CHANNELS:
         return f"{rank}first"
     return f"{rank}pointwise" if math.prod(weight[2:]) == 1 else f"{rank}dense"
 
 
 def _blocks(channels: int) -> int:
     """Channels, filled up to whole blocks."""
-    return -(-channels // BLOCK) * BLOCK
+    return -(-channels // layouts.BLOCK) * layouts.BLOCK
 
 
 def _product(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
@@ -172,8 +162,8 @@ def _other(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
         x = _sizes(node, 0, sizes)
         kind = "rows" if x[:-1] == result[: max(len(x) - 1, 0)] else ""
         return replace(plain, kind=kind)
-    if node.op_type in VIEWS:
-        return replace(plain, operator=VIEW)
+    if node.op_type in layouts.VIEWS:
+        return replace(plain, operator=layouts.VIEW)
     mode = attributes.get("mode")
     kind = mode if isinstance(mode, str) else _kind_of_operands(node, result, sizes)
     return replace(plain, kind=kind)
@@ -237,12 +227,14 @@ def is_absorbed(node: ir.Node, precision: Precision, precision_of: PrecisionOf) 
         return True
     if precision is Precision.INT8 and facts.of(node).swallowed:
         return True
-    if precision is Precision.FLOAT and any(source.op_type == CONVOLUTION for source in ahead):
-        return node.op_type in FUSED_BEHIND_CONV or (
-            node.op_type in ADDED_BY_CONV and len(sources) == 2 and None not in sources
+    if precision is Precision.FLOAT and any(
+        source.op_type == layouts.CONVOLUTION for source in ahead
+    ):
+        return node.op_type in layouts.FUSED_BEHIND_CONV or (
+            node.op_type in layouts.ADDED_BY_CONV and len(sources) == 2 and None not in sources
         )
     return (
-        node.op_type in ADDED_BY_CONV
+        node.op_type in layouts.ADDED_BY_CONV
         and ahead[0].op_type in LINEAR_OPS
         and any(is_constant(node, slot) for slot in range(len(node.inputs)))
     )
@@ -255,11 +247,11 @@ def _gives(precision: Precision | None) -> Precision | None:
 
 def is_gate_of_itself(node: ir.Node) -> bool:
     """Whether it is x * Sigmoid(x), which ONNX Runtime computes as one node."""
-    if node.op_type != GATE[0]:
+    if node.op_type != layouts.GATE[0]:
         return False
     first, second = node.inputs
     for x, gate in ((first, second), (second, first)):
         source = None if gate is None else gate.producer()
-        if source is not None and source.op_type == GATE[1] and source.inputs[0] is x:
+        if source is not None and source.op_type == layouts.GATE[1] and source.inputs[0] is x:
             return True
     return False

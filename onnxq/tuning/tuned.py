@@ -13,21 +13,8 @@ from onnxq.operator import Precision
 from onnxq.page.card import Table, card_of
 from onnxq.qconfig import QConfig
 from onnxq.report.console import open_console
+from onnxq.tuning import tables
 from onnxq.tuning.search.local_search import SearchEnd
-from onnxq.tuning.tables import (
-    FRONT_HEADER,
-    Milestone,
-    front_rows,
-    print_front,
-    print_group_times,
-    print_left_in_float,
-    print_revert,
-    print_sensitivity,
-    print_steps,
-    save_milestones,
-    score_words,
-    why_float,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -121,8 +108,8 @@ class Tuned:
     held_apart: Checked
     float_metric: float
     missed: tuple[str, ...]
-    steps: tuple[Milestone, ...] = field(repr=False)
-    front: tuple[Milestone, ...] = field(repr=False)
+    steps: tuple[tables.Milestone, ...] = field(repr=False)
+    front: tuple[tables.Milestone, ...] = field(repr=False)
     sensitivity: Sensitivity = field(repr=False)
     times: Times | None = field(repr=False)
     goal: Goal
@@ -142,8 +129,8 @@ class Tuned:
         return self._facts() == other._facts()
 
     def _repr_html_(self) -> str:
-        rows = tuple(front_rows(self.front, self.qconfig, self.metric_digits))
-        return card_of(self, Table(FRONT_HEADER, rows))
+        rows = tuple(tables.front_rows(self.front, self.qconfig, self.metric_digits))
+        return card_of(self, Table(tables.FRONT_HEADER, rows))
 
     @property
     def is_slower(self) -> bool:
@@ -179,7 +166,7 @@ class Tuned:
         Returns:
             the YAML files; `quantize --qconfig` makes the model of each.
         """
-        return save_milestones(folder, self.front)
+        return tables.save_milestones(folder, self.front)
 
     def report(self) -> str:
         """The stages as tables: decibels and times of groups, the steps, the front, the choice."""
@@ -232,22 +219,20 @@ class Tuned:
 
 def print_tuned(console: Console, tuned: Tuned) -> None:
     """Sensitivity, steps, front, and both scores of what was chosen."""
-    print_sensitivity(console, tuned.sensitivity)
-    print_revert(console, tuned.sensitivity, tuned.layer_types)
+    tables.print_sensitivity(console, tuned.sensitivity)
+    tables.print_revert(console, tuned.sensitivity, tuned.layer_types)
     if tuned.times is not None and tuned.layer_types:
-        print_group_times(console, tuned.times, tuned.layer_types)
-    print_steps(console, tuned.steps, tuned.metric_digits)
-    print_front(console, tuned.front, tuned.qconfig, tuned.metric_digits)
+        tables.print_group_times(console, tuned.times, tuned.layer_types)
+    tables.print_steps(console, tuned.steps, tuned.metric_digits)
+    tables.print_front(console, tuned.front, tuned.qconfig, tuned.metric_digits)
     more = option_to_go_on(tuned)
-    print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, more=more)
+    tables.print_left_in_float(console, tuned.left_in_float, tuned.score, tuned.goal, more=more)
     for change in chosen_changes(tuned):
         console.print(f"chosen: {change}")
     apart, digits = tuned.held_apart, tuned.metric_digits
     console.print(f"goal: {tuned.goal}")
-    console.print(
-        f"on the samples of the search: {score_words(tuned.score, tuned.float_metric, digits)}"
-    )
-    console.print(f"on {apart.where}: {score_words(apart.score, apart.float_metric, digits)}")
+    for where, of in (("the samples of the search", tuned), (apart.where, apart)):
+        console.print(f"on {where}: {tables.score_words(of.score, of.float_metric, digits)}")
     _print_verdict(console, tuned)
     _print_notes(console, tuned)
 
@@ -283,7 +268,7 @@ def notes_on_choice(tuned: Tuned) -> Iterator[str]:
         others = [step.score for step in tuned.steps if not _computes_in_float(step.qconfig)]
         stored = "weights are stored as integers, and all computes in float"
         what = "nothing is quantized" if tuned.is_float else stored
-        why = why_float(others, tuned.goal, more=option_to_go_on(tuned))
+        why = tables.why_float(others, tuned.goal, more=option_to_go_on(tuned))
         yield f"note: {what}: {why}"
     if tuned.is_slower and tuned.goal.max_time is None:
         yield "note: it is slower than float here; --max-time 1 bounds the time."

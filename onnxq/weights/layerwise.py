@@ -31,15 +31,8 @@ from onnxq.samples.state import State
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite, write_part
+from onnxq.weights import judgement
 from onnxq.weights.improvement import Improved
-from onnxq.weights.judgement import (
-    ENOUGH_SAMPLES,
-    Compared,
-    enough,
-    is_held_back,
-    judgement_of,
-    too_few,
-)
 from onnxq.weights.layers import Constants, Layer, NewConstants, layers_of
 from onnxq.weights.subgraphs import SpilledArrays, Subgraph, cut, subgraphs_of, with_folded_behind
 
@@ -82,8 +75,8 @@ def layerwise(
     prepared: Prepared, plan: Plan, samples: Batches, name: str, begin: Begin
 ) -> Improved:
     """The improvement that proposals for one layer after the other make up."""
-    batches = enough(samples, prepared)
-    if why := too_few(batches):
+    batches = judgement.enough(samples, prepared)
+    if why := judgement.too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
     # sums are the same whatever the number of cores, with one BLAS thread
     with workers(1), SpilledArrays() as floats, SpilledArrays() as quantized:
@@ -93,7 +86,7 @@ def layerwise(
         improved = Improved(better, walk.now.plan)
         whole = walk.judged()
     count = sum(map(rows_of, batches))
-    if count < ENOUGH_SAMPLES:
+    if count < judgement.ENOUGH_SAMPLES:
         whole = dataclasses.replace(whole, why=FEW.format(count))
     if not whole.kept:
         improved = Improved(prepared, plan)
@@ -103,7 +96,7 @@ def layerwise(
 
 NO_HELP = "it does not help there"
 CHANCE = "{} samples cannot tell this loss from chance"
-FEW = f"made from {{}} samples, which is few: give {ENOUGH_SAMPLES} or more"
+FEW = f"made from {{}} samples, which is few: give {judgement.ENOUGH_SAMPLES} or more"
 WHOLE = "the outputs lose by it"
 NO_ELEMENTS = "the samples have no elements there"
 SHARED = "other nodes read its weight, too"
@@ -216,19 +209,19 @@ class _Walk:
 
     def judged(self) -> Outcome:
         """Outcome at the outputs, on the batches held back."""
-        found = judgement_of(self._compared())
+        found = judgement.judgement_of(self._compared())
         if found is None or not found.signal.sum():
             return Outcome(self.name, "", True, why="no output of floats to judge by")
         lost = found.after.sum() > found.before.sum()
         why = CHANCE.format(found.after.size) if lost and not found.is_loss else ""
         return Outcome(self.name, "", not found.is_loss, found.before_db, found.after_db, why)
 
-    def _compared(self) -> Iterator[Compared]:
+    def _compared(self) -> Iterator[judgement.Compared]:
         """Outputs of the batches held back: of the float model, as planned, and as improved."""
         plain = dataclasses.replace(self.prepared, quantized_input={}, quantized_output=())
         floats, improved = self.caches
         with runtime.open_session(rewrite(plain, self.planned), threads=1) as session:
-            for batch in filter(is_held_back, range(len(self.batches))):
+            for batch in filter(judgement.is_held_back, range(len(self.batches))):
                 planned = dict(zip(session.outputs, session.run(self.feeds[batch]), strict=True))
                 names = [n for n in planned if n in floats and is_float(floats.get(n, batch))]
                 yield (

@@ -7,17 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxq.graph.passes.formulas import (
-    Gate,
-    Polynomial,
-    gates,
-    is_close,
-    line_of,
-    lines,
-    number,
-    only_reader,
-    producer_of,
-)
+from onnxq.graph.passes import formulas
 from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.operator.nodes import find_input
 
@@ -79,8 +69,8 @@ def _bounded(node: ir.Node) -> _Bounded | None:
 def _bounds(node: ir.Node) -> tuple[ir.Value | None, float, float]:
     """(x, low, high) of a node that clips, with the one ahead of it where it takes two."""
     x, low, high = _one_bound(node)
-    ahead = producer_of(x)
-    if x is None or ahead is None or only_reader(x) is not node or node.op_type == "Clip":
+    ahead = formulas.producer_of(x)
+    if x is None or ahead is None or formulas.only_reader(x) is not node or node.op_type == "Clip":
         return x, low, high
     first, lower, upper = _one_bound(ahead)
     return (first, max(low, lower), min(high, upper)) if first is not None else (x, low, high)
@@ -91,14 +81,14 @@ def _one_bound(node: ir.Node) -> tuple[ir.Value | None, float, float]:
         case "Relu":
             return node.inputs[0], 0.0, math.inf
         case "Clip":
-            low, high = (number(find_input(node, slot)) for slot in (_LOW, _HIGH))
+            low, high = (formulas.number(find_input(node, slot)) for slot in (_LOW, _HIGH))
             if low is not None and high is not None:
                 return node.inputs[0], low, high
         case "Min" | "Max" if len(node.inputs) == 2:
             first, second = node.inputs
-            bound, x = number(second, first), first
+            bound, x = formulas.number(second, first), first
             if bound is None:
-                bound, x = number(first, second), second
+                bound, x = formulas.number(first, second), second
             if bound is not None:
                 is_min = node.op_type == "Min"
                 return x, *((-math.inf, bound) if is_min else (bound, math.inf))
@@ -106,13 +96,13 @@ def _one_bound(node: ir.Node) -> tuple[ir.Value | None, float, float]:
 
 
 def _swish(bounded: _Bounded) -> FusedNode | None:
-    for gate in gates(bounded.x, bounded.result):
+    for gate in formulas.gates(bounded.x, bounded.result):
         if len(gate.argument) != 2 or gate.offset:
             continue
         middle, slope = (c * bounded.slope for c in gate.argument)
         middle += bounded.offset
-        is_gate = is_close(middle, MIDDLE) and is_close(slope, SLOPE)
-        if is_gate and is_close(gate.factor * bounded.high, 1.0):
+        is_gate = formulas.is_close(middle, MIDDLE) and formulas.is_close(slope, SLOPE)
+        if is_gate and formulas.is_close(gate.factor * bounded.high, 1.0):
             nodes = inner_nodes(gate.node, {gate.x})
             return None if nodes is None else FusedNode(nodes, "HardSwish", [gate.x], {})
     return None
@@ -122,14 +112,14 @@ def _sigmoid(bounded: _Bounded) -> FusedNode | None:
     last = bounded.result.producer()
     assert last is not None
     factor = bounded.high
-    while not is_close(factor, 1.0):
-        reader = only_reader(last.outputs[0])
-        line = line_of(reader)
+    while not formulas.is_close(factor, 1.0):
+        reader = formulas.only_reader(last.outputs[0])
+        line = formulas.line_of(reader)
         if reader is None or line is None or line.offset:
             return None
         factor, last = factor * line.factor, reader
     fusion = None
-    for line in lines(bounded.x):  # the longest one whose nodes nobody else reads
+    for line in formulas.lines(bounded.x):  # the longest one whose nodes nobody else reads
         alpha = line.factor * bounded.slope
         beta = line.offset * bounded.slope + bounded.offset
         nodes = inner_nodes(last, {line.x})
@@ -173,7 +163,7 @@ def _match_gelu(node: ir.Node) -> FusedNode | None:
     argument = node.inputs[0]
     if argument is None or argument.dtype != ir.DataType.FLOAT:
         return None
-    for gate in gates(argument, node.outputs[0]):
+    for gate in formulas.gates(argument, node.outputs[0]):
         attributes = _approximation(node.op_type, gate)
         if attributes is not None:
             nodes = inner_nodes(gate.node, {gate.x})
@@ -181,20 +171,20 @@ def _match_gelu(node: ir.Node) -> FusedNode | None:
     return None
 
 
-def _approximation(function: str, gate: Gate) -> dict[str, str] | None:
+def _approximation(function: str, gate: formulas.Gate) -> dict[str, str] | None:
     """Attributes of the Gelu that the gate of this function is; None: it is none."""
     if function == "Sigmoid":
-        is_one = is_close(gate.factor, 1.0) and not gate.offset
+        is_one = formulas.is_close(gate.factor, 1.0) and not gate.offset
         return {"approximate": "tanh"} if is_one and _agree(gate.argument, _TWICE) else None
-    if not (is_close(gate.factor, HALF) and is_close(gate.offset, HALF)):
+    if not (formulas.is_close(gate.factor, HALF) and formulas.is_close(gate.offset, HALF)):
         return None
     if function == "Erf":
         return {} if _agree(gate.argument, _ERROR_FUNCTION) else None
     return {"approximate": "tanh"} if _agree(gate.argument, _TANGENT) else None
 
 
-def _agree(got: Polynomial, wanted: Polynomial) -> bool:
-    return len(got) == len(wanted) and all(map(is_close, got, wanted))
+def _agree(got: formulas.Polynomial, wanted: formulas.Polynomial) -> bool:
+    return len(got) == len(wanted) and all(map(formulas.is_close, got, wanted))
 
 
 # --- Mish that an exporter wrote out becomes the operator
@@ -218,10 +208,10 @@ class FuseMish(ir.passes.InPlacePass):
 def _match_mish(node: ir.Node) -> FusedNode | None:
     if node.domain or node.op_type != "Tanh":
         return None
-    softplus = producer_of(node.inputs[0])
+    softplus = formulas.producer_of(node.inputs[0])
     if softplus is None or softplus.op_type != "Softplus" or softplus.domain:
         return None
-    x, product = softplus.inputs[0], only_reader(node.outputs[0])
+    x, product = softplus.inputs[0], formulas.only_reader(node.outputs[0])
     if x is None or x.dtype != ir.DataType.FLOAT or product is None or product.op_type != "Mul":
         return None
     if {*product.inputs} != {x, node.outputs[0]}:

@@ -29,6 +29,7 @@ from onnxq.pytorch.exporting.check import check_against, relative_tolerance
 from onnxq.pytorch.exporting.check_quantized import check_in_lsb
 from onnxq.pytorch.exporting.exact_sums import check_here_or_exactly
 from onnxq.pytorch.exporting.exporter import DEFAULT_OPSET, export
+from onnxq.pytorch.importers import programs
 from onnxq.pytorch.importers.converted import is_converted, traceable
 from onnxq.pytorch.importers.dynamic_modules import dequantized_modules, quantize_again
 from onnxq.pytorch.importers.float_results import FloatResults, treat_float_results
@@ -41,13 +42,6 @@ from onnxq.pytorch.importers.int8_weights import (
 from onnxq.pytorch.importers.notes import ImportedModelWarning, collected, note
 from onnxq.pytorch.importers.packed import packed_weights
 from onnxq.pytorch.importers.patterns import restore_quantizers
-from onnxq.pytorch.importers.programs import (
-    convert_program,
-    has_dynamic_shapes,
-    is_prepared_program,
-    is_program,
-    traceable_program,
-)
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
 from onnxq.pytorch.modules.places import copy_structure
 from onnxq.pytorch.nn.quantized.dynamic.torchao import Taken, taken_from_torchao
@@ -198,10 +192,10 @@ def _imported(
             "torch.export.ExportedProgram."
         )
     given = example_inputs(model) if inputs is None else inputs
-    if is_prepared_program(model):
+    if programs.is_prepared_program(model):
         assert isinstance(model, fx.GraphModule)
-        return _program(convert_program(model), given, options)
-    if is_program(model):
+        return _program(programs.convert_program(model), given, options)
+    if programs.is_program(model):
         assert isinstance(model, fx.GraphModule)
         return _program(model, given, options)
     taken = taken_from_torchao(model)
@@ -276,8 +270,8 @@ def _program(
     program: fx.GraphModule | ExportedProgram, inputs: Inputs, options: _Options
 ) -> _Imported:
     """PT2E programs."""
-    made = traceable_program(program)
-    if options.dynamic_axes is None and not has_dynamic_shapes(made):
+    made = programs.traceable_program(program)
+    if options.dynamic_axes is None and not programs.has_dynamic_shapes(made):
         options = replace(options, dynamic_axes={})
     return _finished(_exported(made, inputs, options), bind(made, inputs), options)
 

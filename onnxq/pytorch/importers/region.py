@@ -28,12 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from onnxq.errors import ModelError, UnsupportedError
 from onnxq.pytorch.modules.places import following
-from onnxq.pytorch.numerics.rounding_ops import (
-    NO_AXIS,
-    dequantize_linear,
-    leave_integers,
-    quantize_linear,
-)
+from onnxq.pytorch.numerics import rounding_ops
 from onnxq.pytorch.train.sources import tensors_in
 
 Handler = Callable[..., Any]
@@ -239,10 +234,10 @@ class Region(TorchFunctionMode):
     def put(self, x: Tensor, qparams: TracedQParams, limits: Sequence[int] = ()) -> Tensor:
         """The tensor, quantized, its integers clipped to the limits that there are."""
         scale, zero_point = qparams.tensors
-        integers = quantize_linear(x, scale, zero_point, NO_AXIS)
+        integers = rounding_ops.quantize_linear(x, scale, zero_point, rounding_ops.NO_AXIS)
         if limits:
             integers = integers.clamp(*limits)
-        real = dequantize_linear(integers, scale, zero_point, NO_AXIS)
+        real = rounding_ops.dequantize_linear(integers, scale, zero_point, rounding_ops.NO_AXIS)
         self._qparams[id(real)] = (real, qparams)
         return real
 
@@ -299,7 +294,7 @@ class Region(TorchFunctionMode):
     ) -> object:
         first = qparams[0]
         if name == "dequantize":
-            return _each(args[0], leave_integers)
+            return _each(args[0], rounding_ops.leave_integers)
         if name == "to" and torch.float16 in (*args, *kwargs.values()):
             raise UnsupportedError(f"{self.where()}: a quantized tensor is converted to float16.")
         if name in ("q_scale", "q_zero_point"):

@@ -16,25 +16,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from onnxq.pytorch.numerics.rounding import (
-    EXACT,
-    IntegerRange,
-    check,
-    rounded,
-    spread,
-)
+from onnxq.pytorch.numerics import rounding
 from onnxq.pytorch.numerics.torch_operator import torch_operator
 
 NO_AXIS = -1  # one scale for the tensor: the operators ignore the axis
 
 
 def _checked_like(x: Tensor, scale: Tensor, zero_point: Tensor, *_: int) -> Tensor:
-    check(x, scale)
+    rounding.check(x, scale)
     return torch.empty_like(x, dtype=zero_point.dtype)
 
 
 def _float_like(integers: Tensor, *_: object) -> Tensor:
-    return torch.empty_like(integers, dtype=EXACT)
+    return torch.empty_like(integers, dtype=rounding.EXACT)
 
 
 @torch_operator("quantize_linear", _checked_like)
@@ -49,10 +43,10 @@ def quantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> 
     Returns:
         zero_point.dtype, shape of x.
     """
-    check(x, scale)
+    rounding.check(x, scale)
     limits = torch.iinfo(zero_point.dtype)
-    zp = spread(zero_point, x.ndim, axis).to(EXACT)
-    v = x.to(EXACT) / spread(scale, x.ndim, axis)
+    zp = rounding.spread(zero_point, x.ndim, axis).to(rounding.EXACT)
+    v = x.to(rounding.EXACT) / rounding.spread(scale, x.ndim, axis)
     # fmax gives the number where the other is NaN: the smallest integer, as in ONNX Runtime
     v = torch.fmin(torch.fmax(v, limits.min - zp), limits.max - zp)
     return v.round_().add_(zp).to(zero_point.dtype)
@@ -63,8 +57,8 @@ def dequantize_linear(integers: Tensor, scale: Tensor, zero_point: Tensor, axis:
     """Real values: (integers - zero_point) * scale, in float32."""
     # int64: the difference of two int32 is rounded to float32 once, as ONNX Runtime does
     wide = torch.int64 if integers.dtype == torch.int32 else torch.int32
-    centred = integers.to(wide) - spread(zero_point, integers.ndim, axis).to(wide)
-    return centred.to(EXACT).mul_(spread(scale, integers.ndim, axis))
+    centred = integers.to(wide) - rounding.spread(zero_point, integers.ndim, axis).to(wide)
+    return centred.to(rounding.EXACT).mul_(rounding.spread(scale, integers.ndim, axis))
 
 
 @torch_operator("dequantize_4bits", _float_like)
@@ -74,7 +68,7 @@ def dequantize_4bits(integers: Tensor, scale: Tensor, zero_point: Tensor, axis: 
 
 
 def _checked(x: Tensor, scale: Tensor, *_: object) -> Tensor:
-    check(x, scale)
+    rounding.check(x, scale)
     return torch.empty_like(x)
 
 
@@ -83,7 +77,7 @@ def fake_quantize(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, axis: int
 ) -> Tensor:
     """The real values of x after a round trip through integers in [qmin, qmax]."""
-    return rounded(x, scale, zero_point, IntegerRange(qmin, qmax, axis))
+    return rounding.rounded(x, scale, zero_point, rounding.IntegerRange(qmin, qmax, axis))
 
 
 # --- The operator that marks where a quantized region ends: `torch.ops.onnxq.leave_integers`.

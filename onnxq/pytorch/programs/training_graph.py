@@ -20,14 +20,8 @@ from onnxq.pytorch.arguments.nesting import replaced
 from onnxq.pytorch.exporting.packed_sequences import run_recurrence
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.transposed import WEIGHTED
+from onnxq.pytorch.programs import call_form
 from onnxq.pytorch.programs.buffer_updates import Updating
-from onnxq.pytorch.programs.call_form import (
-    ConstantGuard,
-    OutputForm,
-    entry,
-    guard_of,
-    is_plain,
-)
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
 from onnxq.pytorch.programs.own_gradients import AppliedFunction
@@ -107,7 +101,7 @@ class _Building:
     # --- inputs and outputs
 
     def _enter(self, exported: ExportedProgram) -> None:
-        head = entry(self._graph, self._model, self._program.bound)
+        head = call_form.entry(self._graph, self._model, self._program.bound)
         signature = exported.graph_signature
         placeholders = {n.name: n for n in exported.graph.nodes if n.op == "placeholder"}
         tensors = list(head.tensors.items())
@@ -119,21 +113,23 @@ class _Building:
             self._values[placeholders[str(name)]] = node
             self._dynamic.add(placeholders[str(name)])
         in_order = [head.tensors[tensor] for tensor in names.values()]
-        self._module("shape_guard", guard_of(exported), in_order)
+        self._module("shape_guard", call_form.guard_of(exported), in_order)
         if head.constants:
-            self._module("constant_guard", ConstantGuard(head.constants), [*head.checked.values()])
+            self._module(
+                "constant_guard", call_form.ConstantGuard(head.constants), [*head.checked.values()]
+            )
         self._device = self._graph.call_function(getattr, (tensors[0][1], "device"))
 
     def _leave(self, exported: ExportedProgram) -> None:
         (output,) = [node for node in exported.graph.nodes if node.op == "output"]
         results = [self._read(node) for node in output.args[0]]
         outputs = self._program.outputs
-        if is_plain(outputs):
+        if call_form.is_plain(outputs):
             left = iter(results)
             made = replaced(outputs, lambda _, x: next(left) if isinstance(x, torch.Tensor) else x)
             self._graph.output(made)
             return
-        self._graph.output(self._module("output_form", OutputForm(outputs), results))
+        self._graph.output(self._module("output_form", call_form.OutputForm(outputs), results))
 
     def _module(self, name: str, module: nn.Module, args: list[Any]) -> fx.Node:
         """A call of a new module, at the root of the model."""

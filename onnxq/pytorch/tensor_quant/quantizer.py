@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.numerics import rounding_ops
 from onnxq.pytorch.numerics.rounding import spread
+from onnxq.pytorch.tensor_quant import functions
 from onnxq.pytorch.tensor_quant.calibrators import (
     Calibrator,
     HistogramCalibrator,
@@ -36,14 +37,6 @@ from onnxq.pytorch.tensor_quant.descriptor import (
     ScaledQuantDescriptor,
     as_num_bits,
     max_bound,
-)
-from onnxq.pytorch.tensor_quant.functions import (
-    TINY_AMAX,
-    StraightThrough,
-    check_amax,
-    check_inputs,
-    integer_range,
-    tensor_quant,
 )
 
 
@@ -93,7 +86,7 @@ class Clip(nn.Module):
 EVERYTHING = 2.0**127  # a scale that makes every integer 0
 
 
-class OnnxFakeQuantFunction(StraightThrough):
+class OnnxFakeQuantFunction(functions.StraightThrough):
     """clip(rint(x / scale), lowest, bound) * scale, with scale = amax / bound.
 
     Gradient: straight through where |x| <= amax, else 0.
@@ -116,7 +109,7 @@ def scale_of(amax: Tensor, bound: int) -> Tensor:
     amax = amax.to(torch.float32)
     # a tensor, not a number: CUDA multiplies by the reciprocal of a number
     scale = amax / amax.new_full((), bound)
-    return torch.where(amax <= TINY_AMAX, torch.full_like(scale, EVERYTHING), scale)
+    return torch.where(amax <= functions.TINY_AMAX, torch.full_like(scale, EVERYTHING), scale)
 
 
 _BYTE = 8
@@ -346,17 +339,17 @@ class TensorQuantizer(nn.Module):
             return rounding_ops.fake_quantize(x, scale, zero_point, low, high, axis)
         amax = self._amax_for(x)
         if self.fake_quant:
-            check_inputs(x, self.unsigned)
-            check_amax(amax, x)
+            functions.check_inputs(x, self.unsigned)
+            functions.check_amax(amax, x)
             return onnx_fake_quant(x, amax, *self.integer_range())
-        integers, self._scale = tensor_quant(
+        integers, self._scale = functions.tensor_quant(
             x, amax, self._num_bits, self.unsigned, self.narrow_range
         )
         return integers
 
     def integer_range(self) -> tuple[int, int]:
         """(lowest, largest) integer."""
-        return integer_range(self._num_bits, self.unsigned, self.narrow_range)
+        return functions.integer_range(self._num_bits, self.unsigned, self.narrow_range)
 
     def exported_scale(self, x: Tensor) -> tuple[Tensor, int]:
         """(scale float32 () or (channels,), axis) of the QuantizeLinear that this becomes for x."""
@@ -367,7 +360,7 @@ class TensorQuantizer(nn.Module):
         if self.amax is None and not self._learn_amax:
             raise UnsupportedError(_NOT_SEEN.format("a TensorQuantizer"))
         amax = self._amax_for(x)
-        check_amax(amax, x)
+        functions.check_amax(amax, x)
         long = [i - amax.dim() + x.dim() for i, size in enumerate(amax.shape) if size > 1]
         if len(long) > 1:
             raise UnsupportedError(

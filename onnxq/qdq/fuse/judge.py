@@ -20,17 +20,10 @@ from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, NodePlan, OpCategory, Operator, Rule, WeightSlot
 from onnxq.ort import facts
+from onnxq.qdq import read
 from onnxq.qdq.fuse.fusion import Fusion, Kept
 from onnxq.qdq.fuse.scales import KERNEL_TYPES, Scales, float_view
 from onnxq.qdq.fuse.signed import why_not_fused
-from onnxq.qdq.read import (
-    Unread,
-    from_dequantize,
-    integer_type,
-    is_float,
-    is_quantize,
-    zero_point_of,
-)
 from onnxq.qparams import PerChannel, PerTensor, QParams
 
 NEEDS_ZERO_POINTS = frozenset({"Gemm"})  # measured; others are fused without them, too
@@ -38,7 +31,7 @@ NEEDS_ZERO_POINTS = frozenset({"Gemm"})  # measured; others are fused without th
 
 def judge(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
     """Verdict on the node; None where it is not between DQ and Q."""
-    if not any(v is not None and from_dequantize(v, node) for v in node.inputs):
+    if not any(v is not None and read.from_dequantize(v, node) for v in node.inputs):
         return None
     operator = catalog.find(node.op_type, node.domain)
     if operator is None:
@@ -54,9 +47,9 @@ def judge(node: ir.Node, scales: Scales) -> Fusion | Kept | None:
 def _kept(node: ir.Node, reason: str) -> Kept | None:
     """The reason, where the node is between DequantizeLinear and QuantizeLinear."""
     for value in node.inputs:
-        if value is None or not is_float(value) or constant(value) is not None:
+        if value is None or not read.is_float(value) or constant(value) is not None:
             continue
-        if not from_dequantize(value, node):
+        if not read.from_dequantize(value, node):
             return None
     used = [v for v in node.outputs if is_read(v)]
     if used and all(goes_to_quantize(v, node) for v in used):
@@ -152,12 +145,12 @@ def _take_integers(
 ) -> str:
     """Puts integers and qparams into the slot; the reason where there are none."""
     value = inputs[slot] if slot < len(inputs) else None
-    if value is None or not from_dequantize(value, node):
+    if value is None or not read.from_dequantize(value, node):
         return f"input {slot} is float"
     producer = value.producer()
     assert producer is not None, "from_dequantize looked"
     qparams = scales.of(producer)
-    if isinstance(qparams, Unread):
+    if isinstance(qparams, read.Unread):
         return f"input {slot}: {qparams.reason}"
     if qparams.dtype.name not in KERNEL_TYPES:
         return f"input {slot} is {qparams.dtype}; integer kernels take uint8 and int8"
@@ -173,7 +166,7 @@ def _missing(operator: Operator, inputs: list[ir.Value | None], rule: Rule) -> s
     for slot in slots:
         value = inputs[slot]
         producer = None if value is None else value.producer()
-        if producer is not None and zero_point_of(producer) is None:
+        if producer is not None and read.zero_point_of(producer) is None:
             return f"input {slot} has no zero point: ONNX Runtime leaves it in float32"
     return ""
 
@@ -212,7 +205,7 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
         clamp = _only_clamp(value, node)
         if clamp is not None and not rule.shares_qparams and rule.clamp is None:
             value = clamp.outputs[0]
-        quantizing = [r for r in value.consumers() if is_quantize(r) and r.graph is node.graph]
+        quantizing = [r for r in value.consumers() if read.is_quantize(r) and r.graph is node.graph]
         if clamp is None and not quantizing and not rule.needs_output:
             continue
         qparams = _qparams_behind(value, quantizing, scales)
@@ -236,7 +229,7 @@ def _qparams_behind(
         return Kept("its result is read in float32 too, or not quantized at all")
     found = [scales.of(quantizer) for quantizer in quantizing]
     qparams = found[0]
-    if isinstance(qparams, Unread):
+    if isinstance(qparams, read.Unread):
         return Kept(f"its result is quantized: {qparams.reason}")
     if any(other != qparams for other in found):
         return Kept("its result is quantized in more than one way")
@@ -275,7 +268,7 @@ def goes_to_quantize(value: ir.Value, node: ir.Node) -> bool:
     """Whether only Q nodes read the value, directly or behind a Relu or Clip."""
     clamp = _only_clamp(value, node)
     readers = [use.node for use in (clamp.outputs[0] if clamp else value).uses()]
-    return bool(readers) and not value.is_graph_output() and all(map(is_quantize, readers))
+    return bool(readers) and not value.is_graph_output() and all(map(read.is_quantize, readers))
 
 
 # --- The bias of a node on integers: int32 already, or a float vector that ONNX Runtime
@@ -301,7 +294,7 @@ def take_bias(made: Fusion, scales: Scales) -> str:
     with np.errstate(under="ignore"):
         wanted = np.asarray(x.scale * w.scale)
     producer = value.producer()
-    if producer is not None and from_dequantize(value, made.node):
+    if producer is not None and read.from_dequantize(value, made.node):
         return _take_integer_bias(made, slot, producer, wanted, scales)
     tensor = constant(value)
     if tensor is None or tensor.dtype.name != "FLOAT" or len(tensor.shape) != 1:
@@ -323,12 +316,12 @@ def _take_integer_bias(
 ) -> str:
     """Puts the integers of a DequantizeLinear in place; the reason where that cannot be done."""
     if made.operator.op_type in UNCHECKED:
-        if integer_type(dequantize) is not ir.DataType.INT32:
+        if read.integer_type(dequantize) is not ir.DataType.INT32:
             return "its bias is not int32"
         made.inputs[slot] = dequantize.inputs[0]
         return ""
     qparams = scales.of(dequantize)
-    if isinstance(qparams, Unread) or qparams.dtype != INT32 or qparams.zero_point.any():
+    if isinstance(qparams, read.Unread) or qparams.dtype != INT32 or qparams.zero_point.any():
         return "its bias is not int32 with constant scales and zero point 0"
     if not np.allclose(qparams.scale, wanted, rtol=BIAS_SCALE_TOLERANCE, atol=0):
         return "the scale of its bias is not the product of the scales of input and weight"

@@ -10,17 +10,7 @@ import onnx_ir as ir
 
 from onnxq.affine import dequantize
 from onnxq.graph.weights import constant
-from onnxq.qdq.read import (
-    DEFAULT_AXIS,
-    SCALE,
-    ZERO_POINT,
-    Unread,
-    array_of,
-    dequantizer,
-    integer_type,
-    qparams_of,
-    zero_point_of,
-)
+from onnxq.qdq import read
 from onnxq.qparams import PerBlock, QParams
 
 KERNEL_TYPES = ("uint8", "int8")  # the types that ONNX Runtime's integer kernels exist for
@@ -40,31 +30,37 @@ class Scales:
 
     def __init__(self, int8: Int8Activations = Int8Activations.SHIFTED) -> None:
         self.int8 = int8
-        self._made: dict[tuple[object, ...], QParams | Unread] = {}
+        self._made: dict[tuple[object, ...], QParams | read.Unread] = {}
         self._values: dict[int, ir.Value] = {}
         self._owned: set[int] = set()
 
-    def of(self, node: ir.Node) -> QParams | Unread:
+    def of(self, node: ir.Node) -> QParams | read.Unread:
         """The constant qparams of a Q or DQ node, of a kind that ONNX Runtime fuses."""
-        axis = node.attributes.get_int("axis", DEFAULT_AXIS)
+        axis = node.attributes.get_int("axis", read.DEFAULT_AXIS)
         size = node.attributes.get_int("block_size", 0)
-        key = (node.inputs[SCALE], zero_point_of(node), integer_type(node), axis, size)
+        key = (
+            node.inputs[read.SCALE],
+            read.zero_point_of(node),
+            read.integer_type(node),
+            axis,
+            size,
+        )
         if key not in self._made:
             self._made[key] = self._read(node)
         return self._made[key]
 
-    def _read(self, node: ir.Node) -> QParams | Unread:
-        made = qparams_of(node)
-        if isinstance(made, Unread):
+    def _read(self, node: ir.Node) -> QParams | read.Unread:
+        made = read.qparams_of(node)
+        if isinstance(made, read.Unread):
             return made
         if isinstance(made.granularity, PerBlock):
-            return Unread("its scales are one per block")
-        scale = array_of(node, SCALE)
+            return read.Unread("its scales are one per block")
+        scale = read.array_of(node, read.SCALE)
         if scale is None or scale.dtype != np.float32:
-            return Unread("its scale is not float32")
+            return read.Unread("its scale is not float32")
         self._owned |= {id(made.scale), id(made.zero_point)}
-        for slot, array in ((SCALE, made.scale), (ZERO_POINT, made.zero_point)):
-            stored = array_of(node, slot)
+        for slot, array in ((read.SCALE, made.scale), (read.ZERO_POINT, made.zero_point)):
+            stored = read.array_of(node, slot)
             value = None if stored is None or stored.shape != array.shape else node.inputs[slot]
             if value is not None:
                 self._values[id(array)] = value
@@ -118,11 +114,11 @@ def view_of(
 
 def seen(value: ir.Value, scales: Scales) -> ir.Value:
     """A copy of the value outside of any graph: of quantized constants, the floats."""
-    source = dequantizer(value)
+    source = read.dequantizer(value)
     if source is None:
         return _copy(value, constant(value))
     tensor, qparams = constant(source.inputs[0]), scales.of(source)
-    if tensor is None or isinstance(qparams, Unread):
+    if tensor is None or isinstance(qparams, read.Unread):
         return _copy(value, None)
     return _copy(value, _real(tensor, qparams))
 

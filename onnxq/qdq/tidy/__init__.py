@@ -32,37 +32,17 @@ from onnxq import catalog
 from onnxq.affine import integer_bounds
 from onnxq.dtypes import QDType
 from onnxq.errors import ModelError
+from onnxq.graph import edit
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.edit import (
-    FreeNames,
-    bypass,
-    graph_of,
-    insert_behind,
-    merge_equal,
-    new_constant,
-    replace,
-    sole_reader,
-)
 from onnxq.graph.passes.global_pool import MeanToGlobalPool
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.graph.types import infer_types
 from onnxq.operator import Array, OpCategory
 from onnxq.ort.node_kinds import MATMUL_NBITS
+from onnxq.qdq import read
 from onnxq.qdq.float_matmul import keep_float_matmul
 from onnxq.qdq.fuse import Int8Activations
 from onnxq.qdq.qoperator import FORMATS
-from onnxq.qdq.read import (
-    BIAS,
-    DEFAULT_AXIS,
-    QUANTIZE,
-    SCALE,
-    array_of,
-    dequantizer,
-    is_dequantize,
-    is_quantize,
-    one_scale,
-    qparams_of,
-)
 from onnxq.qdq.signed_integers import keep_loadable
 from onnxq.qdq.tidy.biases import store_bias
 from onnxq.qdq.tidy.lowered import lower_layer
@@ -75,18 +55,18 @@ from onnxq.qparams import PerBlock, QParams, sum_scale
 
 # Tensors that an operator rounds. An LSTM rounds its input and h at every step; what is off by a
 # step in h fades within a few steps.
-_ROUNDED = {QUANTIZE: 1, "DynamicQuantizeLinear": 1, "DynamicQuantizeLSTM": 4}
+_ROUNDED = {read.QUANTIZE: 1, "DynamicQuantizeLinear": 1, "DynamicQuantizeLSTM": 4}
 _DEFAULTS = {"block_size": 0, "output_dtype": 0, "saturate": 1}
 
 
 def tidy_quantized(model: ir.Model) -> None:
     """Rewrites the model in place, as this module says."""
     for node in model.graph:
-        if is_quantize(node) or is_dequantize(node):
+        if read.is_quantize(node) or read.is_dequantize(node):
             _drop_defaults(node)
     infer_types(model)
     MeanToGlobalPool()(model)
-    names = FreeNames(model)
+    names = edit.FreeNames(model)
     _drop_marks(model)
     share_equal(model)
 
@@ -124,7 +104,7 @@ def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
     """Name and scale of each output; None where it does not come from integers."""
     found: list[tuple[str, float | None]] = []
     for value in model.graph.outputs:
-        qparams = one_scale(dequantizer(value))
+        qparams = read.one_scale(read.dequantizer(value))
         found.append((str(value.name), None if qparams is None else float(qparams.scale)))
     return found
 
@@ -132,7 +112,7 @@ def output_scales(model: ir.Model) -> list[tuple[str, float | None]]:
 def holds_integers(model: ir.Model) -> bool:
     """Whether anything in the model is quantized."""
     return any(
-        is_quantize(node) or is_dequantize(node) or node.op_type == MATMUL_NBITS
+        read.is_quantize(node) or read.is_dequantize(node) or node.op_type == MATMUL_NBITS
         for node in model.graph
     )
 
@@ -150,7 +130,7 @@ def computes_in_threads(model: ir.Model) -> bool:
 
 def _is_constant(node: ir.Node) -> bool:
     x = node.inputs[0] if node.inputs else None
-    return is_quantize(node) and x is not None and x.is_initializer()
+    return read.is_quantize(node) and x is not None and x.is_initializer()
 
 
 def _drop_defaults(node: ir.Node) -> None:
@@ -158,7 +138,7 @@ def _drop_defaults(node: ir.Node) -> None:
     for name, default in _DEFAULTS.items():
         if name in node.attributes and node.attributes[name].value == default:
             del node.attributes[name]
-    if _is_number(array_of(node, SCALE)):
+    if _is_number(read.array_of(node, read.SCALE)):
         node.attributes.pop("axis", None)
 
 
@@ -171,7 +151,7 @@ def _drop_marks(model: ir.Model) -> None:
     """Removes marks behind which nothing is quantized again; the others stay as copies."""
     for node in list(model.graph):
         if node.op_type == MARK and len(node.inputs) == 1 and not _reaches_integers(node):
-            bypass(node)
+            edit.bypass(node)
 
 
 def _reaches_integers(node: ir.Node) -> bool:
@@ -179,7 +159,7 @@ def _reaches_integers(node: ir.Node) -> bool:
     while waiting:
         for output in waiting.pop().outputs:
             for reader in output.consumers():
-                if is_quantize(reader):
+                if read.is_quantize(reader):
                     return True
                 if reader not in seen:
                     seen.add(reader)
@@ -187,39 +167,39 @@ def _reaches_integers(node: ir.Node) -> bool:
     return False
 
 
-def _turn_weight(node: ir.Node, names: FreeNames) -> None:
+def _turn_weight(node: ir.Node, names: edit.FreeNames) -> None:
     """Transposes a constant, or that of a DQ, here; the axis of its scales moves with it."""
     perm = node.attributes.get_ints("perm")
     if node.op_type != "Transpose" or perm is None:
         return
-    source = dequantizer(node.inputs[0])
+    source = read.dequantizer(node.inputs[0])
     integers = node.inputs[0] if source is None else source.inputs[0]
     if integers is None or not integers.is_initializer() or integers.const_value is None:
         return
     if source is not None and not _can_turn(source):
         return
     array = np.ascontiguousarray(np.transpose(integers.const_value.numpy(), perm))
-    turned = new_constant(node, names.value(f"{integers.name}_transposed"), array)
+    turned = edit.new_constant(node, names.value(f"{integers.name}_transposed"), array)
     if source is None:
         node.outputs[0].replace_all_uses_with(turned)
         return
     graph_qparams = _turned(source, perm)
     name = names.node(f"{node.name}_dequantize")
-    replace(node, graph_qparams.dequantize(turned, name), names)
+    edit.replace(node, graph_qparams.dequantize(turned, name), names)
 
 
 def _can_turn(source: ir.Node) -> bool:
-    found = qparams_of(source)
+    found = read.qparams_of(source)
     return isinstance(found, QParams) and not isinstance(found.granularity, PerBlock)
 
 
 def _turned(source: ir.Node, perm: Sequence[int]) -> GraphQParams:
     """The qparams of a DQ whose integers are transposed."""
-    qparams = qparams_of(source)
+    qparams = read.qparams_of(source)
     assert isinstance(qparams, QParams), "_turn_weight looked"
-    if _is_number(array_of(source, SCALE)):
+    if _is_number(read.array_of(source, read.SCALE)):
         return graph_qparams_of(source, qparams)
-    axis = source.attributes.get_int("axis", DEFAULT_AXIS)
+    axis = source.attributes.get_int("axis", read.DEFAULT_AXIS)
     attributes = {"axis": list(perm).index(axis % len(perm))}
     return dataclasses.replace(graph_qparams_of(source, qparams), attributes=attributes)
 
@@ -230,10 +210,10 @@ def _turned(source: ir.Node, perm: Sequence[int]) -> GraphQParams:
 _OWN_NAMES = ("dequantize_linear", "leave_integers")  # after operators that are no model's own
 
 
-def name_integers(model: ir.Model, names: FreeNames) -> None:
+def name_integers(model: ir.Model, names: edit.FreeNames) -> None:
     """`<tensor>_quantized` and `<tensor>_dequantized`, as onnxq writes them everywhere."""
     for node in model.graph:
-        if not is_quantize(node) or node.inputs[0] is None:
+        if not read.is_quantize(node) or node.inputs[0] is None:
             continue
         integers = _last_integers(node)
         if integers.is_graph_output():
@@ -241,21 +221,21 @@ def name_integers(model: ir.Model, names: FreeNames) -> None:
         stem = node.inputs[0].name
         integers.name = names.value(f"{stem}_quantized")
         for reader in integers.consumers():
-            if is_dequantize(reader) and not reader.outputs[0].is_graph_output():
+            if read.is_dequantize(reader) and not reader.outputs[0].is_graph_output():
                 reader.outputs[0].name = names.value(f"{stem}_dequantized")
 
 
-def name_outputs(model: ir.Model, names: FreeNames) -> None:
+def name_outputs(model: ir.Model, names: edit.FreeNames) -> None:
     """An output that comes from integers is called as the float tensor that they stand for."""
     for value in model.graph.outputs:
-        source = dequantizer(value)
+        source = read.dequantizer(value)
         if source is None or not str(value.name).startswith(_OWN_NAMES):
             continue
         integers = source.inputs[0]
         while integers is not None and integers.producer() is not None:
             producer = integers.producer()
             assert producer is not None
-            if not (is_quantize(producer) or producer.op_type == "Clip"):
+            if not (read.is_quantize(producer) or producer.op_type == "Clip"):
                 break
             integers = producer.inputs[0]
         if (
@@ -289,10 +269,10 @@ SAME = 1e-6  # relative: float32 products may have been rounded in another order
 
 def check_bias(node: ir.Node) -> None:
     """Passes a node whose bias is at x_scale * w_scale: ONNX Runtime adds its integers as is."""
-    if node.op_type not in WITH_BIAS or len(node.inputs) <= BIAS:
+    if node.op_type not in WITH_BIAS or len(node.inputs) <= read.BIAS:
         return
-    sources = [dequantizer(value) for value in node.inputs[: BIAS + 1]]
-    x, w, b = (None if source is None else qparams_of(source) for source in sources)
+    sources = [read.dequantizer(value) for value in node.inputs[: read.BIAS + 1]]
+    x, w, b = (None if source is None else read.qparams_of(source) for source in sources)
     if not (isinstance(x, QParams) and isinstance(w, QParams) and isinstance(b, QParams)):
         return
     wanted = sum_scale(x, w)
@@ -302,7 +282,7 @@ def check_bias(node: ir.Node) -> None:
         return
     index = int(np.argmax(np.abs(np.broadcast_to(b.scale, wanted.shape) / wanted - 1)))
     stored = np.broadcast_to(b.scale, wanted.shape).flat[index]
-    source = sources[BIAS]
+    source = sources[read.BIAS]
     integers = None if source is None else source.inputs[0]
     raise ModelError(
         f"bias '{'' if integers is None else integers.name}' is stored at scale {stored:.6g}; its "
@@ -321,16 +301,16 @@ def check_bias(node: ir.Node) -> None:
 
 def share_equal(model: ir.Model) -> None:
     """Leaves one of equal Q of a tensor, and of equal Clips of the same integers, in place."""
-    merge_equal(model.graph, _said)
+    edit.merge_equal(model.graph, _said)
 
 
 def _said(node: ir.Node) -> Hashable | None:
-    if is_quantize(node):
-        qparams = qparams_of(node)
+    if read.is_quantize(node):
+        qparams = read.qparams_of(node)
         return (node.inputs[0], qparams) if isinstance(qparams, QParams) else None
     if node.op_type != "Clip" or node.domain:
         return None
-    limits = [array_of(node, slot) for slot in (1, 2)]
+    limits = [read.array_of(node, slot) for slot in (1, 2)]
     if any(end is None for end in limits):
         return None
     return (node.inputs[0], *(end.item() for end in limits if end is not None))
@@ -339,16 +319,16 @@ def _said(node: ir.Node) -> Hashable | None:
 # --- Relu and Clip before a QuantizeLinear: its integers carry them out
 
 
-def fold_clamps(node: ir.Node, names: FreeNames) -> None:
+def fold_clamps(node: ir.Node, names: edit.FreeNames) -> None:
     """Q(clip(x)) = clip(Q(x)): a Clip on integers takes its place, where it cuts integers off."""
-    qparams = one_scale(node) if is_quantize(node) else None
+    qparams = read.one_scale(node) if read.is_quantize(node) else None
     if qparams is None:
         return
     x = node.inputs[0]
     clamps: list[ir.Node] = []
     low, high = -np.inf, np.inf
     producer = None if x is None else x.producer()
-    while producer is not None and sole_reader(producer.outputs[0]) is not None:
+    while producer is not None and edit.sole_reader(producer.outputs[0]) is not None:
         bounds = _bounds(producer)
         if bounds is None:
             break
@@ -361,18 +341,18 @@ def fold_clamps(node: ir.Node, names: FreeNames) -> None:
         x, producer = above, above.producer()
     if not clamps:
         return
-    if is_dequantize(producer):
+    if read.is_dequantize(producer):
         return  # a clamp of integers of another scale: it stays where it is
     node.replace_input_with(0, x)
     for clamp in clamps:
-        graph_of(clamp).remove(clamp, safe=True)
+        edit.graph_of(clamp).remove(clamp, safe=True)
     integers = integer_bounds((low, high), qparams)
     if integers != (qparams.dtype.qmin, qparams.dtype.qmax):
         _clip_behind(node, qparams.dtype, integers, names)
 
 
 def _clip_behind(
-    quantizer: ir.Node, dtype: QDType, bounds: tuple[int, int], names: FreeNames
+    quantizer: ir.Node, dtype: QDType, bounds: tuple[int, int], names: edit.FreeNames
 ) -> None:
     value = quantizer.outputs[0]
     new = constants_of(quantizer, names)
@@ -382,7 +362,7 @@ def _clip_behind(
     result.name = names.value(f"{value.name}_clipped")
     value.replace_all_uses_with(result, replace_graph_outputs=True)
     node.replace_input_with(0, value)
-    insert_behind(value, node, graph_of(quantizer))
+    edit.insert_behind(value, node, edit.graph_of(quantizer))
 
 
 def _bounds(node: ir.Node) -> tuple[float, float] | None:

@@ -9,15 +9,7 @@ from onnxq import catalog
 from onnxq.affine import integer_bounds
 from onnxq.graph.edit import FreeNames, graph_of, replace, sole_reader
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
-from onnxq.qdq.read import (
-    Unread,
-    dequantizer,
-    is_constant,
-    is_dequantize,
-    is_quantize,
-    one_scale,
-    qparams_of,
-)
+from onnxq.qdq import read
 from onnxq.qdq.tidy.lowered import write
 from onnxq.qdq.write import (
     GraphQParams,
@@ -31,17 +23,17 @@ from onnxq.qparams import QParams
 
 def onto_qparams(node: ir.Node, names: FreeNames) -> None:
     """Gives what only moves data, or clips, integers of its own: those that come in."""
-    if is_quantize(node) or is_dequantize(node) or node.op_type == MARK:
+    if read.is_quantize(node) or read.is_dequantize(node) or node.op_type == MARK:
         return
     rule = catalog.rule_of(node)
     if rule is None or not _keeps_qparams(rule):
         return
-    sources = [dequantizer(node.inputs[slot]) for slot in rule.activations]
-    found = [None if source is None else qparams_of(source) for source in sources]
+    sources = [read.dequantizer(node.inputs[slot]) for slot in rule.activations]
+    found = [None if source is None else read.qparams_of(source) for source in sources]
     qparams = found[0] if found else None
     if not isinstance(qparams, QParams) or any(other != qparams for other in found):
         return
-    if any(is_constant(source) for source in sources):
+    if any(read.is_constant(source) for source in sources):
         return
     first = sources[0]
     assert first is not None
@@ -68,7 +60,7 @@ def _is_on_qparams(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
     """Whether every reader of its results quantizes them with the same qparams already."""
     readers = [reader for slot in rule.outputs for reader in node.outputs[slot].consumers()]
     return bool(readers) and all(
-        is_quantize(reader) and qparams_of(reader) == qparams for reader in readers
+        read.is_quantize(reader) and read.qparams_of(reader) == qparams for reader in readers
     )
 
 
@@ -77,7 +69,7 @@ def _clip_to_qparams(
 ) -> None:
     """DQ -> Relu -> readers becomes DQ -> Q -> Clip on integers -> DQ: the first two copy."""
     assert rule.clamp is not None
-    source = dequantizer(node.inputs[0])
+    source = read.dequantizer(node.inputs[0])
     assert source is not None
     value = source.inputs[0]
     assert value is not None
@@ -100,7 +92,7 @@ def _lower(
     inputs = list(node.inputs)
     in_qparams: list[QParams | None] = [None] * len(inputs)
     for slot in rule.activations:
-        source = dequantizer(inputs[slot])
+        source = read.dequantizer(inputs[slot])
         assert source is not None
         inputs[slot], in_qparams[slot] = source.inputs[0], qparams
     out_qparams = [qparams if i in rule.outputs else None for i in range(len(node.outputs))]
@@ -126,11 +118,11 @@ def _lower(
 
 def drop_round_trip(node: ir.Node) -> None:
     """Q(DQ(integers)) = integers, of equal qparams."""
-    source = dequantizer(node.inputs[0]) if is_quantize(node) else None
-    if source is None or is_constant(source):
+    source = read.dequantizer(node.inputs[0]) if read.is_quantize(node) else None
+    if source is None or read.is_constant(source):
         return
-    integers, qparams = source.inputs[0], qparams_of(node)
-    if isinstance(qparams, Unread) or qparams_of(source) != qparams:
+    integers, qparams = source.inputs[0], read.qparams_of(node)
+    if isinstance(qparams, read.Unread) or read.qparams_of(source) != qparams:
         return
     if integers is None or node.outputs[0].is_graph_output():
         return
@@ -140,7 +132,7 @@ def drop_round_trip(node: ir.Node) -> None:
 
 def quantize_before(node: ir.Node, names: FreeNames) -> None:
     """Q(move(x)) = move(Q(x)): what makes x gets its Q right behind, which it needs to fuse."""
-    qparams = one_scale(node) if is_quantize(node) else None
+    qparams = read.one_scale(node) if read.is_quantize(node) else None
     if qparams is None:
         return
     graph_qparams = graph_qparams_of(node, qparams)
@@ -148,7 +140,7 @@ def quantize_before(node: ir.Node, names: FreeNames) -> None:
     while value is not None:
         producer = value.producer()
         above = None if producer is None else _moved(producer)
-        if above is None or dequantizer(above) is not None or above.is_graph_input():
+        if above is None or read.dequantizer(above) is not None or above.is_graph_input():
             return
         if sole_reader(above) is None:
             return  # others read it unrounded

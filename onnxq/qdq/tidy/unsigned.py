@@ -18,15 +18,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.graph.edit import FreeNames
 from onnxq.operator import OpCategory
-from onnxq.qdq.read import (
-    ZERO_POINT,
-    array_of,
-    dequantizer,
-    is_constant,
-    is_dequantize,
-    is_quantize,
-    one_scale,
-)
+from onnxq.qdq import read
 from onnxq.qdq.write import shifted_constant
 
 UINT8 = ir.TensorType(ir.DataType.UINT8)
@@ -39,13 +31,13 @@ def store_unsigned(model: ir.Model, names: FreeNames) -> None:
     """Rewrites the main graph in place; integers of weights are constants at their DQ by now."""
     shifted: dict[ir.Value, ir.Value] = {}
     for node in list(model.graph):
-        if is_quantize(node):
+        if read.is_quantize(node):
             found = _from_quantizer(node)
-        elif is_dequantize(node) and is_constant(node) and _is_activation(node):
-            found = [(node, 0), (node, ZERO_POINT)], []
+        elif read.is_dequantize(node) and read.is_constant(node) and _is_activation(node):
+            found = [(node, 0), (node, read.ZERO_POINT)], []
         else:
             continue
-        if found is None or any(not _is_int8(array_of(n, slot)) for n, slot in found[0]):
+        if found is None or any(not _is_int8(read.array_of(n, slot)) for n, slot in found[0]):
             continue
         constants, values = found
         for holder, slot in constants:
@@ -60,7 +52,7 @@ def store_unsigned(model: ir.Model, names: FreeNames) -> None:
 
 def _from_quantizer(quantizer: ir.Node) -> tuple[Constants, list[ir.Value]] | None:
     """The constants among a Q's integers down to every DQ, and the integers; None: some leave."""
-    constants: Constants = [(quantizer, ZERO_POINT)]
+    constants: Constants = [(quantizer, read.ZERO_POINT)]
     values, waiting = [], [quantizer.outputs[0]]
     while waiting:
         value = waiting.pop()
@@ -68,8 +60,8 @@ def _from_quantizer(quantizer: ir.Node) -> tuple[Constants, list[ir.Value]] | No
         if value.is_graph_output():
             return None
         for reader, slot in value.uses():
-            if is_dequantize(reader):
-                constants.append((reader, ZERO_POINT))
+            if read.is_dequantize(reader):
+                constants.append((reader, read.ZERO_POINT))
             elif reader.op_type == "Clip" and slot == 0:
                 constants += [(reader, end) for end in (1, 2)]
                 waiting += reader.outputs
@@ -96,7 +88,7 @@ def _moves(node: ir.Node) -> bool:
 def _is_activation(dequantize: ir.Node) -> bool:
     """Whether a constant is read as an activation, by all of its readers."""
     uses = list(dequantize.outputs[0].uses())
-    if one_scale(dequantize) is None or not uses or dequantize.outputs[0].is_graph_output():
+    if read.one_scale(dequantize) is None or not uses or dequantize.outputs[0].is_graph_output():
         return False
     return all(_reads_activation(reader, slot) for reader, slot in uses)
 
@@ -106,8 +98,8 @@ def _reads_activation(node: ir.Node, slot: int) -> bool:
     rule = catalog.rule_of(node)
     if rule is None or slot not in rule.activations:
         return False
-    others = [dequantizer(node.inputs[other]) for other in rule.activations if other != slot]
-    return any(other is not None and not is_constant(other) for other in others)
+    others = [read.dequantizer(node.inputs[other]) for other in rule.activations if other != slot]
+    return any(other is not None and not read.is_constant(other) for other in others)
 
 
 def _is_int8(array: npt.NDArray[np.generic] | None) -> bool:

@@ -35,18 +35,13 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float, OpCategory, Rule
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.qconfig import QConfigMapping
+from onnxq.static.insertion import overrides
 from onnxq.static.insertion.channel_scales import ChannelScale, find_channel_scales
 from onnxq.static.insertion.check_types import check_types
 from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import Decision, Quantize, weight_observer
 from onnxq.static.insertion.groups import TensorGroup, groups_of
 from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
-from onnxq.static.insertion.overrides import (
-    check_overrides,
-    group_override,
-    unmet_precisions,
-    unmet_requests,
-)
 from onnxq.targets import Target
 
 _LastMembers = tuple[tuple[str, ...], bool]
@@ -78,9 +73,9 @@ def inserted(context: Context, qconfig: QConfigMapping, insertion: QuantizerInse
     channel_scales = find_channel_scales(model, insertion, qconfig)
     groups = groups_of(insertion, qconfig, channel_scales)
     groups = with_clipped_outputs(groups, model, decisions, qconfig)
-    notes = check_overrides(model, decisions, insertion.quantized, qconfig)
-    notes += unmet_requests(model, decisions, qconfig)
-    notes += unmet_precisions(model, decisions, qconfig)
+    notes = overrides.check_overrides(model, decisions, insertion.quantized, qconfig)
+    notes += overrides.unmet_requests(model, decisions, qconfig)
+    notes += overrides.unmet_precisions(model, decisions, qconfig)
     shared = [(group.members, group.observer) for group in groups]
     notes += check_types(model, decisions, shared, clamps, qconfig)
     types = {tensor: group.dtype for group in groups for tensor in group.members}
@@ -124,7 +119,7 @@ def with_clipped_outputs(
         )
         if len(group.members) > 1
         and group.range is None
-        and group_override(group.members, qconfig) is None
+        and overrides.group_override(group.members, qconfig) is None
         else group
         for group in groups
     )

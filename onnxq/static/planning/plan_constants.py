@@ -16,16 +16,7 @@ from onnxq.operator import Float
 from onnxq.operator.nodes import has_input, input_at
 from onnxq.qparams import QParams
 from onnxq.static.insertion.decision import Decision, weight_of
-from onnxq.static.planning.constants import (
-    PlannedBias,
-    PlannedWeight,
-    folded_bias,
-    plan_bias,
-    plan_weight,
-    weight_key,
-    with_channel_scale,
-    with_room,
-)
+from onnxq.static.planning import constants
 from onnxq.static.planning.input_means import input_means
 from onnxq.static.planning.pair_range import Saturated, reduced, with_means
 from onnxq.static.prepared import Prepared
@@ -41,8 +32,8 @@ class PlannedConstants:
         reductions: node name -> how much the range of its weight is reduced; others: not.
     """
 
-    weights: dict[str, PlannedWeight]
-    biases: dict[str, PlannedBias]
+    weights: dict[str, constants.PlannedWeight]
+    biases: dict[str, constants.PlannedBias]
     reductions: dict[str, ReducedRange]
     notes: list[str]
 
@@ -66,23 +57,23 @@ def plan_constants(
         node, rule = nodes[name], decision.rule
         x = value_name(input_at(node, rule.activations[0]))
         made = channel_scales.get(decision.results[0]) if decision.results else None
-        key = weight_key(prepared, node, rule)
+        key = constants.weight_key(prepared, node, rule)
         if key not in observed:
             observed[key], notes = qparams_of_weight(weight_of(node, rule), key)
             planned.notes.extend(notes)
-        weight = plan_weight(key, observed[key], weight_of(node, rule))
+        weight = constants.plan_weight(key, observed[key], weight_of(node, rule))
         if made is not None or x in channel_scales:
-            weight = with_channel_scale(weight, made, channel_scales.get(x))
+            weight = constants.with_channel_scale(weight, made, channel_scales.get(x))
         weight, reduction = reduced(weight, node, rule, prepared.target, saturated)
         weight = with_means(weight, input_means(node, rule, statistics.probed))
         if reduction is not None:
             planned.reductions[name] = reduction
         if rule.bias is not None and has_input(node, rule.bias):
-            weight, bias, notes = plan_bias(node, rule, tensors[x], weight, made)
+            weight, bias, notes = constants.plan_bias(node, rule, tensors[x], weight, made)
             planned.biases[name] = bias
             planned.notes.extend(notes)
-        elif decision.results and (added := folded_bias(node, decisions)) is not None:
-            weight, notes = with_room(node, added, tensors[x], weight)
+        elif decision.results and (added := constants.folded_bias(node, decisions)) is not None:
+            weight, notes = constants.with_room(node, added, tensors[x], weight)
             planned.notes.extend(notes)
         planned.weights[name] = weight
         if weight.channel_scale is None and is_given(weight_of(node, rule)):

@@ -12,21 +12,7 @@ from onnxq.core.arrays import Array
 from onnxq.operator import Precision
 from onnxq.ort.layouts import FEW_CHANNELS, FUSED_BEHIND_CONV
 from onnxq.ort.runtime import Optimization
-from onnxq.times.microbenchmarks.link import (
-    CLIPPED,
-    Arrangement,
-    Link,
-    Parts,
-    TimedNode,
-    both,
-    nothing,
-    numbers,
-    pooled,
-    pooled_integers,
-    quantized,
-    weight_of,
-    weights,
-)
+from onnxq.times.microbenchmarks import link
 from onnxq.times.work import FUSED
 
 
@@ -73,10 +59,10 @@ class Shape:
         return (self.results, self.channels // self.group, *[self.kernel] * self.axes)
 
     @property
-    def node(self) -> TimedNode:
+    def node(self) -> link.TimedNode:
         """The float node."""
-        x = numbers(1, self.channels, *[self.size] * self.axes)
-        return TimedNode("Conv", (x,), (numbers(*self.weight),), self.attributes)
+        x = link.numbers(1, self.channels, *[self.size] * self.axes)
+        return link.TimedNode("Conv", (x,), (link.numbers(*self.weight),), self.attributes)
 
 
 POINTWISE = (
@@ -156,23 +142,23 @@ def shapes() -> Iterator[Shape]:
     yield from (*STRIDED, *FIRST, *SEQUENCES, *VOLUMES)
 
 
-def convolution_links() -> Iterator[Link]:
+def convolution_links() -> Iterator[link.Link]:
     """Every shape in float and in integers."""
     for shape in shapes():
         yield _link(shape, Precision.FLOAT)
         yield _link(shape, Precision.INT8)
 
 
-def _link(shape: Shape, precision: Precision) -> Link:
+def _link(shape: Shape, precision: Precision) -> link.Link:
     """A chain of the convolution, and of the one that leads back; or branches behind one input."""
     is_float, node = precision is Precision.FLOAT, shape.node
-    add, begin = (add_float, nothing) if is_float else (add_integer, quantized)
-    chain = Link(
+    add, begin = (add_float, link.nothing) if is_float else (add_integer, link.quantized)
+    chain = link.Link(
         (node.work,),
         precision,
         partial(add, shape=shape),
         node.feeds(),
-        Arrangement.CHAIN,
+        link.Arrangement.CHAIN,
         begin,
         optimization=Optimization.ALL,
         few=2,
@@ -182,31 +168,31 @@ def _link(shape: Shape, precision: Precision) -> Link:
         is_first = shape.channels < FEW_CHANNELS
         return replace(
             chain,
-            arrangement=Arrangement.BRANCHES,
-            begin=begin if is_first else both(begin, partial(add, shape=_same(shape))),
-            end=pooled if is_float else pooled_integers,
-            minus=((TimedNode("GlobalAveragePool", (_result(shape),)).work, precision),),
+            arrangement=link.Arrangement.BRANCHES,
+            begin=begin if is_first else link.both(begin, partial(add, shape=_same(shape))),
+            end=link.pooled if is_float else link.pooled_integers,
+            minus=((link.TimedNode("GlobalAveragePool", (_result(shape),)).work, precision),),
             few=1,
             more=3,
         )
     if shape.channels == shape.results:
         return chain
     works, back = (node.work, shape.turned.node.work), partial(add, shape=shape.turned)
-    return replace(chain, works=works, build=both(chain.build, back), few=1, more=2)
+    return replace(chain, works=works, build=link.both(chain.build, back), few=1, more=2)
 
 
-def fused_links() -> Iterator[Link]:
+def fused_links() -> Iterator[link.Link]:
     """Activations that a float convolution computes, in place of the Relu that costs nothing."""
     for shape in (Shape(32, 32, 14), Shape(64, 64, 28), Shape(32, 32, 56), Shape(64, 64, 56)):
         node = shape.node
         for op_type in sorted(FUSED_BEHIND_CONV - {"Relu", "Clip"}):
-            work = TimedNode(op_type, (_result(shape),)).work
-            yield Link(
+            work = link.TimedNode(op_type, (_result(shape),)).work
+            yield link.Link(
                 (replace(work, kind=FUSED),),
                 Precision.FLOAT,
                 partial(add_float, shape=shape, activation=op_type),
                 node.feeds(),
-                Arrangement.CHAIN,
+                link.Arrangement.CHAIN,
                 optimization=Optimization.ALL,
                 minus=((node.work, Precision.FLOAT),),
                 few=2,
@@ -221,18 +207,20 @@ def _same(shape: Shape) -> Shape:
 
 def _result(shape: Shape) -> Array:
     size = (shape.size + shape.stride - 1) // shape.stride
-    return numbers(1, shape.results, *[size] * shape.axes)
+    return link.numbers(1, shape.results, *[size] * shape.axes)
 
 
-def add_float(parts: Parts, name: str, shape: Shape, activation: str = "Relu") -> str:
+def add_float(parts: link.Parts, name: str, shape: Shape, activation: str = "Relu") -> str:
     """Conv with a bias, and the activation that it computes itself."""
-    w = numbers(*shape.weight) / np.float32(np.sqrt(np.prod(shape.weight[1:])))
+    w = link.numbers(*shape.weight) / np.float32(np.sqrt(np.prod(shape.weight[1:])))
     inputs = [name, parts.constant(w + np.float32(len(parts.nodes) * 1e-6))]
     inputs.append(parts.constant(np.zeros(shape.results, np.float32)))
     return parts.add(activation, [parts.add("Conv", inputs, shape.attributes)])
 
 
-def add_integer(parts: Parts, name: str, shape: Shape) -> str:
+def add_integer(parts: link.Parts, name: str, shape: Shape) -> str:
     """Conv between integers, clipped as by a Relu: DequantizeLinear around its weight and bias."""
-    weight, bias = weight_of(parts, weights(*shape.weight), 0)
-    return quantized(parts, parts.add("Conv", [name, weight, bias], shape.attributes), CLIPPED)
+    weight, bias = link.weight_of(parts, link.weights(*shape.weight), 0)
+    return link.quantized(
+        parts, parts.add("Conv", [name, weight, bias], shape.attributes), link.CLIPPED
+    )
