@@ -7,8 +7,6 @@ Each name is loaded when it is first used, so that `import onnxq` is quick and n
 The import declines ONNX Runtime's telemetry (onnxq/ort/telemetry.py).
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING

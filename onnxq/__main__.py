@@ -1,7 +1,5 @@
 """The command `onnxq`, and `python -m onnxq`: hears signals first, then imports the rest."""
 
-from __future__ import annotations
-
 import os
 import sys
 

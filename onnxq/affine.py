@@ -10,8 +10,6 @@ so it is computed in float64 and saturates. Arrays are worked on in chunks that 
 a weight mapped from disk costs its integers in memory and nothing else.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import TypeVar

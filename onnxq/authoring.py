@@ -15,8 +15,6 @@ Slots, qparams and attributes are read through the `Call` that a kernel is given
 written through the `Site` that a lowering is given: onnxq.operator has both.
 """
 
-from __future__ import annotations
-
 from onnxq.operator import Reals
 from onnxq.operator.examples import integers as random_integers
 from onnxq.operator.examples import normal as random_reals

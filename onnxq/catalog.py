@@ -3,8 +3,6 @@
 A file is imported when an operator of its name is looked for: a model has few of them.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import pkgutil

@@ -7,8 +7,6 @@ int32                    biases; ONNX dequantizes it, and quantizes nothing to i
 float16                  storage only: values are cast to it, there is no scale
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -17,8 +17,6 @@
 Every message says what, where, got, wanted, and what to do.
 """
 
-from __future__ import annotations
-
 import difflib
 import enum
 import inspect

@@ -3,8 +3,6 @@
 model --ranges on samples--> kept nodes --as_float16--> model --beside float32--> more kept nodes
 """
 
-from __future__ import annotations
-
 import enum
 import itertools
 import warnings

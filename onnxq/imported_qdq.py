@@ -3,8 +3,6 @@
 file --read_given--> graph --in_integers--> QuantizedModel --beside_given--> Verdict
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Sequence

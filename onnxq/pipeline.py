@@ -1,7 +1,5 @@
 """The main job as one call: the stages joined, and their result tried."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor

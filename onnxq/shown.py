@@ -6,8 +6,6 @@ r"""Names of others as they are shown: no control character of a file reaches a 
 Text passes here where it leaves: errors, sentences and tables of the command line, JSON, pages.
 """
 
-from __future__ import annotations
-
 _SPACES = "\xa0\u2009\u202f"  # that our own sentences have
 
 

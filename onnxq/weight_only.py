@@ -1,7 +1,5 @@
 """Weight-only quantization, group-wise to 2, 4 or 8 bits, as one call and as its steps."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor

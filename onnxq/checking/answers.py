@@ -1,7 +1,5 @@
 """Answers of a quantized model beside float's, where outputs leave no doubt what they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 

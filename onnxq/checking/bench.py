@@ -1,7 +1,5 @@
 """Times float and quantized model in turns: one thread, CPU time, ratio of medians."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ with `given` as the file says it, in float32 and without ONNX Runtime's optimiza
 `unrounded` the same without rounding of activations, ends of ranges kept.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Logits of a decoder whose cache is int8 beside those of the float cache, on samples."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

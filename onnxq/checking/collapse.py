@@ -1,7 +1,5 @@
 """The first place where a quantized model leaves its float model, for one that is far from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 

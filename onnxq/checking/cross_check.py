@@ -6,8 +6,6 @@ really had, on its kernel. End to end: the reference evaluator runs the model fi
 Both add products as this machine does: without VNNI, x86 adds pairs in int16, which saturates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass

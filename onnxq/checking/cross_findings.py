@@ -1,7 +1,5 @@
 """CrossFindings of cross_check: a value to print, to save as JSON, to hold against bounds."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ the DequantizeLinear of its weight is still there. Weights that are dequantized 
 meant to compute in float.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

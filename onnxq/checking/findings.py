@@ -1,7 +1,5 @@
 """Findings of verify: a value to print, to save as JSON, to hold against bounds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import (
     Iterator,

@@ -6,8 +6,6 @@ Q -> integers -> DQ -> output T   tensor T, where T is an output of the graph
 T' = DQ(integers of T) -> Q       tensor T: integers of another type
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

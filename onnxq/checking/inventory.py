@@ -8,8 +8,6 @@ Read from the file alone:
     like)
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ whose pairs of products may not fit int16 (see onnxq.targets.accumulation); laye
 are computed once. Without samples, the weights alone say which layers can differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from functools import partial

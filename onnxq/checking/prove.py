@@ -8,8 +8,6 @@ they are stored. ONNX Runtime subtracts zero points behind the sum, modulo 2^32,
 where the sum itself fits int32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar

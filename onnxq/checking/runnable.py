@@ -9,8 +9,6 @@ in about log2(nodes) trials each, until all that is left runs. Cheap nodes come 
 are blamed rather than the products that they stand beside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar

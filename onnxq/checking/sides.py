@@ -1,7 +1,5 @@
 """Sides of a comparison: a float and a quantized model, and the tensors that are compared."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

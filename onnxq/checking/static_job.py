@@ -1,7 +1,5 @@
 """Static quantization of a prepared model as one job: calibrated, planned, rewritten, tried."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 

@@ -3,8 +3,6 @@
 Nodes are those of the float model, here and in every count that a person reads.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

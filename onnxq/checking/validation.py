@@ -3,8 +3,6 @@
 What it is tried on: a few of the calibration samples, samples to check on, or made-up inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 

@@ -3,8 +3,6 @@
 Both sessions have one thread, so that the CPU time of the runs that are compared gives the speed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

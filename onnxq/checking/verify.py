@@ -5,8 +5,6 @@ fusions survive that), dequantized in NumPy, and compared with tensor T of the c
 model. One batch is in memory at a time; see comparison.py for the formulas.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace

@@ -4,8 +4,6 @@ ONNX Runtime gives Python no arrays of types that NumPy itself lacks (int4, floa
 a tensor goes out through a Cast to a type that holds each of its numbers, and is cast back here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ One path for models of any size: integers are found product after product, and g
 place for them is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace

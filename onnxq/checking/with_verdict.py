@@ -1,7 +1,5 @@
 """Static and dynamic models made of their plans, tried on ONNX Runtime: each with its verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ end with the exit code that errors.py draws; --debug, before or behind the comma
 error arose. Every output path is checked before the work begins.
 """
 
-from __future__ import annotations
-
 import click
 
 from onnxq.cli.calibrating import calibrate

@@ -1,7 +1,5 @@
 """Options of a command in groups for --help: those that most people need first."""
 
-from __future__ import annotations
-
 import click
 
 FIRST = (

@@ -6,8 +6,6 @@
 A process that is killed leaves whole records; the next one of the same head goes on behind them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

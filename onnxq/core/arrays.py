@@ -1,7 +1,5 @@
 """Names of array types, each with one meaning in the package."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

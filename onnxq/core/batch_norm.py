@@ -4,8 +4,6 @@ factor = gamma / sqrt(variance + epsilon)                               per chan
 batch_norm(w x + b) = (factor w) x + (b - mean) factor + beta
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 X = TypeVar("X")

@@ -3,8 +3,6 @@
 There the link onnxq/operators is a text file that names the folder operators/ beside onnxq/.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """Python's garbage collector, held still while much is built: a graph, or what imports define."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ option of the next one added, without what is dominated. A front of more than MO
 along its length, so that the work is linear in the items; up to there the answer is exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ with onnxq.limits(seconds=600, memory_bytes=8 << 30):
     onnxq.quantize("large.onnx", samples)
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Iterator

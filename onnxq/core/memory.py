@@ -1,7 +1,5 @@
 """Memory that this process can still get, as far as the system tells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 KIB = 1024

@@ -1,7 +1,5 @@
 """Narrow integers in bytes, the first in the low bits, as products of blocks hold them."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -8,8 +8,6 @@ Importing such a module is all that happens to it: it registers what it defines 
 is first asked for an operator, or a name of a type or observer is not known.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Name of this machine's processor."""
 
-from __future__ import annotations
-
 import platform
 import re
 from pathlib import Path

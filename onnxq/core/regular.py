@@ -1,7 +1,5 @@
 """Regular files, the only ones that are read: pipes hang, and devices never end."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -14,8 +14,6 @@ is missing has the field's default, so that a new field with a default reads old
 is the base of values with files of their own.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

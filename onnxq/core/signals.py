@@ -4,8 +4,6 @@ Both raise KeyboardInterrupt, so that whatever is half-done is taken back; the e
 one came: 128 + its number, as shells report it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

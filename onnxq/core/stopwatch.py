@@ -1,7 +1,5 @@
 """CPU time of this process since a moment."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 

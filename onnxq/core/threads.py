@@ -8,8 +8,6 @@ runs: its own threads would compete with the workers, and spin where the machine
 them made a ResNet-50 ten times slower than one).
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import itertools

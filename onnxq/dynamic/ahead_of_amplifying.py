@@ -12,8 +12,6 @@ Two kinds of divisor are not small where it is quiet: a reduction, which is the 
 it divides (a norm), and a sum with a number that is more than a guard against 0 (1 + |x|).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Guard of a dynamic rewrite: decisions may come from a file, and be of other nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """Decisions on nodes that may be quantized dynamically, and the plan made of them."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ qconfig ask for it, which precision, and is that precision worth it on the targe
 here: the target holds what was measured.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """qparams of the weights that dynamic quantization stores, in the layout in which it does."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Container
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ then those of a sample; without either
     other axes, such as a sequence's length                                                64
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """Tables that stay in float for the sake of the file: their integers would hardly shrink it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 import onnx_ir as ir

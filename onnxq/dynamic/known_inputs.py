@@ -15,8 +15,6 @@ E[z_i^2] is 1 on the average over the channels, and not known of each. So half o
 decibels: errors count by the root of what it would be at 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ What a product of such an input adds up is off by the mean times the sum of its 
 errors. There errors are rounded so that they cancel (targets.bias_preserving).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reasons of dynamic quantization: why a node stays in float, or how its weights are stored."""
 
-from __future__ import annotations
-
 from onnxq.core.reason import Reason
 
 

@@ -1,7 +1,5 @@
 """Requests for dynamic quantization that have no effect: an error or a note each, none silent."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase

@@ -18,8 +18,6 @@ Mul with two readers, and neither product is fused. Scalar constants are told ap
 so the second such scale is written as a vector, one (equal) number per column, which is not merged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Requests for dynamic quantization: the documented forms of `qconfig_spec`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 

@@ -6,8 +6,6 @@ An embedding table that is the output matrix too reaches us as two initializers:
 Transpose of the table is a constant like any other, and folded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import onnx_ir as ir

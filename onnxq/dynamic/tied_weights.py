@@ -3,8 +3,6 @@
 An embedding table that is, transposed, the output matrix too, is the usual one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 

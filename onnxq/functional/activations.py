@@ -1,7 +1,5 @@
 """Element-wise functions of one tensor."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from onnxq.affine import dequantize, quantize

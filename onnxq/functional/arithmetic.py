@@ -1,7 +1,5 @@
 """Sums, products and concatenations, whose results have qparams of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from onnxq.affine import quantize

@@ -1,7 +1,5 @@
 """How a function calls an operator's kernel: QTensors in, a QTensor out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import cast

@@ -1,7 +1,5 @@
 """Convolutions and linear layers: uint8 activations, int8 weights, int32 sums."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

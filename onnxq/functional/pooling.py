@@ -1,7 +1,5 @@
 """Maxima and means over windows, with the input's qparams."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Sequence

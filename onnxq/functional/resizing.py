@@ -1,7 +1,5 @@
 """Images in another size, with the input's qparams."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

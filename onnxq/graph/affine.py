@@ -1,7 +1,5 @@
 """BatchNormalization in eval mode as the affine function that it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

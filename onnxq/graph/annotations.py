@@ -5,8 +5,6 @@ metadata, doc   of nodes and tensors: where in the source code they come from
 onnxq.*         metadata that onnxq reads: stays, as do the model's own metadata and doc string
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Iterable
 

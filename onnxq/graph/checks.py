@@ -1,7 +1,5 @@
 """Models that onnxq reads and refuses to quantize, each with the remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import onnx_ir as ir

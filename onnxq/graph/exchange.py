@@ -1,7 +1,5 @@
 """Exchanges constants for what is computed from them, once for all readers that want the same."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 import onnx_ir as ir

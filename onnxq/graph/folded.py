@@ -8,8 +8,6 @@ A pass that computes a constant notes on its tensor what it was computed from. W
 constants in a result is written as it was given, so that no file grows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The file that a model came in: its bytes, which every ratio of sizes is of, and its speed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import onnx_ir as ir

@@ -6,8 +6,6 @@ The canonical model has w in float32, and `graph.folded` knows how it was comput
 carried out on the scale of every number in place of the number, say where that scale is now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

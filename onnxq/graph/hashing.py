@@ -3,8 +3,6 @@
 And a seal, which tells in no time whether the model in hand was changed since.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ lengths of the vectors that it would carry are looked at first:
     one is not known before          data is propagated in the child process, within bounds
 """
 
-from __future__ import annotations
-
 import enum
 import functools
 import math

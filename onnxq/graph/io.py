@@ -1,7 +1,5 @@
 """Models from and into files: checked at the door, memory-mapped, written atomically."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

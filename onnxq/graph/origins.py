@@ -5,8 +5,6 @@ program. A pass that puts another value in the place of one hands its origins on
 known in the canonical model. Values that a pass makes beside have none.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 

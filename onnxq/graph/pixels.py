@@ -1,7 +1,5 @@
 """Inputs that are pixels: what they mean, and the float model that takes them as uint8."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

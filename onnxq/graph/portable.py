@@ -1,7 +1,5 @@
 """Models as other processes load them: by the path of their file, or by their bytes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self

@@ -5,8 +5,6 @@
 Of pixels, the numbers are what the float model takes, and the zero point need not be whole.
 """
 
-from __future__ import annotations
-
 import enum
 import json
 from collections.abc import Mapping  # the codec reads annotations at run time

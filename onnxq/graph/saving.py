@@ -11,8 +11,6 @@ moment, the graph that stands there has its own weights beside it. A kill can le
 no graph names.
 """
 
-from __future__ import annotations
-
 import contextlib
 import filecmp
 import io

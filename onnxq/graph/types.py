@@ -1,7 +1,5 @@
 """Types and ranks of all values: onnx's inference, then, where that knows nothing, one real run."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Walks over nodes and values of canonical graphs, in which every node and value has a name."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator
 
 import onnx_ir as ir

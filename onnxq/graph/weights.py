@@ -1,7 +1,5 @@
 """Tensors that stand for weights without holding them: computed when read, then forgotten."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

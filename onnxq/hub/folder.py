@@ -8,8 +8,6 @@
 transformers.js finds a file by its dtype, optimum by its name.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

@@ -1,7 +1,5 @@
 """Precisions in which clients of a hub ask for a model, and how each is made."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace

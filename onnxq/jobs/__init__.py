@@ -8,8 +8,6 @@
 None: everything runs here, when its result is asked for.
 """
 
-from __future__ import annotations
-
 from onnxq.jobs.in_order import in_order, slots
 from onnxq.jobs.processes import Processes, connected
 

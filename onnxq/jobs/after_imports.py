@@ -4,8 +4,6 @@ A Ctrl-C that came meanwhile is dropped, as the server drops all from here on. P
 pool, which that server forks too, answer Ctrl-C as they would without onnxq.
 """
 
-from __future__ import annotations
-
 import signal
 
 _handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops the one that waits

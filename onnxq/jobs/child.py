@@ -13,8 +13,6 @@ behind, whoever dies.
 - It cannot be started (a sandbox): one warning, and models run in this process.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import itertools

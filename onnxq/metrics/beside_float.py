@@ -1,7 +1,5 @@
 """Figures of a quantized model's answers beside the float model's: the contract that all keep."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ are left out. `xyxy` has x2 >= x1, y2 >= y1 nearly everywhere, `xywh` at some pl
 x and y stands first makes no difference for IoU.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 

@@ -7,8 +7,6 @@ TP is a quantized box that has a float box of its class, and IoU >= `iou`, of it
 without, FN a float box without. F1 sees what a threshold keeps, mAP the order of scores, too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import zip_longest
 

@@ -6,8 +6,6 @@ A_k is where the float model says class k, B_k the quantized one. Of one channel
 are a class; so are those of each channel where probabilities do not add up to 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -6,8 +6,6 @@ The transcript of CTC's logits is the best class of each frame, with repeats and
 Words are what stands between two of `space`; without one, each token counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby

@@ -9,8 +9,6 @@
 An observer of your own: subclass Observer, implement its five abstract methods.
 """
 
-from __future__ import annotations
-
 from onnxq.observers._base import Observer, ObserverBase, ObserverSpec, find_observer
 from onnxq.observers.amax import AmaxObserver
 from onnxq.observers.channel_mean import ChannelMeanObserver

@@ -1,7 +1,5 @@
 """Arrays of an observer's saved state, checked: a file may hold anything."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -3,8 +3,6 @@
 Calibrates to what pytorch_quantization's descriptors say; see onnxq.pytorch.tensor_quant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

@@ -1,7 +1,5 @@
 """ChannelMeanObserver: mean and variance of each channel, of a part of many values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Self

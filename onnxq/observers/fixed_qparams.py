@@ -1,7 +1,5 @@
 """FixedQParamsObserver: qparams that are known ahead, whatever the samples are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

@@ -1,7 +1,5 @@
 """FloatHistogramObserver: how often numbers of each size occur, over all of float32's decades."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

@@ -1,7 +1,5 @@
 """HistogramObserver: the scale and zero_point of least squared error, from a histogram."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

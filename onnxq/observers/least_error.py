@@ -1,7 +1,5 @@
 """LeastErrorObserver: the scale of each channel, or block, with the least squared error."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

@@ -1,7 +1,5 @@
 """MinMaxObserver and PerChannelMinMaxObserver: the range is that of all values seen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

@@ -1,7 +1,5 @@
 """NarrowRangeObserver: onnxq's own default for weights, integers symmetric around 0."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

@@ -12,8 +12,6 @@ out. So a tensor may have 40 dB in itself and 7 dB behind: both sides of that ra
 per channel, with each channel's range.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

@@ -1,7 +1,5 @@
 """RecordingObserver: keeps every batch, for debugging."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

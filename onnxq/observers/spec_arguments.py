@@ -1,7 +1,5 @@
 """Arguments of observers, in the one form that compares and saves."""
 
-from __future__ import annotations
-
 import reprlib
 
 import numpy as np

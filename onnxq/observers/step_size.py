@@ -1,7 +1,5 @@
 """StepSizeObserver: the scale that LSQ starts to learn from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Self

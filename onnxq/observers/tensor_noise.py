@@ -13,8 +13,6 @@ the next bin continues: N0 (x / w)^b with N0 (2^b - 1) = N1, the counts of both.
 then w^2 b / (b + 2), which is w^2 / 3 where N0 = N1.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

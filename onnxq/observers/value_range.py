@@ -10,8 +10,6 @@ absmax / 127.5, so that absmax itself saturates half an LSB below; onnxq's own N
 divides by 127.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Finds qparams of a weight, its integers within a limit."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass

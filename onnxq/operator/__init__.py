@@ -16,8 +16,6 @@ An operator file imports what is listed below from here, types of arrays among i
 from `nodes` and `examples`.
 """
 
-from __future__ import annotations
-
 from onnxq.core.arrays import Array, Ints, Reals, Singles
 from onnxq.operator.call import AttributeValue, Call, NodeCall
 from onnxq.operator.contract import (

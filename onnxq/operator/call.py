@@ -8,8 +8,6 @@ A kernel reads its slots and attributes through these methods, so that each refu
 operator and says what was wanted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ fuses. An `IntegerOperator` is one that ONNX Runtime runs on integers (QLinearCo
 that reproduces it, and cases.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeVar

@@ -1,7 +1,5 @@
 """Arrays for the operators' cases: the same on every machine and run."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

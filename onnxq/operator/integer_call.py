@@ -1,7 +1,5 @@
 """One run of an operator on integers as a value: the arrays of its inputs become QParams."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

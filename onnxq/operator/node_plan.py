@@ -1,7 +1,5 @@
 """Numbers that a plan has for one node: qparams per slot, or of the weights alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

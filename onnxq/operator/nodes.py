@@ -3,8 +3,6 @@
 ONNX IR's types leave open what canonical graphs guarantee; here they do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The precision of a node: the numbers that it reads, computes on and gives."""
 
-from __future__ import annotations
-
 import enum
 
 

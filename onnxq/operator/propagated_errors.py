@@ -5,8 +5,6 @@ powers, products and quotients. Not further than MOST_PRODUCTS of those with con
 Fourier transform, a filter bank behind it, and the mean over time that levels its bands.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Nodes that read a value, as ONNX Runtime sees them: through nodes that do nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """Reasons that operators give, and those that static and dynamic quantization share."""
 
-from __future__ import annotations
-
 from onnxq.core.reason import Reason
 
 

@@ -4,8 +4,6 @@ Linear layers with a weight in their rule, and nodes that only move or bound dat
 their rules suffice. Behind an operator without a response, errors are not followed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

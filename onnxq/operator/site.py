@@ -5,8 +5,6 @@ NodeSite         tape, node, inputs: constants, the float node itself on other i
 └── DynamicSite  + DynamicNodePlan: for `Operator.lower_dynamic`
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

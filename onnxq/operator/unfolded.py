@@ -4,8 +4,6 @@ Improvements of weights think in this form: X holds what each output element see
 one row per place; a convolution has a place per window, a matrix product one per row.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import TypeVar
 

@@ -15,8 +15,6 @@ else, because a Sum alone takes longer than an Add.
 ONNX Runtime 1.31 on AVX512; benchmarks/results/fusions.md has it by width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """ONNX Runtime's operators of decoders: attention with a cache, and rotary angles from a table."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 import numpy as np

@@ -16,8 +16,6 @@ ONNX Runtime 1.31 on AVX512. A bias that a MatMul has in an Add is between the t
 the graph is no such Relu.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -6,8 +6,6 @@ the reader sees which branch ran. Nested Ifs repeat this outwards. Bodies of Loo
 opened: their tensors have one value per iteration.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ empty sequence. A branch of an If inside of a Loop gives an empty tensor (shape 
 in which the other one ran; a Scan or Loop in a branch is handed out as `expose` does it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 

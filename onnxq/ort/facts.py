@@ -9,8 +9,6 @@ directions. What fails there after a new release is its change log: end the row 
 write one of what holds `since`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

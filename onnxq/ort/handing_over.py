@@ -1,7 +1,5 @@
 """A model's graph apart from its weights, so that ONNX Runtime reads these where they are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

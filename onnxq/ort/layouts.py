@@ -5,8 +5,6 @@ in such a layout, too, stands between two of them at no price; any other one has
 reordered on both sides. `tests/ort/test_layouts.py` asks ONNX Runtime.
 """
 
-from __future__ import annotations
-
 VIEW = "Reshape"
 VIEWS = frozenset((VIEW, "Flatten", "Squeeze", "Unsqueeze"))
 """Operators that give another shape to the same elements; one of them is measured."""

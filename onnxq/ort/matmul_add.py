@@ -8,8 +8,6 @@ comes before everything else that ONNX Runtime does with integers: the Gemm's fl
 quantized, and the Gemm is fused where a QuantizeLinear follows it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import onnx_ir as ir

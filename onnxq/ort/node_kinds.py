@@ -1,7 +1,5 @@
 """Says which nodes of an optimized graph compute in integers, in float, or only convert."""
 
-from __future__ import annotations
-
 import enum
 import re
 from collections import Counter

@@ -10,8 +10,6 @@ never through a serialized protobuf: models beyond its 2 GB limit open too.
 Over 300 lines: whatever touches ONNX Runtime stands in this one file.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Target of this machine, as ONNX Runtime's kernels compute here."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

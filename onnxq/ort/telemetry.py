@@ -4,8 +4,6 @@ ONNX Runtime's official wheels collect events and send them to Microsoft unless 
 (its Privacy.md). The first event comes with its import: only the variable stops that one.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

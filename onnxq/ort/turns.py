@@ -4,8 +4,6 @@ A turn of a short run is several, of which the first is not counted: it finds th
 the others' data, as no application has them that runs one model.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

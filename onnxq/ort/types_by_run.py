@@ -1,7 +1,5 @@
 """Types and shapes of values, told by a run where inference does not know them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Versions of ONNX Runtime: the installed one, and the oldest one that onnxq supports."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from importlib import metadata

@@ -3,8 +3,6 @@
 Colours and sizes are the style sheet's; a chart is a path in a box of WIDE by HIGH units.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Places in `Page.nodes`, `Page.tensors` and `Page.weights` are what parts name ea
 Figures that are not known, or have no meaning for a part, are None.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 Edge = tuple[int, int]

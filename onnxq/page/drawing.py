@@ -1,7 +1,5 @@
 """Drawing of a page's graph: boxes and lines in SVG units, and the classes that colour them."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Sequence

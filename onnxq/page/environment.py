@@ -1,7 +1,5 @@
 """The environment of this room's templates: jinja2, in which every text is escaped."""
 
-from __future__ import annotations
-
 import functools
 import math
 from pathlib import Path

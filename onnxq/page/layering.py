@@ -10,8 +10,6 @@ Layers of all columns lie side by side: a line between two layers crosses no nod
 linear in nodes and edges, but for sorts.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

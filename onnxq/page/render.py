@@ -5,8 +5,6 @@ their hashes: a page that is opened from a disk can send nothing anywhere, and n
 calls its tensors can run.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

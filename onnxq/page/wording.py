@@ -1,7 +1,5 @@
 """Words for the figures of a page."""
 
-from __future__ import annotations
-
 import math
 
 THOUSAND = 1e3

@@ -1,7 +1,5 @@
 """From PyTorch to onnxq: the only folder that imports torch (extra `torch`)."""
 
-from __future__ import annotations
-
 from onnxq.errors import UnsupportedError
 
 try:

@@ -3,8 +3,6 @@
 See exporting.agreement for what is fed to the module, and why integers may differ by one LSB.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

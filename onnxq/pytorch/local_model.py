@@ -4,8 +4,6 @@ Sizes of batch and text are dynamic. Inputs and outputs have the names that opti
 decoder has its cache: past_key_values.I.key (batch, heads, past, head) -> present.I.key.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from pathlib import Path

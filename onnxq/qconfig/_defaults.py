@@ -5,8 +5,6 @@ configuration these are the documented ones with the plain FakeQuantize (version
 trains with other scales than it converts with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

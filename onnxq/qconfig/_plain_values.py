@@ -1,7 +1,5 @@
 """Plain data (of YAML, JSON or a qconfig_dict) to entries and back."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

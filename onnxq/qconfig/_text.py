@@ -1,7 +1,5 @@
 """Text to plain data and back: strict YAML, and the settings of a command line."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Mapping
 from pathlib import Path

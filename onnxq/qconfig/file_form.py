@@ -9,8 +9,6 @@ Names of op types, nodes and tensors are the model's, and names of observers may
 both are checked later, with the nearest name in the message.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import math

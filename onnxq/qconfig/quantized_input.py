@@ -4,8 +4,6 @@ quantized_input={"image": Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
 quantized_input={"image": "pixels", "state": "integers"}
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Observers of weights of fewer bits than 8, in place of those that a qconfig names."""
 
-from __future__ import annotations
-
 from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import QConfigError
 from onnxq.observers import LeastErrorObserver, NarrowRangeObserver, ObserverSpec

@@ -10,8 +10,6 @@ Mul are not shared: it merges Mul nodes that become equal, before it fuses them 
 (see dynamic/rewrite_dynamic.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Hashable
 
 import onnx_ir as ir

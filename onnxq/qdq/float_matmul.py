@@ -9,8 +9,6 @@ ONNX, and does not match; one scale for all becomes one per column. Earlier vers
 file as before.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

@@ -7,8 +7,6 @@
 Every scale stays, and every number, but for biases, which become int32.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass

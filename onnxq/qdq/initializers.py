@@ -1,7 +1,5 @@
 """The constants of the integer model: integers, scales and zero points, each made once."""
 
-from __future__ import annotations
-
 import hashlib
 
 import onnx_ir as ir

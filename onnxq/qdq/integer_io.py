@@ -5,8 +5,6 @@ x -> Q -> integers -> ...      becomes   integers (an input) -> ...; who reads x
 c -> DQ -> Q -> integers       becomes   c -> ..., of equal qparams: Q(DQ(c)) = c
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import onnx_ir as ir

@@ -6,8 +6,6 @@ ONNX Runtime carries out the Cast when it loads the model (`Fact.unpacks`), and 
 run: the file shrinks, the session does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np

@@ -5,8 +5,6 @@ model's metadata, so that it can be reported later too. So do the guards of node
 ONNX Runtime fuses DequantizeLinear -> op -> QuantizeLinear in this form as in the other.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -10,8 +10,6 @@
 ONNX Runtime reads them so (tests/qdq/test_read.py asks it).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 

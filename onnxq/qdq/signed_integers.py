@@ -14,8 +14,6 @@ Where a body of If, Loop or Scan reads what was moved, it ends its process: it i
 the If, of which the body's tensor is none (QDQPropagationTransformer, 1.31, each opset).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -10,8 +10,6 @@ differs depends on the last bits of the scales. So the scale of the result is ra
 that makes all pairs agree: usually by 1 in a million, and by LARGEST at most.
 """
 
-from __future__ import annotations
-
 import enum
 from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Constants as integer initializers: quantized when they are written, not before."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt

@@ -9,8 +9,6 @@ Only the forms of an operator on integers, which its file under operators/ lower
 own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 

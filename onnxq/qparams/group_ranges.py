@@ -12,8 +12,6 @@ Inputs that are alike, as the pixels of a patch, add the errors of their weights
 squared: that is what `a` counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

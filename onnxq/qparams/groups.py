@@ -3,8 +3,6 @@
 w[o, i] = (integers[o, i] - zero_point[o, b]) * scale[o, b]        b = i // group
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

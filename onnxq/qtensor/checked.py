@@ -1,7 +1,5 @@
 """Guards of quantized tensors: a refusal says which function, what it got and wanted."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Comparisons of real values, and their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Self, TypeAlias, TypeVar, overload
 

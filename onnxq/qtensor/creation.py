@@ -1,7 +1,5 @@
 """Quantized tensors from float arrays, and empty ones that results are written to."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Sequence

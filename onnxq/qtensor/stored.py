@@ -1,7 +1,5 @@
 """Integers in memory with their qparams, and what can be read off them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Outcomes of improvements: what each did at one place of a model, by samples held back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

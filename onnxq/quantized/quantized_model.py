@@ -1,7 +1,5 @@
 """Quantized models, ready to be saved, run and looked at."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Self
 

@@ -9,8 +9,6 @@ after fusion. `op_classes()` are the OpRun classes, for an evaluator of one's ow
     onnx.reference.ReferenceEvaluator(model, new_ops=[*onnxq.reference.op_classes(), MyOp])
 """
 
-from __future__ import annotations
-
 from onnxq.reference.beside import Beside, Evaluators
 from onnxq.reference.elsewhere import FloatNodes, RunNode
 from onnxq.reference.evaluation import Evaluator, bodies_run_by, run_node

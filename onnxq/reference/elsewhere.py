@@ -3,8 +3,6 @@
 reference.evaluator(model, float_nodes=opener)    # opener(node, opsets)(inputs) -> outputs
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Float nodes by themselves on ONNX Runtime, so that the reference's integers alone are tested."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

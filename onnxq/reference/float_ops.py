@@ -1,7 +1,5 @@
 """Float operators: of com.microsoft, from ONNX Runtime's optimized graphs, or broken in onnx."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

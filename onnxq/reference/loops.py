@@ -4,8 +4,6 @@ onnx.reference lacks directions and axes of Scan, and joins what a Loop collects
 stacking it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

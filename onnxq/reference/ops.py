@@ -4,8 +4,6 @@ An operator on integers (QLinearConv) has its kernel alone. An operator that the
 (MaxPool) runs on its kernel where it moves or bounds integers, else on onnx's own implementation.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Kernels read the inputs and attributes that they know. One that is misspelt woul
 silence; ONNX Runtime refuses such a node when it loads the model.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ notes, better or not. A model without any integers is no repair: what was quanti
 its warning.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import replace

@@ -9,8 +9,6 @@ float and no faster is treated alike. What the user named stays as it is, and so
 with all integers, objective "size", times from a file, or no repair asked for.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tables for people, with rich. Renders values; computes nothing."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """How much is shown: nothing beside results, what matters first, or every row and whole names."""
 
-from __future__ import annotations
-
 import contextlib
 import enum
 from collections.abc import Iterator

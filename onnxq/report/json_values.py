@@ -1,7 +1,5 @@
 """Plain values for `--json`: dicts, lists, strings and finite numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence

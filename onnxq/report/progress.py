@@ -1,7 +1,5 @@
 """A progress bar on stderr for long work: on a terminal only, so that logs stay clean; -q: none."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable, Iterator

@@ -7,8 +7,6 @@ In a pipe a sentence stays one line, for `grep`. Words and paths are never broke
 there to be copied is printed by itself, without wrapping.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import textwrap

@@ -29,8 +29,6 @@ opened. Nothing is converted: another dtype, NaN or Inf is an error. But where a
 integers, samples may be the numbers that these stand for.
 """
 
-from __future__ import annotations
-
 from onnxq.samples.batches import Batches
 from onnxq.samples.images import Images
 from onnxq.samples.inputs import InputSpec, as_taken, input_specs

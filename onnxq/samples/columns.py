@@ -4,8 +4,6 @@ Files are not believed: a header may claim no more bytes than the file holds, a 
 may not unpack to much more than real samples do, and one reading takes at most READ_BYTES.
 """
 
-from __future__ import annotations
-
 import lzma
 import math
 import os

@@ -1,7 +1,5 @@
 """A few of the batches that pass by, and samples that are held apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
 

@@ -1,7 +1,5 @@
 """Names to ignore, held against the arrays that there are: a misspelt one would be silent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

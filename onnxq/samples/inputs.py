@@ -1,7 +1,5 @@
 """InputSpec says what a model is fed with; checks hold an array against it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sources that come piece by piece: files of a folder, items of an iterable."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inputs that nobody gave: random numbers to run a model on, or ones to ask it for types."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Work on samples, batch by batch: here, or shared out in parts to the workers of an Executor."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor

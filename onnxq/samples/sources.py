@@ -1,7 +1,5 @@
 """Samples from each kind of source: files, folders, arrays, iterables, readers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import replace

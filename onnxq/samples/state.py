@@ -4,8 +4,6 @@ Samples may leave a state's input out; it is then zeros for the first batch, and
 batch put out for the others. A batch that has the state's input starts a new sequence from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -5,8 +5,6 @@ header      JSON: name -> dtype, shape, data_offsets [first, last)
 data        rows of each tensor, C order
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

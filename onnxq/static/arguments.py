@@ -3,8 +3,6 @@
 The arguments are plain objects here: it is callers without a type checker whom this serves.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from numbers import Real

@@ -7,8 +7,6 @@ little more than inference. Tensors in branches of If are observed when their br
 State that goes round (`prepared.feedback`: output -> input) is kept between batches: see `state`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Mapping

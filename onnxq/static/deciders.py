@@ -24,8 +24,6 @@ Three places act after this list, each on what only exists then:
                          which nodes of the written file ONNX Runtime refuses, seen by running it
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Many Statistics merged as they come: in time linear in their number, in memory logarithmic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from onnxq.errors import CalibrationError

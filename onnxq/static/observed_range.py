@@ -8,8 +8,6 @@ so, whatever comes; hence it ends.
 Exact on these samples alone: on other inputs, other channels may saturate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

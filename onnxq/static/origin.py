@@ -1,7 +1,5 @@
 """The file that a prepared model was read from, to be read again by another process."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 It may only demote a node to float, with a reason.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Container, Mapping

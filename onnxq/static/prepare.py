@@ -1,7 +1,5 @@
 """Decides without data where quantizers go: nodes are Quantize or Float, tensors get observers."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

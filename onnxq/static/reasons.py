@@ -1,7 +1,5 @@
 """Reasons of static quantization: why a node stays in float, or how it runs in integers."""
 
-from __future__ import annotations
-
 from onnxq.core.reason import Reason
 
 

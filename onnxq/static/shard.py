@@ -1,7 +1,5 @@
 """Shard: the part of the samples that one run of calibration observes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The chain of one node: each decider that had something to say of it, in order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from onnxq.core.reason import Reason

@@ -3,8 +3,6 @@
 The table is in onnxq.targets.machines, which says where its numbers come from.
 """
 
-from __future__ import annotations
-
 from onnxq.targets.machines import (
     AUTO,
     BACKENDS,

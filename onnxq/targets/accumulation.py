@@ -18,8 +18,6 @@ division (onnxq.operators._divided). These round otherwise. All other integers a
 machine.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

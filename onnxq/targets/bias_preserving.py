@@ -23,8 +23,6 @@ int16.
 Everything is computed in whole numbers, and no two ranks are equal: all machines turn the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which of the targets this machine is, as far as it says."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import platform

@@ -34,8 +34,6 @@ WebAssembly is onnxruntime-web 1.30 in Node and in Chromium (tests/wasm), one bu
 machines, whose sums of products are exact.
 """
 
-from __future__ import annotations
-
 from onnxq.errors import QConfigError, kind_of, nearest
 from onnxq.targets.accumulation import SaturationMode
 from onnxq.targets.detection import this_machine

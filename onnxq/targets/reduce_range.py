@@ -12,8 +12,6 @@ onnxq.targets.accumulation. Only pairs of large weights of one sign get there:
                  those samples only: on other inputs, integers may differ.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

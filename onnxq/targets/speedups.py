@@ -24,8 +24,6 @@ half a microsecond per node and step: GRU is above 256 (from 192 on for a batch 
 and MultiHeadAttention from 256 on. ONNX's own Attention has no weights, and no numbers here.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

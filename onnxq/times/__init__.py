@@ -7,8 +7,6 @@
 Nothing here looks at a clock: that is `onnxq.times.microbenchmarks`.
 """
 
-from __future__ import annotations
-
 from onnxq.times.table import Change, Costs, Estimate, Timing, costs_of
 from onnxq.times.work import Work, work_of
 

@@ -12,8 +12,6 @@ Conversions and changes of layout belong to the node that needs them:
 What none of this tells is a row of its own, by its operator; nothing is dropped.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from collections import defaultdict

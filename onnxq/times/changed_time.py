@@ -1,7 +1,5 @@
 """Time of a model in which a few nodes change their precision: only what is around them."""
 
-from __future__ import annotations
-
 import functools
 import heapq
 import itertools

@@ -1,7 +1,5 @@
 """Time of a model in given precisions: its nodes, conversions and changes of layout."""
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence

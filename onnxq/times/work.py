@@ -1,7 +1,5 @@
 """Work of a node: its operator and the sizes that its time follows from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Defaults of a search; they import nothing, so that the command line can show them."""
 
-from __future__ import annotations
-
 MOST_RUNS = 40
 """Runs where the caller names no number: see Goal.max_runs."""
 IMPROVE = ("bias",)

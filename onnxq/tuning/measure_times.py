@@ -4,8 +4,6 @@ The float model and quantized ones run in turns on one thread, with ONNX Runtime
 without, so that what else the machine does slows all of them alike.
 """
 
-from __future__ import annotations
-
 import math
 import platform
 from collections import defaultdict

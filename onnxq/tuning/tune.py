@@ -7,8 +7,6 @@ local search   changes in batches, each of them measured
 check          of the best on the samples held apart
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence

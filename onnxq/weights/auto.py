@@ -11,8 +11,6 @@ Layers come in the order in which they run. Each adds what its own share allows,
 over is there for those behind it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from onnxq.core.arrays import Singles

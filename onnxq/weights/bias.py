@@ -13,8 +13,6 @@ of the layer as it is, lies within the bounds: a Newton step towards the least s
 clip(y) - clip(yq).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

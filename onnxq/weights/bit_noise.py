@@ -8,8 +8,6 @@ One walk measures `carried` of all products: each has a cache of its own, which 
 model's behind that product. All are rounded to nearest: it is their order that matters.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

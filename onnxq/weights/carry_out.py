@@ -1,7 +1,5 @@
 """Improvements that a qconfig asks for, carried out in the flow."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial

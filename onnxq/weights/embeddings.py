@@ -6,8 +6,6 @@ A tied head multiplies with the embedding, transposed or not, so that its output
 blocks run along the same axis, and one set of integers is stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 

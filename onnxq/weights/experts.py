@@ -8,8 +8,6 @@ multiplies the rows of its own tokens, so that Hessians are of what it saw.
     rows = Compress(X, r[:, e] > 0)        h = act(Gemm(rows, W1[e]'))        y = Gemm(h, W2[e]') r
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

@@ -9,8 +9,6 @@ What the file holds is not made again: a job that was killed goes on behind its 
 comes to the same bytes, as sums and solvers see the same numbers in the same order.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor

@@ -3,8 +3,6 @@
 w[o, i] = (integers[o, i] - zero_point[o, g]) * scale[o, g]        g = i // group_size
 """
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

@@ -18,8 +18,6 @@ V is the Cholesky factor of H with its columns in reverse, in reverse again: two
 products in place of seven. Large matrices are worked on in place, in one copy of H.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar

@@ -7,8 +7,6 @@ An improvement is asked for by its name. One of your own is a subclass with `@re
 that onnxq loads as it loads operators: an entry point `onnxq.operators`, or ONNXQ_PLUGINS.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar

@@ -1,7 +1,5 @@
 """Products in integers, static and dynamic: how their weight and their input are rounded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

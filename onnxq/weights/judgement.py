@@ -22,8 +22,6 @@ three gains of 0.6 dB where errors are spread over decades (tests/weights/test_j
 benchmarks/results/improve.md says which networks keep `smooth`, and of which it is withdrawn.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Layers: nodes with a quantized weight, as the products of matrices that improvements think in."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping

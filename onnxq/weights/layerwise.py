@@ -10,8 +10,6 @@ Each node runs once in each model, whatever the number of layers. Of X and Y, on
 at a time; tensors between subgraphs are kept for all batches, in files where they are large.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ through the model, so that they are found without; a product that shares them ha
 precision.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence

@@ -9,8 +9,6 @@ records, and perhaps a part of one, which the next `open` cuts off. Arrays are r
 what a model of any size needs in memory is the record that is being written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Reasons why a weight is not stored group-wise, or how it is."""
 
-from __future__ import annotations
-
 from onnxq.core.reason import Reason
 
 

@@ -16,8 +16,6 @@ these are known. A stage's nodes hold products of earlier groups alone, whose in
 each node runs once, so that the work is linear in the model.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

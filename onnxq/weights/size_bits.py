@@ -9,8 +9,6 @@ Noises of weights add up at the outputs, as they are small and independent. 2 bi
 Algorithms that round by samples leave the order as it is.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

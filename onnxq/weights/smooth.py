@@ -21,8 +21,6 @@ integers, and what helps without a correction is no worse with one behind it.
 benchmarks/results/improve.md has what `smooth, bias` gains on samples that nothing had seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 

@@ -7,8 +7,6 @@ they are followed from a tensor back to constants: through a Relu, a transpositi
 product whose values are columns. All numbers of the model's outputs stay, up to float rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 MatMulNBits has one matrix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 

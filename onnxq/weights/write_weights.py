@@ -10,8 +10,6 @@ Runtime makes MatMulNBits of some of these when it loads the model, at accuracy 
 (`qdq.block_products` says of which); it dequantizes the others in every run.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Mapping, Sequence
 

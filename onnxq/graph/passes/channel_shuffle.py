@@ -5,8 +5,6 @@ layout, into one of five axes on single bytes: with a fixed batch that takes hal
 time (1.74 of float's with it, 0.85 with Gather). In float a Gather takes the time of the three.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Values that are equal because the same is computed of the same: numbering of values."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A float16 or bfloat16 model becomes a float32 model; float16 inputs and outputs stay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """BatchNormalization behind Conv, ConvTranspose or Gemm disappears into weight and bias."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """Constants computed from constants become initializers: a transposed or scaled weight."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Hashable, Sequence
 

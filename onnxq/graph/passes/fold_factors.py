@@ -1,7 +1,5 @@
 """Products and sums with constants behind a node with weights disappear into weight and bias."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

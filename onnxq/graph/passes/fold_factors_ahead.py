@@ -1,7 +1,5 @@
 """A factor and a summand ahead of nodes with weights disappear into their weights and biases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ x * x * x or Pow(x, 3). So numbers are multiplied out here, and a function is kn
 polynomial and the bounds that are left.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

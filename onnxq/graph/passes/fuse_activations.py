@@ -1,7 +1,5 @@
 """Activation functions that an exporter wrote out become the operators of these names."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Layer and root mean square normalization that an exporter wrote out become the operators."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

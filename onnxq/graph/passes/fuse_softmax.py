@@ -1,7 +1,5 @@
 """Softmax that an exporter or a converter wrote out in several nodes becomes one Softmax-13."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Convs that ONNX Runtime's optimizer fused are taken apart, as the exporter wrote them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One node in the place of several that spell out what it computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Reductions over space become the pools that ONNX Runtime runs in integers or beside them."""
 
-from __future__ import annotations
-
 import onnx_ir as ir
 
 from onnxq.graph.edit import FreeNames, all_nodes, graph_of

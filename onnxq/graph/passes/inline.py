@@ -1,7 +1,5 @@
 """Calls of model-local functions are replaced by their bodies."""
 
-from __future__ import annotations
-
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 

@@ -1,7 +1,5 @@
 """Constant nodes become initializers of their graph."""
 
-from __future__ import annotations
-
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 

@@ -1,7 +1,5 @@
 """Every value and every node gets a name of its own in the whole model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import onnx_ir as ir

@@ -5,8 +5,6 @@ a quantized model's nodes it fuses is foreseen without such nodes. A Softmax ove
 behind a division by 1: on integers it overflows, and no copy in front would keep it from there.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

@@ -1,7 +1,5 @@
 """A newer opset, where an operator or a data type needs one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import onnx

@@ -1,7 +1,5 @@
 """Normalization of an input: the affine nodes right behind it, as one function of its pixels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

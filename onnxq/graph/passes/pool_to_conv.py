@@ -7,8 +7,6 @@ The convolution runs channels last and adds exactly: a ShuffleNet takes 0.86 of 
 convolutions, 1.06 with float pools. In float, a convolution takes the time of the pool.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 

@@ -1,7 +1,5 @@
 """Reductions over constant axes, and the means that they are parts of."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Resize by `axes` becomes Resize of every axis."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

@@ -1,7 +1,5 @@
 """Nodes and initializers that nothing reads are removed, and initializers from the inputs."""
 
-from __future__ import annotations
-
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 

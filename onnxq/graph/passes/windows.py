@@ -1,7 +1,5 @@
 """Windows of convolutions and pools."""
 
-from __future__ import annotations
-
 import onnx_ir as ir
 
 

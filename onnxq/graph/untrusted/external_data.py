@@ -5,8 +5,6 @@ quantized model, so that a location must not lead to a file that the model's fol
 not by "..", not by a link, symbolic or hard, not through a device or a FIFO.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

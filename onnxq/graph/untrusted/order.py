@@ -1,7 +1,5 @@
 """Order and depth of nodes, which copying and walking need."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A problem of a model: what is wrong with which part, and what to do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import onnx_ir as ir

@@ -4,8 +4,6 @@ Rules and passes take ranks and channels apart without asking. onnx says ranks i
 inference of operators only where the ranks of all inputs are known, ONNX Runtime when it loads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping
 
 import onnx_ir as ir

@@ -4,8 +4,6 @@ Rules and passes read the inputs and attributes that ONNX requires without askin
 onnx does not know pass: ONNX Runtime, or who registered them, knows more of these.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 

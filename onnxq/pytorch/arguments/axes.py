@@ -7,8 +7,6 @@
 A name "past + tokens" is a size that is the sum of two others: an attention mask's is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

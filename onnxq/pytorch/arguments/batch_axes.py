@@ -12,8 +12,6 @@ exported model is then run with other batch sizes, as ever. Where batch norm tak
 from the rows, they do depend on each other, and one alone may be refused: two are then a batch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 

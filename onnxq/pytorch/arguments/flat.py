@@ -7,8 +7,6 @@ That is the form of an ONNX model. It has the parameters, buffers and submodules
 itself, under the same names, so that weights and scopes of the exported model are called the same.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection
 from dataclasses import replace

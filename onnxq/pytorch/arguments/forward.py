@@ -1,7 +1,5 @@
 """Results of a module's forward on bound inputs, and its errors on inputs that it does not take."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

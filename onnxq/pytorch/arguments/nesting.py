@@ -7,8 +7,6 @@ What torch's pytree knows is taken apart as torch.export takes it apart, so that
 is the same; dataclasses and mappings that it does not know are taken apart too.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import re

@@ -3,8 +3,6 @@
 Usage: quantized = onnxq.pytorch.convert(prepared.eval())
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import sys

@@ -6,8 +6,6 @@
 The first of the modules becomes the fused one, the others nn.Identity.
 """
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence

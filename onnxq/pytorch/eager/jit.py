@@ -6,8 +6,6 @@ TorchScript's own quantized operators are of number types that torch is removing
 takes them; so the float ScriptModule is exported and onnxq quantizes the ONNX model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 

@@ -9,8 +9,6 @@ get none: their result has the qparams of their input. Averages get one, unlike 
 rounds them for the first time when the model is deployed.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Hands each module's qconfig on to the modules in it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -12,8 +12,6 @@ largest logit; measured are 5e-7.
 A wrong translation (another GELU, another padding) shows at 1e-3 and above.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

@@ -6,8 +6,6 @@ The exporter notes on each node the modules that it comes from ("", "encoder", "
 entry of the innermost one that the spec names, or whose type it names, is the node's.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet

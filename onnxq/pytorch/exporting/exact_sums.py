@@ -5,8 +5,6 @@ ARM wraps at (-128) * (-128). A model for machines that add exactly is exported 
 where ONNX Runtime differs from the module, the reference kernels run the model in its place.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 

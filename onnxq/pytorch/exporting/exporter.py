@@ -7,8 +7,6 @@ A quantized module (of `convert`) becomes a quantized model, a prepared one is c
 Runs an exported model beside its module, on the example inputs and in other sizes.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import warnings

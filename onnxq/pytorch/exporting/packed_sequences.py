@@ -9,8 +9,6 @@ A padded sequence is flattened to (T N, F) in a PackedSequence, so that layers a
 `data` take it for a packed one; `Lengths` stands in the place of the batch sizes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import (

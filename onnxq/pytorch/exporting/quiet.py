@@ -1,7 +1,5 @@
 """Contains what torch's exporter says about itself, message by message; all else passes."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re

@@ -1,7 +1,5 @@
 """ScriptModule -> float ONNX model. torch.export does not take one; torch's older exporter does."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """torch's exporter: the ONNX model of a module, or why there is none and what to do."""
 
-from __future__ import annotations
-
 import contextlib
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence

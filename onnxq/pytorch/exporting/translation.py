@@ -1,7 +1,5 @@
 """ONNX nodes of the operators in onnxq.pytorch.numerics: a table for torch.onnx.export."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ torch.export works out the shapes of their results by unrolling them over time, 
 fixes the length of the sequence. `torch.ops.onnxq.recurrence` has a rule for shapes instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 

@@ -19,8 +19,6 @@ What it takes, and what it does with it (all on copies):
     by hand
 """
 
-from __future__ import annotations
-
 from onnxq.pytorch.importers.float_results import FloatResults
 from onnxq.pytorch.importers.importer import import_quantized
 from onnxq.pytorch.importers.int8_weights import ImportedWeights

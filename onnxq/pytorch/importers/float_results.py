@@ -8,8 +8,6 @@ floats. One thread, AVX512-VNNI, 64 channels of 56 x 56, 3 x 3: QLinearConv 0.31
 ms, ConvInteger 10.2 ms.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The one function: recognises what it got, imports it, and holds the result against torch."""
 
-from __future__ import annotations
-
 import copy
 import enum
 import warnings

@@ -8,8 +8,6 @@ kept, because they are what was trained, unless narrowing is asked for:
     the limit is 64     w_scale' = w_scale * max|integers| / 64, integers rounded to that scale
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 

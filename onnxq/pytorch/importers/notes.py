@@ -1,7 +1,5 @@
 """Notes for the user on an imported model: collected while it is read, given as warnings."""
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Iterator

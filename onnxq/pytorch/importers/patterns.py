@@ -12,8 +12,6 @@ A weight whose fake quantization the exporter has computed already holds multipl
 channel, which are found again.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

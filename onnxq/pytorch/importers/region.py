@@ -10,8 +10,6 @@ tensors are such: what they go into computes in float32 and ends fake-quantized 
 ONNX Runtime turns DQ -> op -> Q into its integer operator. Works while torch.export traces.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -8,8 +8,6 @@ QuantLinear, ...) stay: their forward calls input_quantizer and weight_quantizer
 it is. Values are those of the original but at ties, which ONNX decides by a division.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -5,8 +5,6 @@ conv, linear        become QAT modules
 a quantized tensor  goes through a FakeQuantize; tensors of one group go through the same one
 """
 
-from __future__ import annotations
-
 import copy
 import warnings
 from dataclasses import replace

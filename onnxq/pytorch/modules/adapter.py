@@ -7,8 +7,6 @@
 A ScriptModule is itself: it has no Python code to trace.
 """
 
-from __future__ import annotations
-
 import copy
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds the module that a command line names: "package.file:factory", and loads weights into it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import pickle

@@ -1,7 +1,5 @@
 """FloatFunctional: arithmetic as a module, which has a place for the quantizer of its result."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Batch norm with running statistics, folded into the layer in front of it."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

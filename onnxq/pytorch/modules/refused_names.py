@@ -3,8 +3,6 @@
 Importing such a name works, so that a script that names it and goes another way runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """Where a model's quantized part begins and ends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

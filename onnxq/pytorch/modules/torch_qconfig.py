@@ -3,8 +3,6 @@
 Told by their module and class names, so that torch.ao need not be there.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

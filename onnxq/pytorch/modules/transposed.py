@@ -5,8 +5,6 @@ Their weight has shape (in_channels, out_channels / groups, *kernel). Output cha
 operators/conv_transpose.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A module that replaces a float module, which may be fused, by the quantized module mapping."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

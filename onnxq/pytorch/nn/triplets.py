@@ -5,8 +5,6 @@ triplet(__name__, "ConvReLU", "Conv{n}d and ReLU.", Convolution, CONVS)
     -->  class ConvReLU1d(Convolution, nn.Conv1d): ..., ConvReLU2d, ConvReLU3d
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

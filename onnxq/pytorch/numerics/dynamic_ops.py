@@ -9,8 +9,6 @@ Forward is onnxq's own kernel of the ONNX operator, on the CPU, so that it compu
 Runtime computes. There are no gradients: weights are integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

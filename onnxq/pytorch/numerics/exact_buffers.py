@@ -1,7 +1,5 @@
 """ExactBuffers, a module whose few numbers keep their dtype, and may change in shape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Self
 

@@ -6,8 +6,6 @@
 The first line is onnxq.pytorch.numerics.observing, the second onnxq.pytorch.numerics.rounding_ops.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import torch

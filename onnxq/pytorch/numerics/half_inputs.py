@@ -5,8 +5,6 @@
 A model in float16 or bfloat16, or one under autocast, hands such tensors to its quantized layers.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar

@@ -1,7 +1,5 @@
 """The torch dtypes that hold integers, and the types of onnxq that they stand for."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

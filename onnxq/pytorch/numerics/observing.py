@@ -7,8 +7,6 @@ it whole. Any other observer is NumPy: it is given a copy of the tensor, and wha
 the state_dict.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any, Self, TypeVar

@@ -8,8 +8,6 @@ Their own forward sees what passes, and their own calculate_qparams says what is
 `qscheme`, `quant_min`, `quant_max` and `ch_axis` are read where the module has them.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -10,8 +10,6 @@ where a number can be looked at without waiting, it is: torch's kernels between 
 there than those with a number, and the gradient is one pass over x and grad in place of two.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ one (torch's own kernels multiply by 1 / scale), so scale stays a tensor on the 
 divides a CUDA tensor by a number by multiplying it with the reciprocal.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

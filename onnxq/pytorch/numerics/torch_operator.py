@@ -1,7 +1,5 @@
 """Torch operators of onnxq's own: `torch.ops.onnxq.*`, which torch.export keeps whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -6,8 +6,6 @@
 One that is alone has neither a scale nor flags: they are made of what it has seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

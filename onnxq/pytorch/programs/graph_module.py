@@ -4,8 +4,6 @@ torch.fx's own copies what the graph names and makes the rest anew, so that type
 parameters that forward does not read, and buffers that are not saved are lost.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Self

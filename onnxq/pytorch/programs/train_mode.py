@@ -5,8 +5,6 @@ masks that are drawn, results of auxiliary heads are not: the graph is made of e
 each with the same random numbers tells.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from typing import Any

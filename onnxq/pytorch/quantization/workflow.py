@@ -7,8 +7,6 @@ quantized = convert(prepared)      # a module; onnxq.export writes it as ONNX
 quantized = quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
 """
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Collection, Mapping

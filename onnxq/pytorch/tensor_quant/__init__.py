@@ -5,8 +5,6 @@ integers, scale = tensor_quant(x, amax)                                 # a func
 QConfig(activation=QuantDescriptor(unsigned=True), weight=QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL)
 """
 
-from __future__ import annotations
-
 from onnxq.pytorch.tensor_quant import descriptor, functions
 from onnxq.pytorch.tensor_quant.calibrators import HistogramCalibrator as HistogramCalibrator
 from onnxq.pytorch.tensor_quant.calibrators import MaxCalibrator as MaxCalibrator

@@ -4,8 +4,6 @@ The criteria are those of onnxq.observers, on HistogramObserver's histogram, whi
 on the order of the batches: amax differs from pytorch_quantization's by the bins.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

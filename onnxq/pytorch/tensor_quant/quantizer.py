@@ -9,8 +9,6 @@ It computes as ONNX does, rint(x / (amax / bound)), so that what is trained is w
 torch.export it becomes QuantizeLinear and DequantizeLinear.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Annotations: which nodes of a traced module are quantized, and how, as values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ def train(self, mode): super(); norm.eval()        the same, whenever train() is
 model.backbone.eval()                              until somebody calls train()
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ float, and a warning names it. Should an export reach it all the same, it is ref
 tensors have no scales.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Iterator
 from typing import Any

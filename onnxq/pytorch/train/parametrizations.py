@@ -3,8 +3,6 @@
 w = g * v / |v|,  layer(x, w)   -->   layer(x), which stores w quantized
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -8,8 +8,6 @@ freeze               all observers are disabled and batch norm is frozen: each s
 Learned scales are parameters, which train to the end.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

@@ -8,8 +8,6 @@ Each layer with weights keeps the FakeQuantize of its input as `input_fake_quant
 every layer has one there is no trace of this, and no cost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self

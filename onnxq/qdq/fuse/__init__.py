@@ -5,8 +5,6 @@
 The QDQ graph run by ONNX Runtime and the fused graph give the same integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ The scales of the bias and its DequantizeLinear leave the file. A Gemm's bias st
 does not round it where the result is float32.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

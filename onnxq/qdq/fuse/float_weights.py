@@ -11,8 +11,6 @@ bias beside quantized weights is quantized too, where they have one scale or one
 bias. ONNX Runtime's WeightBiasQuantization.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

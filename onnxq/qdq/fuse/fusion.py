@@ -1,7 +1,5 @@
 """A node that computes on integers, or why it does not."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

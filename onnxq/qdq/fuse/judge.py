@@ -4,8 +4,6 @@ What is not certain to be fused is kept as it is: ONNX Runtime then treats it in
 it does in the QDQ graph, so that both give the same integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """QParams of the Q and DQ nodes of one graph, each made once, and which initializers hold them."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Sequence
 

@@ -9,8 +9,6 @@ static/insertion/inserted.py stores uint8 from the start, wherever it stands for
 here ONNX Runtime's rule holds.
 """
 
-from __future__ import annotations
-
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8

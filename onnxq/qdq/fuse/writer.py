@@ -1,7 +1,5 @@
 """Writes what the nodes of a QDQ graph compute on integers: one sweep in graph order."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Hashable, Sequence

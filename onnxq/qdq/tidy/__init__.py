@@ -20,8 +20,6 @@ and rounding can be exchanged, and so can rounding and clipping. Only the main g
 looked at: torch.export leaves bodies to torch.cond.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 

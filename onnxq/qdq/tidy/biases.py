@@ -4,8 +4,6 @@ ONNX Runtime rounds such a bias to int32 by itself, but only with all its optimi
 integers, the model computes the same at every level.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir

@@ -3,8 +3,6 @@
 DQ -> ConvTranspose(DQ(w), DQ(b)) -> Q     becomes     QLinearConv over phases, interleaved
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import onnx_ir as ir

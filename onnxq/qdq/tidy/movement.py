@@ -1,7 +1,5 @@
 """Data movement, and clamps, of what comes from integers: they get integers of their own."""
 
-from __future__ import annotations
-
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 

@@ -6,8 +6,6 @@ with f = gamma / sqrt(var + eps), per output channel: the integers stay what was
 their sign. (Folded into the real weight and quantized again, they would be others.)
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir

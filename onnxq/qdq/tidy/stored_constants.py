@@ -4,8 +4,6 @@ w -> Q -> [Clip ->] DQ           becomes     w_quantized -> DQ
 w_integers -> Cast to 4 bits        becomes     w_integers_stored
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir

@@ -4,8 +4,6 @@ DQ(a) + DQ(b) -> Q is a QLinearAdd in ONNX Runtime; static/planning/plan_sums.py
 machines make of that.
 """
 
-from __future__ import annotations
-
 import onnx_ir as ir
 
 from onnxq.qdq.read import dequantizer, is_quantize, one_scale

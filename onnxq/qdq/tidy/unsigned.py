@@ -9,8 +9,6 @@ and DQ may stand a Clip on integers, and what only moves them. Integers that the
 takes stay int8, and so do weights.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir

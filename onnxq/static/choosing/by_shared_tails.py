@@ -11,8 +11,6 @@ follows: what is added makes it no smaller, and no normalization takes it away.
 Other roundings of such a model are made in branches, and diluted where these are added.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ ONNX Runtime makes floats of them when a session is made, so that they take no t
     saved = 4 size - (size + 5 channels)       bytes of a weight: integers, scales and zero points
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -8,8 +8,6 @@ detector of opset 18 (scripts/corpus.md, "all integers"). A product on the way b
 only copies integers rounds nothing.
 """
 
-from __future__ import annotations
-
 import onnx_ir as ir
 
 from onnxq.graph.walk import IF, bodies

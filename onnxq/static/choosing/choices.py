@@ -1,7 +1,5 @@
 """Precisions that were chosen, node by node, and the qconfig that names them all."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Evidence, which deciders look at, and those of them that data and times alone suffice for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -13,8 +13,6 @@ They only take from what `place` gives. What they take may leave others without 
 they are asked again until nothing changes.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

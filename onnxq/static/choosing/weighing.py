@@ -1,7 +1,5 @@
 """Times of a model in the chosen precisions and all in float, and the cut between the two."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which nodes could run in integers, each looked at alone, and what folds into them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

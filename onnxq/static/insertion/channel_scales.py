@@ -15,8 +15,6 @@ a Relu, and the upper bound becomes the saturation of the integers, at absmax(T[
 the Clip's bound.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass

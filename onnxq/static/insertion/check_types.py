@@ -7,8 +7,6 @@ One scale per activation tensor. Plain operators on integers (Clip, Pad, Max ...
 bits only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir

@@ -1,7 +1,5 @@
 """Decisions of static quantization: what becomes of a node."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Groups of tensors that have one set of qparams, with their observers."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 

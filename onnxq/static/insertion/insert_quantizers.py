@@ -10,8 +10,6 @@ A tensor that is quantized has one set of qparams, whoever reads it. Tensors tha
 copies form a group with one set for all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

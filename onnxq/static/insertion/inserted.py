@@ -20,8 +20,6 @@ which a Relu of a symmetric range becomes, and not where a tensor branches. The 
 float32. Stored as uint8 from the start, all of it runs in integers on every machine.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ An entry for a weight names the weight's observer; one for a bias, for a tensor 
 never writes, or two that disagree on tensors with common qparams cannot be followed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir

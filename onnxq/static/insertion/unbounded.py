@@ -1,7 +1,5 @@
 """Tensors that hold numbers that stand for infinity, which no scale holds beside the data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import onnx_ir as ir

@@ -18,8 +18,6 @@ of two tensors, copies and bounds leave it as it is. All take the summands of a 
 each other. So a band is lost whole where its sum is below half an LSB times (sum of w).
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Callable

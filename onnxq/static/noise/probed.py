@@ -3,8 +3,6 @@
 Few are: the inputs of normalizations, per channel, and those of functions that amplify somewhere.
 """
 
-from __future__ import annotations
-
 import onnx_ir as ir
 
 from onnxq import catalog

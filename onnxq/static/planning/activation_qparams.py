@@ -9,8 +9,6 @@ ranges whose noise is nearly the least, the first is taken, so that nothing chan
 function asks for it.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Collection, Mapping

@@ -9,8 +9,6 @@ the Clip shares its input's scale, and is a Clip on integers, where that costs n
 rounding. A Relu always does, as 0 is an integer of every scale.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

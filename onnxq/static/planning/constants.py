@@ -1,7 +1,5 @@
 """qparams of constants: the weight and the bias of a node."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass

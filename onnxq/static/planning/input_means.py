@@ -5,8 +5,6 @@ which of two integers a weight then takes follows from these means (onnxq.target
 Of other targets calibration looks at none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

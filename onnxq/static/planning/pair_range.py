@@ -12,8 +12,6 @@ A weight that gives up range is rounded so that its channels keep their sums wit
 they are multiplied by, which wins back the accuracy: see onnxq.targets.bias_preserving.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Constants of a plan: qparams of every weight and bias of nodes that run in integers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

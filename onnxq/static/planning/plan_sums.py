@@ -7,8 +7,6 @@ for the first operand now one, now the other, by the layout in which the sum run
 sums are raised for every target.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -12,8 +12,6 @@ is less, for sums that alone read x. PP-OCRv4's recognition has such sums ahead 
 convolutions that pad: the padding is 0 and not g, so that g cannot move into their biases.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

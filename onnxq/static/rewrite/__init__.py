@@ -3,8 +3,6 @@
 Guard of a rewrite: a plan may come from a file, and be of other nodes than the model's.
 """
 
-from __future__ import annotations
-
 import logging
 
 import onnx_ir as ir

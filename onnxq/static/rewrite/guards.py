@@ -6,8 +6,6 @@ DQ -> op -> Relu -> Q           too: a Q moves up, and takes Relu and Clip in
 DQ -> MatMul -> Add -> Q        too: they become a Gemm
 """
 
-from __future__ import annotations
-
 import onnx_ir as ir
 
 from onnxq.graph.walk import node_name, value_name

@@ -6,8 +6,6 @@ Every kind of node is measured among its like, as networks have it: convolutions
 they hand on to each other, products behind products with other weights.
 """
 
-from __future__ import annotations
-
 from onnxq.times.microbenchmarks.here import measure_costs
 
 __all__ = ["measure_costs"]

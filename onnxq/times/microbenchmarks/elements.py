@@ -1,7 +1,5 @@
 """All other nodes to be measured: element by element, pools, norms, and what moves data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

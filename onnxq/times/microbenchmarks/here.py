@@ -1,7 +1,5 @@
 """The table of this machine, with what it is."""
 
-from __future__ import annotations
-
 import datetime
 import platform
 import time

@@ -9,8 +9,6 @@ alone. A run is one mapping that was scored, in this process, another one, or an
 whose journal is gone on with, so that a search that was killed spends as much as one that was not.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

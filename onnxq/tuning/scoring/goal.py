@@ -1,7 +1,5 @@
 """Goal of a search: bounds that a model has to keep, and what to make best within them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence  # read at run time by `plain`
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A model as a user's metric sees it: arrays in, arrays out, in batches that the model takes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Objective function of a search: what a score lacks of a goal, and how good it is beyond."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Outputs of a quantized model beside the float model's, as running sums."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, TypeGuard

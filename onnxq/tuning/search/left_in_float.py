@@ -4,8 +4,6 @@ It answers two questions about the chosen model: why it keeps more accuracy than
 why nothing of it is quantized at all.
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ promised: 1 at first. What was measured is met, and all in float has no noise, w
 it does not explain is put down to the groups of the batch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Predicted times add up from nodes; they order a search, and are some hundredths 
 says of time is judged on whole runs, each of them once: they are kept in the journal.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Stages of a search: PTQ algorithms, sensitivity behind them, local search; and its journal."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

@@ -13,8 +13,6 @@ x_scale is that of the FakeQuantize that made the input; `onnxq.pytorch.train.so
 the first forward pass of a prepared model. Without one the bias stays as it is.
 """
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import torch

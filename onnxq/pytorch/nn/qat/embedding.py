@@ -1,7 +1,5 @@
 """Embeddings that are fake-quantized while they are trained."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn.functional as F  # noqa: N812  # its usual name

@@ -1,7 +1,5 @@
 """Multi-head attention of layers and matrix products with a quantizer each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Layers without weights: each takes fake-quantized float32 and returns it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar, Self
 

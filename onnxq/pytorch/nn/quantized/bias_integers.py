@@ -4,8 +4,6 @@ Twins of onnxq.qparams on tensors: training differentiates through them, and tor
 them. A test holds them to the same numbers.
 """
 
-from __future__ import annotations
-
 import torch
 
 from onnxq.qparams import MAX_BIAS_INTEGER, MIN_SCALE

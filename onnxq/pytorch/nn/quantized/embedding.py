@@ -1,7 +1,5 @@
 """Embeddings stored as integers: rows are looked up as integers, and dequantized then."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Self
 

@@ -8,8 +8,6 @@ Each is the function of that name in onnxq.functional, whose integers are those 
 computes; torch's own may be one LSB away. A weight may be a QTensor, such as a layer's `weight()`.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

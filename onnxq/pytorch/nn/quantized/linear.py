@@ -1,7 +1,5 @@
 """The linear layer on int8 weights."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

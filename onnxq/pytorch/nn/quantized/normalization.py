@@ -3,8 +3,6 @@
 It has no integer kernel for them. Batch norm is better fused into the convolution before it.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import torch

@@ -1,7 +1,5 @@
 """Requantize: the QuantizeLinear and DequantizeLinear around what runs in integers."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Integers, scales and zero points as buffers of a module, and QParams of them and back."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Modules with weights: int8 integers, an int32 bias at x_scale * w_scale, from_float."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Mapping

@@ -11,8 +11,6 @@ with batch statistics inside bn. In eval mode, and in train mode once they are f
 arithmetic: y = layer(x, fq(w f), fq32(folded bias)).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

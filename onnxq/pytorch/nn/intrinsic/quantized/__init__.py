@@ -1,7 +1,5 @@
 """Layers with the ReLU behind them, on int8 weights: one kernel each where they are deployed."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from onnxq.pytorch.modules.refused_names import INTRINSIC_QUANTIZED, refusing

@@ -3,8 +3,6 @@
 With dtype=torch.float16, both linear layers have weights of that type.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import torch

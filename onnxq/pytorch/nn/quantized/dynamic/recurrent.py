@@ -3,8 +3,6 @@
 With dtype=torch.float16, all three compute in float on weights of that type.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import torch
