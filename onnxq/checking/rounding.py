@@ -25,25 +25,19 @@ explained where the float ahead of it lies that near to the tie; from there on t
 with ONNX Runtime's integer, so that every later integer still has to agree.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from onnx.reference.op_run import OpRun
 
 from onnxq import reference
+from onnxq.core.arrays import Array
 from onnxq.ort import facts
 from onnxq.ort.facts import Conversion, Rounding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from onnx.reference.op_run import OpRun
-
-    from onnxq.core.arrays import Array
-    from onnxq.reference import Evaluator
+from onnxq.reference import Evaluator
 
 UNIT = 2.0**-24
 """Largest relative error of one rounding to float32."""

@@ -1,14 +1,13 @@
 """The command group: errors become a message and an exit code, warnings one line each."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import shlex
 import sys
 import traceback
 import warnings
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from typing import NoReturn
 
 import click
 
@@ -18,9 +17,6 @@ from onnxq.errors import OnnxqError, OutputError, first_line
 from onnxq.report.detail import is_quiet
 from onnxq.report.wrapping import say_aside
 from onnxq.shown import shown, shown_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 INTERRUPTED = 130
 SENTENCE = 200

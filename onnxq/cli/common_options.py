@@ -1,10 +1,9 @@
 """Options of every command, before or behind its name: -h, -v, -q, --debug, --run-seconds, ..."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from typing import TypeVar
 
 import click
 
@@ -12,9 +11,6 @@ from onnxq.core.limits import DEFAULT_SECONDS, GB, current_limits, limits
 from onnxq.report.detail import Detail, is_quiet, showing
 from onnxq.report.wrapping import say, say_aside
 from onnxq.shown import shown_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Command = TypeVar("Command", bound=click.Command)
 

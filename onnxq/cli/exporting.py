@@ -1,17 +1,12 @@
 """The command that exports a PyTorch module: export."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from onnxq.cli.common_options import say_written
 from onnxq.cli.options import PATH, output_option
 from onnxq.cli.steps import claim
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -1,20 +1,16 @@
 """Options that several commands share, and the forms of their values."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os
 import reprlib
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 
 class Bound(click.FloatRange):

@@ -5,17 +5,13 @@ of what a quantization of a tiny model took. In their places onnx_ir gets module
 is asked for. Nobody else sees these: behind its import, both can be imported as ever.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
+from typing import Any
 
 IMPORTER = "onnx_ir"
 LATE = ("sympy", "onnx_ir._symbolic_shapes")

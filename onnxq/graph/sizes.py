@@ -1,18 +1,13 @@
 """Sizes of all values of a model for inputs of given shapes, by onnx's inference; nothing runs."""
 
-from __future__ import annotations
+from collections.abc import Iterator, Mapping
 
-from typing import TYPE_CHECKING
+import onnx
+import onnx_ir as ir
 
 from onnxq.errors import ShapeError
 from onnxq.graph.skeleton import proto_graphs, skeleton
 from onnxq.graph.types import infer_proto
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import onnx
-    import onnx_ir as ir
 
 Sizes = tuple[int, ...]
 """Shape of a value with nothing left open."""

@@ -1,16 +1,11 @@
 """A model as protobuf without its weights, for onnx's C++ passes and for streaming writers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+import onnx
 import onnx_ir as ir
 
 from onnxq.graph.untrusted.scopes import scopes
-
-if TYPE_CHECKING:
-    import onnx
 
 BIG_BYTES = 1024  # shapes, axes and other tensors that inference reads are smaller
 

@@ -1,23 +1,17 @@
 """Processes of this machine as an Executor that survives the death of its workers."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from multiprocessing import forkserver, resource_tracker
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from multiprocessing.context import BaseContext, ForkServerContext
+from typing import Any, ParamSpec, TypeVar
 
 from onnxq.errors import QConfigError, UnsupportedError, WorkerError, first_line, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
-    from multiprocessing.context import BaseContext, ForkServerContext
-
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

@@ -1,16 +1,15 @@
 """A folder that onnxruntime-genai loads: the model, genai_config.json and the tokenizer's files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
+import onnx
 import onnx_ir as ir
 
 from onnxq.core.atomic import as_output_error, check_writable, put, temporary
@@ -22,12 +21,6 @@ from onnxq.graph.saving import save
 from onnxq.graph.untrusted.external_data import leaves_folder
 from onnxq.graph.untrusted.scopes import all_tensors
 from onnxq.language.decoder import IDS, LOGITS, MASK, POSITIONS, Decoder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import onnx
-
 
 MODEL = "model.onnx"
 CONFIG = "genai_config.json"

@@ -1,22 +1,17 @@
 """A decoder that runs on ONNX Runtime: logits of windows, whole or with the cache."""
 
-from __future__ import annotations
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
 
-from typing import TYPE_CHECKING, Self
+import onnx
+import onnx_ir as ir
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError
 from onnxq.graph import io
 from onnxq.language.decoder import LOGITS, Decoder
 from onnxq.ort import runtime
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import onnx
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array
 
 
 class TokenRun:

@@ -4,22 +4,16 @@ It puts a Cast wherever float32 and float16 meet, in bodies, too, and rounds con
 decides who calls it. Weights pass a protobuf, so that models beyond 2 GB are refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
+import onnx
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import graph_of
 from onnxq.graph.saving import saved_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    import onnx
 
 MOST_BYTES = 1 << 31  # of a protobuf
 

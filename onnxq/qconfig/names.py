@@ -1,19 +1,15 @@
 """Names and globs of nodes and tensors in a qconfig, held against those of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import onnx_ir as ir
 
 from onnxq.errors import QConfigError, listed, nearest
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from onnxq.qconfig._values import Entry
+from onnxq.qconfig._values import Entry
 
 WILDCARDS = frozenset("*?[")
 

@@ -5,27 +5,20 @@
 `to_ir` and `from_ir` speak onnx_ir, `to_onnx` and `from_onnx` protobufs.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnx_ir as ir
 
 from onnxq.errors import ModelError, ShapeError, UnsupportedError
+from onnxq.operator import Array
 from onnxq.qdq import read
 from onnxq.qdq.tensors import stored_integers
 from onnxq.qdq.write import qparams_from
 from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.qtensor.tensor import QTensor, check_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import onnx
-
-    from onnxq.operator import Array
 
 
 def to_ir(tensor: QTensor, name: str) -> ir.Node:

@@ -5,28 +5,21 @@ where the results are the same. Between, its tensors are kept beside the exact o
 are the same arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
+from onnx.reference.op_run import OpRun
 
 from onnxq.core.threads import workers
-from onnxq.reference.evaluation import check_given, run_node
-from onnxq.reference.ops import KernelOp, on_machine
+from onnxq.operator import Array
+from onnxq.reference.elsewhere import FloatNodes
+from onnxq.reference.evaluation import Evaluator, check_given, run_node
+from onnxq.reference.ops import Hear, KernelOp, on_machine
 from onnxq.reference.session import integer_evaluator
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-    from onnx.reference.op_run import OpRun
-
-    from onnxq.operator import Array
-    from onnxq.reference.elsewhere import FloatNodes
-    from onnxq.reference.evaluation import Evaluator
-    from onnxq.reference.ops import Hear
-    from onnxq.targets.accumulation import SaturationMode
+from onnxq.targets.accumulation import SaturationMode
 
 Seen = Callable[[str, Any, Any], None]
 """Is shown (name, a machine's result, the exact one) of each node; the same object for both where

@@ -1,28 +1,20 @@
 """The evaluation of a graph node by node, which gives memory back and names a node that fails."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from onnxq.core.threads import workers
 from onnxq.errors import CalibrationError, OnnxqError, UnsupportedError, kind_of, nearest
 from onnxq.graph.skeleton import proto_graphs
+from onnxq.operator import Array
 from onnxq.reference.ops import where
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from onnx.reference.op_run import OpRun
-
-    from onnxq.operator import Array
-
 
 RunOne = Callable[["OpRun", Sequence[Any], "Mapping[str, Any]"], tuple[Any, ...]]
 """(node, inputs, extra) -> outputs, as `run_node` has them."""

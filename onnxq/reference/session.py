@@ -1,16 +1,18 @@
 """Evaluators of quantized models: their integer form, run on onnxq's kernels."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+import onnx
 import onnx_ir as ir
-from onnx.reference.op_run import RuntimeContextError
+from onnx.reference.op_run import OpRun, RuntimeContextError
 from onnx.reference.ops import load_op
 
 from onnxq.errors import UnsupportedError, listed
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.operator import Array
 from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES
 from onnxq.qdq.fuse import Int8Activations, fuse_as_loaded
 from onnxq.qdq.narrow import unpacked
@@ -20,15 +22,6 @@ from onnxq.reference.evaluation import Evaluator
 from onnxq.reference.ops import Hear, by_name, load_plain, on_machine
 from onnxq.reference.schema import check_nodes
 from onnxq.targets.accumulation import SaturationEffect, SaturationMode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import onnx
-    from onnx.reference.op_run import OpRun
-
-    from onnxq.operator import Array
 
 
 def evaluator(

@@ -1,16 +1,19 @@
 """An Inspection: the precision of each node of a float model, or what a quantized one is."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import onnx_ir as ir
+from rich.console import Console
 
 from onnxq.checking.execution import execution, execution_in
-from onnxq.checking.inventory import inventory
-from onnxq.checking.summary import summarize_choices
+from onnxq.checking.findings import Execution
+from onnxq.checking.inventory import Inventory, StoredWeight, inventory
+from onnxq.checking.summary import Summary, summarize_choices
 from onnxq.core.brief import size_text
 from onnxq.core.saved import plain
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
@@ -24,6 +27,7 @@ from onnxq.language.decoder import Decoder
 from onnxq.ort import runtime
 from onnxq.ort.node_kinds import NodeKind, original_name
 from onnxq.page.card import Table, card
+from onnxq.qconfig import QConfigMapping
 from onnxq.report import json_values
 from onnxq.report.console import open_console, print_execution, print_inspection
 from onnxq.report.detail import is_whole
@@ -31,26 +35,12 @@ from onnxq.report.tables import print_table
 from onnxq.static.deciders import with_evidence
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
+from onnxq.static.prepared import ModelSource, Prepared
 from onnxq.static.rewrite import rewrite
-from onnxq.static.why import chain_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
-    import onnx_ir as ir
-    from rich.console import Console
-
-    from onnxq.checking.findings import Execution
-    from onnxq.checking.inventory import Inventory, StoredWeight
-    from onnxq.checking.summary import Summary
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.static.prepared import ModelSource, Prepared
-    from onnxq.static.statistics import Statistics
-    from onnxq.static.why import Said
-    from onnxq.targets import Target
-    from onnxq.times import Costs
-
+from onnxq.static.statistics import Statistics
+from onnxq.static.why import Said, chain_of
+from onnxq.targets import Target
+from onnxq.times import Costs
 
 TARGET_KEY = "onnxq.target"
 ANY_TARGET = "any"  # as weights in blocks have it

@@ -1,22 +1,17 @@
 """Tables of verify's findings for people, the worst tensors first. Computes nothing but order."""
 
-from __future__ import annotations
-
 import math
 import operator
 from statistics import median
-from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
 from onnxq.errors import listed
 from onnxq.quantized.verdict import LOW_SQNR_DB
 from onnxq.report.console import print_execution
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
 
 MOST_OUTPUTS = 5
 MOST_TENSORS = 15

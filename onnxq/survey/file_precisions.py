@@ -6,27 +6,21 @@ weight_only between integers of 16 bits     float_between_qdq   not in the file 
 inside another
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnxq.checking.findings import Execution
 from onnxq.checking.summary import IN_INTEGER_KERNELS, NodeCounts
+from onnxq.dynamic.dynamic_decision import DynamicDecision
 from onnxq.graph.walk import node_name, stem_among, walk
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.qdq.read import dequantizer, is_constant, is_dequantize, is_quantize
 from onnxq.static.insertion.decision import Quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnxq.checking.findings import Execution
-    from onnxq.dynamic.dynamic_decision import DynamicDecision
-    from onnxq.static.plan import Plan
+from onnxq.static.plan import Plan
 
 LEAST_RANK = 2
 """Rank of a weight, at least; scales and zero points have less."""

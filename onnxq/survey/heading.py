@@ -1,15 +1,15 @@
 """Heading of a report: the verdict in a sentence, its bounds, and where it comes from."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import os
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
+from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
+from onnxq.checking.summary import NodeCounts
 from onnxq.core.brief import size_text
 from onnxq.core.processor import processor_name
 from onnxq.core.version import VERSION
@@ -17,13 +17,7 @@ from onnxq.ort.version import distribution
 from onnxq.page.content import CheckedBound, Figure, Head, NamedText
 from onnxq.page.wording import decibels, microseconds, share_away
 from onnxq.quantized.verdict import LOW_SQNR_DB
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
-    from onnxq.checking.summary import NodeCounts
-    from onnxq.times.attribution import PairedNodeTimes
+from onnxq.times.attribution import PairedNodeTimes
 
 PACKAGES = ("onnx", "numpy")
 

@@ -11,37 +11,29 @@ of local and accumulated error add up to that of the whole where the two are unc
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.checking.side_by_side import CHANNEL_AXIS, Sums
-from onnxq.checking.visible import cut_at, cuttable
+from onnxq.checking.side_by_side import CHANNEL_AXIS, Pair, Sums
+from onnxq.checking.sides import Sides
+from onnxq.checking.visible import CutModel, cut_at, cuttable
+from onnxq.core.arrays import Array, Reals
 from onnxq.graph.walk import walk
 from onnxq.observers.tensor_noise import accumulated_db
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
+from onnxq.ort.runtime import Session
 from onnxq.page.content import Histogram
+from onnxq.qparams import QParams
 from onnxq.samples import as_taken, input_specs
+from onnxq.samples.inputs import Batch
 from onnxq.samples.state import State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.checking.side_by_side import Pair
-    from onnxq.checking.sides import Sides
-    from onnxq.checking.visible import CutModel
-    from onnxq.core.arrays import Array, Reals
-    from onnxq.ort.runtime import Session
-    from onnxq.qparams import QParams
-    from onnxq.samples.inputs import Batch
-
 
 BINS = 72
 """Bars of a histogram."""

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.checking.integers import SUFFIX
+from onnxq.core.arrays import Array, Reals
 from onnxq.core.packing import unpacked_rows
 from onnxq.graph.walk import stem_among, walk
 from onnxq.operator.nodes import find_input
 from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.page.content import WeightPart
 from onnxq.qdq.read import Unread, is_constant, is_dequantize, qparams_from, qparams_of
-from onnxq.qparams import PerBlock, PerChannel, groups
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import onnx_ir as ir
-
-    from onnxq.core.arrays import Array, Reals
-    from onnxq.qparams import QParams
-
+from onnxq.qparams import PerBlock, PerChannel, QParams, groups
 
 LEAST_RANK, MOST_BITS = 2, 8
 IN_BLOCKS = f"_{groups.INTEGERS}"

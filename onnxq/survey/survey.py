@@ -1,19 +1,25 @@
 """Gathers the page of a report: what both models, their findings and a plan or a search tell."""
 
-from __future__ import annotations
-
 import shlex
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+import onnx_ir as ir
+
+from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
 from onnxq.checking.predict import predict
-from onnxq.checking.summary import summarize, summarize_choices
+from onnxq.checking.prediction import LayerPrediction, MachinePrediction
+from onnxq.checking.sides import Sides
+from onnxq.checking.summary import NodeCounts, summarize, summarize_choices
 from onnxq.core.brief import size_text
+from onnxq.dynamic.dynamic_decision import DynamicDecision
 from onnxq.errors import OnnxqError, first_line
 from onnxq.graph.walk import bodies, node_name, op_label, value_name, walk
 from onnxq.operator import Precision
 from onnxq.page.content import (
+    Edge,
     FrontPoint,
     MachineColumn,
     MachineTable,
@@ -22,34 +28,21 @@ from onnxq.page.content import (
     Page,
     TensorPart,
     TensorQParams,
+    WeightPart,
 )
 from onnxq.page.drawing import MODEL_IO
 from onnxq.page.wording import counting
+from onnxq.qparams import QParams
+from onnxq.samples.inputs import Batch
+from onnxq.static.plan import Plan
 from onnxq.survey import file_precisions
-from onnxq.survey.heading import NO_BOUNDS, Bounds, heading
+from onnxq.survey.file_precisions import ShownPrecision
+from onnxq.survey.heading import NO_BOUNDS, Bounds, ReportSubject, heading
 from onnxq.survey.local_errors import TensorErrors, errors_of, median_share
 from onnxq.survey.stored_ranges import stored_ranges
 from onnxq.times.attribution import paired_node_times
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import onnx_ir as ir
-
-    from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
-    from onnxq.checking.prediction import LayerPrediction, MachinePrediction
-    from onnxq.checking.sides import Sides
-    from onnxq.checking.summary import NodeCounts
-    from onnxq.dynamic.dynamic_decision import DynamicDecision
-    from onnxq.page.content import Edge, WeightPart
-    from onnxq.qparams import QParams
-    from onnxq.samples.inputs import Batch
-    from onnxq.static.plan import Plan
-    from onnxq.survey.file_precisions import ShownPrecision
-    from onnxq.survey.heading import ReportSubject
-    from onnxq.tuning.tables import Milestone
-    from onnxq.tuning.tuned import Tuned
-
+from onnxq.tuning.tables import Milestone
+from onnxq.tuning.tuned import Tuned
 
 T = TypeVar("T")
 MOST_CHANGES = 4

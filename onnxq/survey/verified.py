@@ -1,11 +1,11 @@
 """Findings with the models at hand: verify as users call it, and the report that findings write."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from onnxq.checking.findings import Findings
 from onnxq.checking.sides import EVERYTHING, Sides, sides_of
 from onnxq.checking.validation import refusal
 from onnxq.checking.verify import findings_of, open_for
@@ -14,21 +14,14 @@ from onnxq.graph.io import load
 from onnxq.ort.runtime import CPU, check_provider
 from onnxq.page.render import write_page
 from onnxq.report.inspection import TARGET_KEY
-from onnxq.samples import Samples, input_specs
+from onnxq.samples import Batches, Samples, input_specs
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
 from onnxq.static.arguments import check_progress
+from onnxq.static.calibrate import Progress
+from onnxq.static.prepared import ModelSource
 from onnxq.survey.heading import ReportSubject
 from onnxq.survey.survey import NOTHING_BESIDE, BesideFiles, survey
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from concurrent.futures import Executor
-
-    from onnxq.checking.findings import Findings
-    from onnxq.samples import Batches
-    from onnxq.static.calibrate import Progress
-    from onnxq.static.prepared import ModelSource
 
 
 @dataclass(frozen=True)

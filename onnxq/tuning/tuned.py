@@ -1,36 +1,29 @@
 """Tuned: a model that a search chose, the points that it chose from, and their report."""
 
-from __future__ import annotations
-
 import io
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from rich.console import Console
 
 from onnxq.core.saved import plain
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.operator import Precision
 from onnxq.page.card import Table, card_of
-from onnxq.qconfig import QConfig
+from onnxq.qconfig import QConfig, QConfigMapping
+from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.report.console import open_console
+from onnxq.static.plan import Plan
+from onnxq.times.model_times import Times
 from onnxq.tuning import tables
+from onnxq.tuning.scoring.goal import Goal
+from onnxq.tuning.scoring.score import Score
+from onnxq.tuning.search.left_in_float import LeftInFloat
 from onnxq.tuning.search.local_search import SearchEnd
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from rich.console import Console
-
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.quantized.quantized_model import QuantizedModel
-    from onnxq.static.plan import Plan
-    from onnxq.times.model_times import Times
-    from onnxq.tuning.scoring.goal import Goal
-    from onnxq.tuning.scoring.score import Score
-    from onnxq.tuning.search.left_in_float import LeftInFloat
-    from onnxq.tuning.search.quantization_groups import NodeGroup
-    from onnxq.tuning.sensitivity import Sensitivity
+from onnxq.tuning.search.quantization_groups import NodeGroup
+from onnxq.tuning.sensitivity import Sensitivity
 
 
 class MissedGoalWarning(UserWarning):

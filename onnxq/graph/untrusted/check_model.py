@@ -1,13 +1,13 @@
 """The one list of checks that every model passes."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import onnx_ir as ir
+from google.protobuf.internal.containers import RepeatedScalarFieldContainer
 
 from onnxq.dtypes import BYTE_BITS
 from onnxq.errors import ModelError
@@ -18,13 +18,6 @@ from onnxq.graph.untrusted.ranks import check_ranks
 from onnxq.graph.untrusted.scopes import Scope, all_tensors, scoped_nodes, scopes
 from onnxq.graph.untrusted.signatures import check_bodies, check_signatures
 from onnxq.operator.nodes import ONNX_DOMAINS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import onnx
-    from google.protobuf.internal.containers import RepeatedScalarFieldContainer
-
 
 # --- Texts: UTF-8, all of them; protobuf reads others as bytes, and writes none of them
 

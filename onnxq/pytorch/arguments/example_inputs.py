@@ -9,26 +9,19 @@ come from, in this order:
     the module or its file                `example_inputs`, or Lightning's `example_input_array`
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
+from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, QConfigError, nearest
+from onnxq.pytorch.arguments.bound_inputs import Inputs
 from onnxq.samples.columns import Column, npz_columns, whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from torch import nn
-
-    from onnxq.core.arrays import Array
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
 
 _SPEC = re.compile(r"(?P<name>\w+(\.\w+)*)=(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\]")
 _AXIS = re.compile(r"(?P<name>\w+(\.\w+)*):(?P<axis>-?\d+)=(?P<size>\w+)")

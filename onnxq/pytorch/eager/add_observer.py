@@ -1,11 +1,11 @@
 """Gives modules the FakeQuantize that their result goes through."""
 
-from __future__ import annotations
-
 import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
@@ -18,11 +18,6 @@ from onnxq.pytorch.nn.quantized.observed import observe_output
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.train.conversion import STATIC_MAPPING
 from onnxq.qconfig import QConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    import torch
 
 # --- Types of modules that `prepare` looks at: whose result is observed, what is not looked into.
 

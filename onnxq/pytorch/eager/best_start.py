@@ -1,26 +1,19 @@
 """The post-training result that training starts from: of several, the nearest to float."""
 
-from __future__ import annotations
-
 import copy
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
+
+from torch import nn
 
 from onnxq.errors import CalibrationError
+from onnxq.pytorch.arguments.bound_inputs import Inputs
 from onnxq.pytorch.eager.prepare import prepare_qat
 from onnxq.pytorch.insertion.annotate import training_mapping
-from onnxq.pytorch.train.recipe import distilling, mean_loss
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from torch import nn
-
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
-    from onnxq.pytorch.train.recipe import Loss
-    from onnxq.qconfig import QConfigMapping
-    from onnxq.targets import Target
+from onnxq.pytorch.train.recipe import Loss, distilling, mean_loss
+from onnxq.qconfig import QConfigMapping
+from onnxq.targets import Target
 
 _IMPROVEMENTS = ((), ("bias",), ("bias", "round"))
 

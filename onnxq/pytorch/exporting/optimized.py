@@ -9,20 +9,14 @@ out biases of 0, and merges equal parameters. A qconfig that names a node or a t
 module has to hold for the trained one, and where it is trained.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import onnx_ir as ir
+from torch.onnx import ONNXProgram
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from torch.onnx import ONNXProgram
-
 
 NAME_BEFORE = "pkg.torch.onnx.original_node_name"
 """Key of the name that a value had before it got an output's, as torch's exporter writes it."""

@@ -4,20 +4,20 @@ The plan of `onnxq.quantize_dynamic` says how ONNX Runtime runs each node; its s
 observer found, are replaced by those of the packed parameters.
 """
 
-from __future__ import annotations
-
 import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from onnxq import targets
 from onnxq.affine import quantize
 from onnxq.dtypes import INT8
-from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
+from onnxq.dynamic.dynamic_decision import DynamicWeightPlan, Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.dynamic_weights import permuted, unpermuted
 from onnxq.dynamic.reasons import WeightsStored
@@ -35,14 +35,6 @@ from onnxq.pytorch.importers.packed import read_quantized
 from onnxq.qconfig import QConfigDynamic, float16_dynamic_qconfig, onnxq_default_dynamic_qconfig
 from onnxq.qdq.tidy import holds_integers
 from onnxq.qparams import PerChannel, PerTensor, QParams
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import onnx_ir as ir
-    from torch import Tensor
-
-    from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 
 # --- Float modules of dynamically quantized torch.ao modules, with their dequantized weights.
 #

@@ -10,30 +10,23 @@ ONNX Runtime adds the bias as int32 at x_scale * weight_scale, as qnnpack does (
 float). x_scale is known when the module is called: each call has its own integers of the bias.
 """
 
-from __future__ import annotations
-
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.notes import note
+from onnxq.pytorch.importers.region import Constants, TracedQParams
 from onnxq.pytorch.nn.quantized.bias_integers import bias_integers, bias_scale, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.stored import tensors_of
 from onnxq.pytorch.numerics.integer_types import from_torch
 from onnxq.pytorch.numerics.rounding import spread
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS, dequantize_linear
 from onnxq.qparams import PerChannel
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from torch import Tensor
-
-    from onnxq.pytorch.importers.region import Constants, TracedQParams
-    from onnxq.qtensor import QTensor
+from onnxq.qtensor import QTensor
 
 
 @dataclass(frozen=True, slots=True)

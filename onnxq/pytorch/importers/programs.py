@@ -11,24 +11,19 @@ Runtime from its integer kernels; values beyond the observed range then use the 
 left.
 """
 
-from __future__ import annotations
-
 import copy
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.importers.region import STORED
 from onnxq.pytorch.numerics.rounding_ops import NO_AXIS
 from onnxq.pytorch.programs.leaf_calls import arguments
-
-if TYPE_CHECKING:
-    from torch import Tensor
-    from torch.export import ExportedProgram
 
 _NAMESPACES = ("quantized_decomposed", "torchao")
 _QUANTIZE = ("quantize_per_tensor", "quantize_per_channel", "quantize_affine")

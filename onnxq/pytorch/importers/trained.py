@@ -12,22 +12,17 @@ asked for; a channel of zeros too. ONNX Runtime's kernels want zero points of 0,
 channels are rounded with the symmetric scale max|w| / quant_max, with a warning.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.ao import quantization as tq
 from torch.ao.quantization.quantize_fx import convert_fx
 
 from onnxq.errors import CalibrationError, UnsupportedError, counted
 from onnxq.pytorch.importers.notes import note
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _SYMMETRIC = (torch.per_tensor_symmetric, torch.per_channel_symmetric)
 _MAX_NAMED = 8  # channels in a warning; the rest are counted

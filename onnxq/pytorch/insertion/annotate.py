@@ -10,16 +10,16 @@ that it has in the ONNX form. A node that fails stays float in both, and annotat
 without it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import onnx_ir as ir
 import torch
-from torch import nn
+from torch import fx, nn
+from torch.export import ExportedProgram
 
 from onnxq.catalog import has_dynamic_form
 from onnxq.errors import UnsupportedError
@@ -27,13 +27,14 @@ from onnxq.graph.canonical import canonicalize_module
 from onnxq.graph.walk import node_name
 from onnxq.operator import Float
 from onnxq.ort.types_by_run import types_by_run
+from onnxq.pytorch.arguments.bound_inputs import Inputs
 from onnxq.pytorch.insertion.operands import Operands
 from onnxq.pytorch.insertion.tensors import Tensors
 from onnxq.pytorch.insertion.view import Names, View, is_tensor
 from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.nn.qat.linear import rounding_part
 from onnxq.pytorch.programs.onnx_form import onnx_form
-from onnxq.pytorch.programs.program import program_of
+from onnxq.pytorch.programs.program import Program, program_of
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.annotations import AnnotatedWeight, Annotations, Unannotated
 from onnxq.qconfig import (
@@ -43,22 +44,11 @@ from onnxq.qconfig import (
     QConfigMapping,
     get_default_qat_qconfig,
 )
-from onnxq.qdq.sum_scales import ADD
+from onnxq.qdq.sum_scales import ADD, Sum
 from onnxq.static.arguments import check_mapping
 from onnxq.static.planning.plan_sums import find_sums
 from onnxq.static.prepare import backend_of, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import onnx_ir as ir
-    from torch import fx
-    from torch.export import ExportedProgram
-
-    from onnxq.pytorch.arguments.bound_inputs import Inputs
-    from onnxq.pytorch.programs.program import Program
-    from onnxq.qdq.sum_scales import Sum
-    from onnxq.targets import Target
+from onnxq.targets import Target
 
 # --- Parameters of other values while a program's ONNX form is made, so that none is like another.
 #

@@ -8,18 +8,17 @@ Converted without a step of training, the module has the integers of the improve
 goes on from there. Improved weights are made for batch norm as it is, so that it is frozen.
 """
 
-from __future__ import annotations
-
 import operator
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 from onnxq.affine import quantize
+from onnxq.core.arrays import Singles
 from onnxq.errors import QConfigError, listed
 from onnxq.graph.canonical import canonicalize_module
 from onnxq.observers import NarrowRangeObserver, StepSizeObserver
@@ -28,33 +27,22 @@ from onnxq.pytorch.insertion.tensors import with_observer
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.nn.intrinsic.qat import freeze_bn_stats
 from onnxq.pytorch.nn.qat.base import QatModule
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.programs.onnx_form import onnx_form
+from onnxq.pytorch.programs.program import Program
+from onnxq.pytorch.train.annotations import AnnotatedWeight, Annotations
 from onnxq.pytorch.train.parametrizations import computed_parameters
-from onnxq.qconfig import Choice, QConfig
+from onnxq.qconfig import Choice, Entry, QConfig, QConfigMapping
 from onnxq.quantized.outcome import summaries
 from onnxq.samples import open_samples
 from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
-from onnxq.targets import resolve
+from onnxq.targets import Target, resolve
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import improve_weights, wanted
-from onnxq.weights.improvement import WeightImprovement
-from onnxq.weights.layers import layers_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from onnxq.core.arrays import Singles
-    from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
-    from onnxq.pytorch.programs.program import Program
-    from onnxq.pytorch.train.annotations import AnnotatedWeight, Annotations
-    from onnxq.qconfig import Entry, QConfigMapping
-    from onnxq.targets import Target
-    from onnxq.weights.improvement import Improved
-    from onnxq.weights.layers import Layer
+from onnxq.weights.improvement import Improved, WeightImprovement
+from onnxq.weights.layers import Layer, layers_of
 
 NO_LAYER = "its weight is computed, and no parameter"
 NO_BIAS = "it has no bias to take what rounding moves, and none can be added to a bare weight"

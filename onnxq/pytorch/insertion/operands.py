@@ -1,34 +1,23 @@
 """Operands of quantized nodes, held against those of the nodes of a training graph."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import onnx_ir as ir
-from torch import fx
+from torch import fx, nn
 
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.weight_observation import limited_to
 from onnxq.operator import OpCategory
 from onnxq.operator.nodes import tensor_of
-from onnxq.pytorch.insertion.tensors import OWN_BACKWARD, with_observer
-from onnxq.pytorch.insertion.view import is_tensor
+from onnxq.pytorch.insertion.tensors import OWN_BACKWARD, Tensors, with_observer
+from onnxq.pytorch.insertion.view import View, is_tensor
 from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.train.annotations import AnnotatedWeight, Unannotated
-from onnxq.static.insertion.decision import weight_observer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import nn
-
-    from onnxq.pytorch.insertion.tensors import Tensors
-    from onnxq.pytorch.insertion.view import View
-    from onnxq.qconfig import Part
-    from onnxq.static.insertion.decision import Quantize
+from onnxq.qconfig import Part
+from onnxq.static.insertion.decision import Quantize, weight_observer
 
 EQUAL_NUMBERS = 1e-6  # a root that was taken in float32, or in float64
 

@@ -1,27 +1,19 @@
 """Quantized tensors of an ONNX form, and the nodes of a training graph that make them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+from torch import fx
 
 from onnxq.graph.walk import value_name
-from onnxq.observers import ChannelHistogramObserver, HistogramObserver
+from onnxq.observers import ChannelHistogramObserver, HistogramObserver, ObserverSpec
 from onnxq.operator import OpCategory
 from onnxq.ort import facts
+from onnxq.pytorch.insertion.view import View
 from onnxq.pytorch.train.annotations import AnnotatedGroup, Unannotated, operand
-from onnxq.qconfig import FakeQuantSpec, QConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx_ir as ir
-    from torch import fx
-
-    from onnxq.observers import ObserverSpec
-    from onnxq.pytorch.insertion.view import View
-    from onnxq.qconfig import Part
-    from onnxq.static.insertion.groups import TensorGroup
+from onnxq.qconfig import FakeQuantSpec, Part, QConfig
+from onnxq.static.insertion.groups import TensorGroup
 
 _OPERATOR = "pkg.torch.onnx.class_hierarchy"  # of a node's metadata: modules, then its operator
 

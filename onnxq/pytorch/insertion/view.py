@@ -1,31 +1,24 @@
 """A prepared ONNX form beside the training graph of the same program, as annotation sees them."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx_ir as ir
 import torch
 from torch import fx
+from torch.export import ExportedProgram
 
 from onnxq.graph.origins import origins_of
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.ort import facts
 from onnxq.ort.version import OLDEST
 from onnxq.pytorch.modules.adapter import DROPOUTS
+from onnxq.pytorch.programs.own_gradients import FunctionCall
 from onnxq.pytorch.programs.training_graph import PROGRAM_NODES
-from onnxq.static.insertion.decision import Quantize
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch.export import ExportedProgram
-
-    from onnxq.pytorch.programs.own_gradients import FunctionCall
-    from onnxq.static.insertion.decision import Decision
-    from onnxq.static.prepared import Prepared
+from onnxq.static.insertion.decision import Decision, Quantize
+from onnxq.static.prepared import Prepared
 
 # --- Leads values of a program's ONNX form to the nodes of its training graph, by recorded names.
 #

@@ -7,19 +7,14 @@ The layer inside has no parameters of its own, so that those of the model keep t
 `convert` by a quantized layer that stores the weight.
 """
 
-from __future__ import annotations
-
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from onnxq.pytorch.modules.transposed import WEIGHTED, convolved
-
-if TYPE_CHECKING:
-    from torch import Tensor, fx
 
 _NAMES = ("weight", "bias")
 

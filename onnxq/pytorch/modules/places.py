@@ -3,19 +3,14 @@
 nn.Module.named_children() names the first of these places alone.
 """
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from onnxq.pytorch.arguments.flat import AFTER, BEFORE, HOOKS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from torch import nn
-    from torch.utils.hooks import RemovableHandle
 
 
 def places(parent: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -6,25 +6,20 @@ archive, and each string of its graph, must be what torch.export.save writes of 
 torch reads the very bytes that were checked, with the reader that the check used.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.export.pt2_archive._package import load_pt2
 
 from onnxq.core.regular import why_no_file
 from onnxq.errors import ModelError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from torch.export import ExportedProgram
 
 _ADVICE = (
     "Write one with torch.export.save(torch.export.export(model, inputs), path), or give the "

@@ -4,18 +4,12 @@ Whether a value was NaN or infinite is asked once, and no step of training waits
 Before a distributed run is converted, what its ranks know apart is brought together.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from onnxq.errors import CalibrationError
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.ranks import check_not_sharded, has_ranks, mean_of_ranks
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 def forget_left_out(module: nn.Module) -> None:

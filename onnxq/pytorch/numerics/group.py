@@ -1,17 +1,10 @@
 """Tensors with one scale between them: the inputs of a concatenation, a tensor and its views."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.min_max import min_max_of
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class WholeBatch:

@@ -10,14 +10,14 @@ observers in onnxq.observers, to the bit: float32, and one division by a tensor,
 a CUDA tensor by a number with its reciprocal.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from onnxq.errors import CalibrationError
 from onnxq.observers import (
@@ -25,15 +25,10 @@ from onnxq.observers import (
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
     NarrowRangeObserver,
+    Observer,
     PerChannelMinMaxObserver,
 )
 from onnxq.observers.value_range import EPS
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from torch import Tensor
-
-    from onnxq.observers import Observer
 
 UNSEEN = -math.inf
 _WIDEST = (MinMaxObserver, PerChannelMinMaxObserver, NarrowRangeObserver)

@@ -7,21 +7,15 @@ common then, running statistics of batch norm and observers that are NumPy, `syn
 brings together.
 """
 
-from __future__ import annotations
-
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from onnxq.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from onnxq.observers import Observer
+from onnxq.observers import Observer
 
 _SHARDING = ("DTensor", "FlatParameter")  # parameters of fully_shard, of FullyShardedDataParallel
 

@@ -7,24 +7,19 @@ they read is found in the first one, where the same operator has the same inputs
 are: no layer, and nothing random, is among them.
 """
 
-from __future__ import annotations
-
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.export import ExportedProgram
 from torch.nn.modules.batchnorm import _NormBase
 
 from onnxq.pytorch.modules.adapter import DROPOUTS, TRAINS
 from onnxq.pytorch.programs.graph_module import TrainingGraph
 from onnxq.pytorch.programs.leaf_calls import LAYERS
 from onnxq.pytorch.programs.out_of_place import is_mutation
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Mapping
-
-    from torch.export import ExportedProgram
 
 _RATE = 1  # position in a dropout
 

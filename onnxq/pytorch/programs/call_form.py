@@ -6,29 +6,21 @@ Each parameter is a placeholder of the graph; tensors nested in an argument are 
 nodes. What the graph has fixed, numbers and None, is compared when the graph is called.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import operator
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import fx, nn
+from torch.export import ExportedProgram
 
 from onnxq.errors import ModelError, ShapeError
-from onnxq.pytorch.arguments.bound_inputs import Slot
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Slot
 from onnxq.pytorch.arguments.nesting import attribute_access, children, leaves, replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch.export import ExportedProgram
-
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

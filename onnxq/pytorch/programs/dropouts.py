@@ -5,35 +5,27 @@ nn.MultiheadAttention                                its p, behind its softmax
 DropPath()(x), which is x in eval mode               the module, marked while it is exported
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import hashlib
 import random
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import fx, nn
+from torch.export import ExportedProgram
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
-from onnxq.pytorch.arguments.nesting import leaves
+from onnxq.pytorch.arguments.nesting import Path, leaves
 from onnxq.pytorch.modules.adapter import DROPOUTS
 from onnxq.pytorch.modules.places import following, hooked
 from onnxq.pytorch.programs.leaf_calls import arguments, scope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from torch import fx
-    from torch.export import ExportedProgram
-
-    from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-    from onnxq.pytorch.arguments.nesting import Path
 
 _SEED = 0
 _MARK = 0.5  # rate of the dropout that marks a module; eval mode does not read it

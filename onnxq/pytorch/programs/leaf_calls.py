@@ -9,25 +9,20 @@ notes, where the operator is all that the module does. A subclass that does more
 program.
 """
 
-from __future__ import annotations
-
 import operator
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.export import ExportedProgram
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from onnxq.pytorch.modules.adapter import DROPOUTS
 from onnxq.pytorch.modules.transposed import CONVOLUTIONS, TRANSPOSED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch.export import ExportedProgram
 
 aten = torch.ops.aten
 

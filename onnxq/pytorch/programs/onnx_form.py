@@ -7,12 +7,14 @@ torch's exporter records where the nodes of the decomposed program come from, na
 node whose result it is, and keeps these names when it rewrites the model.
 """
 
-from __future__ import annotations
-
 import operator
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
+import onnx_ir as ir
 import torch
+from torch import fx
+from torch.export import ExportedProgram
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import all_values
@@ -24,15 +26,7 @@ from onnxq.pytorch.exporting.optimized import NAME_BEFORE, optimize, own_weights
 from onnxq.pytorch.exporting.quiet import quiet_exporter
 from onnxq.pytorch.exporting.translation import translation_table
 from onnxq.pytorch.exporting.whole_layers import RECURRENT_TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import onnx_ir as ir
-    from torch import fx
-    from torch.export import ExportedProgram
-
-    from onnxq.pytorch.programs.program import Program
+from onnxq.pytorch.programs.program import Program
 
 _OF_SEQUENCE = "_split_"
 

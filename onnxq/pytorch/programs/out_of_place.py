@@ -7,19 +7,14 @@ What reads y, or a part of it, behind the operator reads y' from then on, so tha
 sits between is seen by all that reads the tensor. Writes into buffers of the model stay.
 """
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import fx
 from torch._ops import OpOverload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import fx
-    from torch.export import ExportedProgram
+from torch.export import ExportedProgram
 
 aten = torch.ops.aten
 

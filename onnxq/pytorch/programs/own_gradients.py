@@ -9,25 +9,19 @@ function that is called with a module, a function or a size that is open stays t
 no such value.
 """
 
-from __future__ import annotations
-
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.autograd import Function
 from torch.autograd.function import _SingleLevelFunction
+from torch.export import ExportedProgram
 from torch.utils.checkpoint import CheckpointFunction
 
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch.numerics.torch_operator import torch_operator
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from torch import fx
-    from torch.autograd import Function
-    from torch.export import ExportedProgram
 
 # --- A torch.autograd.Function as a module of a graph, with the backward that its author wrote.
 #

@@ -5,19 +5,19 @@ random, masks drawn with NumPy). Batch norm and dropout are recovered as modules
 modes; what train mode alone knows of dropout is read from one run (`programs.dropouts`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import enum
 import operator
 import re
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from onnxq.errors import OnnxqError, UnsupportedError
@@ -39,11 +39,6 @@ from onnxq.pytorch.programs.dropouts import (
 from onnxq.pytorch.programs.out_of_place import make_out_of_place
 from onnxq.pytorch.programs.own_gradients import FunctionCall, OwnGradients, remove_marks
 from onnxq.pytorch.programs.take_apart import take_apart
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch.export import ExportedProgram
 
 # --- Regions of a program (torch.no_grad, autocast), as plain operators of its graph.
 #

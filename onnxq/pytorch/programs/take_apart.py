@@ -10,21 +10,16 @@ torch's exporter writes the same in ONNX, or onnxq does. A quantizer sits betwee
 nodes, in the training graph as in the ONNX model.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
 
 from onnxq.pytorch.programs.leaf_calls import arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import fx
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.export import ExportedProgram
 
 _KEPT_META = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
 _SPATIAL_RANK = 4  # of what has two axes of space

@@ -6,13 +6,13 @@ Batch norm and dropout are calls of modules, so that train() and eval() hold. Th
 as the model is, and returns what it returns.
 """
 
-from __future__ import annotations
-
 import operator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from onnxq.pytorch.arguments.flat import HOOKS
@@ -23,18 +23,16 @@ from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs import call_form
 from onnxq.pytorch.programs.buffer_updates import Updating
 from onnxq.pytorch.programs.graph_module import TrainingGraph
-from onnxq.pytorch.programs.leaf_calls import LeafCalls, arguments, linear_call, scope, scopes
-from onnxq.pytorch.programs.own_gradients import AppliedFunction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-    from torch.export import ExportedProgram
-
-    from onnxq.pytorch.programs.leaf_calls import LinearCall
-    from onnxq.pytorch.programs.own_gradients import FunctionCall
-    from onnxq.pytorch.programs.program import Program
+from onnxq.pytorch.programs.leaf_calls import (
+    LeafCalls,
+    LinearCall,
+    arguments,
+    linear_call,
+    scope,
+    scopes,
+)
+from onnxq.pytorch.programs.own_gradients import AppliedFunction, FunctionCall
+from onnxq.pytorch.programs.program import Program
 
 aten = torch.ops.aten
 

@@ -1,7 +1,5 @@
 """FakeQuantize with the observers of this namespace, and the documented makers of it."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,9 +18,7 @@ from onnxq.pytorch.quantization.observer import (
     of_spec,
 )
 from onnxq.pytorch.quantization.uniform_observer import WithArgs
-
-if TYPE_CHECKING:
-    from onnxq.qconfig import FakeQuantSpec
+from onnxq.qconfig import FakeQuantSpec
 
 
 class _AnyFakeQuantize(type(numerics.FakeQuantize)):  # type: ignore[misc]  # nn.Module's metaclass

@@ -10,17 +10,17 @@ onnxq.observers, where an observer of the same name decides; `prepare` makes its
 same QConfigs.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from onnxq import observers
 from onnxq.errors import ModelError, UnsupportedError, listed
+from onnxq.observers import ObserverSpec
 from onnxq.observers.histogram import MIN_BINS
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.torch_states import histogram_state
@@ -37,14 +37,7 @@ from onnxq.pytorch.quantization.uniform_observer import ObserverBase as Observer
 from onnxq.pytorch.quantization.uniform_observer import (
     PerChannelMinMaxObserver as PerChannelMinMaxObserver,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import nn
-
-    from onnxq.observers import ObserverSpec
-    from onnxq.qparams import QParams
+from onnxq.qparams import QParams
 
 # --- States of a prepared model's observers, apart from its weights: to be saved, and loaded.
 

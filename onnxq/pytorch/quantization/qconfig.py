@@ -1,7 +1,5 @@
 """QConfig as torch.quantization documents it: two makers of modules, and the named defaults."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
@@ -12,9 +10,7 @@ from onnxq.errors import QConfigError
 from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.quantization import fake_quantize as fakes
 from onnxq.pytorch.quantization import observer
-
-if TYPE_CHECKING:
-    from onnxq.pytorch.quantization.uniform_observer import WithArgs
+from onnxq.pytorch.quantization.uniform_observer import WithArgs
 
 FBGEMM = "fbgemm"
 

@@ -1,15 +1,12 @@
 """Which module takes the place of which, as torch.quantization's functions say it."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
+
+from torch import nn
 
 from onnxq.pytorch.eager.add_observer import COMPUTING
 from onnxq.pytorch.modules.transposed import CONVOLUTIONS
 from onnxq.pytorch.train.conversion import DYNAMIC_MAPPING, QAT_MAPPING, STATIC_MAPPING
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 def get_default_static_quant_module_mappings() -> dict[type[nn.Module], type[nn.Module]]:

@@ -6,6 +6,7 @@ QConfig(activation=QuantDescriptor(unsigned=True, calib_method="histogram"), wei
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,8 @@ import yaml
 
 from onnxq.core.arrays import Singles
 from onnxq.errors import QConfigError
-from onnxq.observers import AmaxObserver, NarrowRangeObserver
+from onnxq.observers import AmaxObserver, NarrowRangeObserver, ObserverSpec
 from onnxq.qconfig import FakeQuantSpec, ScaleRule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onnxq.observers import ObserverSpec
 
 # --- The documented TypeError and ValueError, which are onnxq's QConfigError too (exit code 5).
 

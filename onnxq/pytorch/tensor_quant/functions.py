@@ -8,11 +8,11 @@ rint(x / (amax / bound)); the two differ by one LSB, where x lies within roundin
 trained to be deployed uses TensorQuantizer, which computes as ONNX does.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 from torch.autograd import Function
 
 from onnxq.pytorch.numerics.half_inputs import HALVES
@@ -22,11 +22,6 @@ from onnxq.pytorch.tensor_quant.descriptor import (
     as_num_bits,
     max_bound,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
 
 TINY_AMAX = 2.0**-24  # half of float16's smallest number: an amax up to it makes every integer 0
 _FLOATS = (*HALVES, torch.float32, torch.float64)

@@ -9,28 +9,19 @@ Which tensors are added is found when a module is prepared: by annotation, or in
 pass, and stored as names of FakeQuantizes, relative to the module that was prepared.
 """
 
-from __future__ import annotations
-
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import fx
+import onnx_ir as ir
+from torch import fx, nn
 
 from onnxq.errors import listed
 from onnxq.observers.amax import AmaxObserver
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
-from onnxq.qdq.sum_scales import raise_scales
+from onnxq.qdq.sum_scales import Sum, raise_scales
 from onnxq.qdq.tidy.sums import disagreeing_sums
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import onnx_ir as ir
-    from torch import nn
-
-    from onnxq.qdq.sum_scales import Sum
 
 _KEY = "onnxq_sums"
 _ENDING = ".activation_post_process"

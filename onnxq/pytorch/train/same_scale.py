@@ -11,20 +11,15 @@ QLinearGlobalAveragePool adds up integers, so that this is what the layer's inpu
     rint(float32(sum) * (s / (s * n))),    sum: the whole number next to mean / s * n
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from onnxq.pytorch.modules.places import has_pre_hook
 from onnxq.pytorch.nn.quantized.requantize import Requantize
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
 _SAME_SCALE_AS_INPUT = """
     mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d

@@ -1,8 +1,9 @@
 """Convolutions whose weight is fake-quantized while they are trained, transposed ones too."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor
 
 from onnxq.pytorch.modules.transposed import (
     CONVS,
@@ -12,11 +13,6 @@ from onnxq.pytorch.modules.transposed import (
 )
 from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.nn.triplets import given, names_of, signature_of, triplet
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
 
 
 class _AnyConvolution(QatModule):

@@ -1,9 +1,8 @@
 """Linear layers whose weight is fake-quantized while they are trained."""
 
-from __future__ import annotations
+from typing import Any, ClassVar
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
+import torch
 import torch.nn.functional as F  # noqa: N812  # its usual name
 from torch import Tensor, nn
 
@@ -11,13 +10,8 @@ from onnxq.errors import QConfigError
 from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.numerics.fake_quantize import fake_quantize_module
-from onnxq.qconfig import FakeQuantSpec, QConfigDynamic
+from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic
 from onnxq.qparams.group_spec import BITS, GROUP_SIZES
-
-if TYPE_CHECKING:
-    import torch
-
-    from onnxq.qconfig import QConfig
 
 
 class Linear(QatModule, nn.Linear):

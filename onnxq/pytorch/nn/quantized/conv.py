@@ -1,8 +1,7 @@
 """Convolutions on int8 weights, transposed ones too."""
 
-from __future__ import annotations
-
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -17,12 +16,7 @@ from onnxq.pytorch.modules.transposed import (
     convolved,
 )
 from onnxq.pytorch.nn.quantized.weighted import Weighted
-from onnxq.pytorch.nn.triplets import given, names_of, triplet
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnxq.pytorch.nn.triplets import Triplet
+from onnxq.pytorch.nn.triplets import Triplet, given, names_of, triplet
 
 # --- Convolutions of stored weights, transposed ones too: arguments and sums, without the storage.
 

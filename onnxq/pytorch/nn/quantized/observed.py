@@ -1,14 +1,9 @@
 """Fake-quantize modules of a prepared module, and whether they saw data: what convert reads."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from torch import Tensor, nn
 
 from onnxq.errors import CalibrationError
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 def output_fake_quantize(mod: nn.Module) -> FakeQuantize | None:

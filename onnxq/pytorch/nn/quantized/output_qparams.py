@@ -1,20 +1,16 @@
 """The documented `scale` and `zero_point` of modules whose result is at quantized levels."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Any, Self
 
-from typing import TYPE_CHECKING, Any, Self
+import torch
+from torch import nn
 
 from onnxq.errors import QConfigError, UnsupportedError, kind_of
 from onnxq.pytorch.modules.float_functional import Arithmetic, FloatFunctional
 from onnxq.pytorch.nn.mapped_module import MappedModule
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.stored import WeightBuffers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import torch
-    from torch import nn
 
 
 class OutputQParams:

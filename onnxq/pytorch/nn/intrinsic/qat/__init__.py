@@ -1,7 +1,6 @@
 """Fused layers for quantization-aware training."""
 
-from __future__ import annotations
-
+import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onnxq.pytorch.modules.refused_names import INTRINSIC_QAT, refusing
@@ -13,13 +12,9 @@ from onnxq.pytorch.nn.intrinsic.qat.batch_norm import freeze_bn_stats as freeze_
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import update_bn_stats as update_bn_stats
 from onnxq.pytorch.nn.qat.conv import Convolution, TransposedConvolution
 from onnxq.pytorch.nn.qat.linear import Linear
-from onnxq.pytorch.nn.triplets import names_of, signature_of, triplet
+from onnxq.pytorch.nn.triplets import Triplet, names_of, signature_of, triplet
+from onnxq.qconfig import QConfig
 
-if TYPE_CHECKING:
-    import inspect
-
-    from onnxq.pytorch.nn.triplets import Triplet
-    from onnxq.qconfig import QConfig
 __all__ = sorted(
     [
         "LinearBn1d",

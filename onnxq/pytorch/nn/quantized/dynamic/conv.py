@@ -1,8 +1,10 @@
 """Convolutions in float on int8 weights: ONNX Runtime's ConvInteger is slower than its Conv."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
+
+import torch
+from torch import nn
 
 from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, arguments_of
 from onnxq.pytorch.nn.quantized.conv import Convolution, stored_triplet
@@ -10,12 +12,6 @@ from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.weighted import check_type
 from onnxq.pytorch.nn.triplets import names_of
 from onnxq.pytorch.numerics.half_inputs import takes_halves
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import torch
-    from torch import nn
 
 
 class _Dynamic(DynamicWeights, Convolution):

@@ -1,12 +1,10 @@
 """The linear layer whose activations are quantized when it runs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import UnsupportedError
@@ -23,9 +21,6 @@ from onnxq.pytorch.numerics.dynamic_ops import (
 from onnxq.pytorch.numerics.half_inputs import takes_halves
 from onnxq.qparams.group_spec import GroupSpec, Scheme
 from onnxq.qparams.groups import GroupIntegers
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Linear(DynamicWeights):

@@ -11,15 +11,13 @@
 Classes are told by their names: torchao need not be there.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.dtypes import INT8
@@ -36,10 +34,6 @@ from onnxq.qparams import PerChannel, PerTensor, QParams
 from onnxq.qparams.group_spec import GROUP_SIZES, GroupSpec, Scheme
 from onnxq.qparams.groups import GroupIntegers
 from onnxq.qtensor import QTensor
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 _BYTE = 8
 _NEED = "Use Int8WeightOnlyConfig, Int8DynamicActivationInt8WeightConfig, or IntxWeightOnlyConfig."

@@ -1,23 +1,17 @@
 """Weights of a layer whose result is float32: int8 or float16, beside a float bias."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
+from torch import nn
 
 from onnxq.errors import QConfigError, kind_of
 from onnxq.pytorch.modules.transposed import along_channels
 from onnxq.pytorch.nn.quantized.stored import WeightBuffers
 from onnxq.pytorch.nn.quantized.weighted import having_seen
 from onnxq.pytorch.numerics.fake_quantize import fake_quantize_module
-from onnxq.qconfig import QConfigDynamic, onnxq_default_dynamic_qconfig
+from onnxq.qconfig import Part, QConfigDynamic, onnxq_default_dynamic_qconfig
 from onnxq.qtensor import QTensor
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from onnxq.qconfig import Part
 
 # --- Weights of float modules as integers, for dynamic quantization.
 
