@@ -104,7 +104,7 @@ class _Unfolding:
     def _shares(self, router: ir.Value) -> ir.Value:
         """(tokens, experts): what an expert's result counts for a token, 0 of others."""
         attributes = self._node.attributes
-        k = self._ints([attributes.get_int("k", 4)])
+        k = self._ints([attributes.get_int("k", 1)])
         best, chosen = self._tape.op_multi_out("TopK", [router, k], num_outputs=2)
         self._typed(best, FLOAT)
         self._typed(chosen, INT64)

@@ -45,8 +45,7 @@ def mixture(name: str = "moe", seed: int = 0, **attributes: Any) -> onnx.ModelPr
             ["y"],
             name=name,
             domain="com.microsoft",
-            k=2,
-            **attributes,
+            **{"k": 2, **attributes},
         ),
     ]
     value = onnx.helper.make_tensor_value_info
@@ -82,6 +81,7 @@ KINDS: list[dict[str, Any]] = [
     {"activation_type": "gelu", "normalize_routing_weights": 1},
     {"activation_type": "silu"},
     {"activation_type": "identity"},
+    {"k": None, "normalize_routing_weights": 1},  # one expert for each token
     {**SWIGLU, "normalize_routing_weights": 1},
     {**SWIGLU, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 0.7},
 ]
