@@ -108,10 +108,7 @@ def _why_never(job: StaticJob) -> str | None:
     if job.prepared.qconfig.choice is Choice.ALL_INTEGERS:
         return "all integers were asked for"
     if saturates_here_alone(job.prepared.target):
-        return (
-            f"sums of products saturate on this machine, and not on {job.prepared.target}: judge "
-            "the model there"
-        )
+        return f"this machine does not add as {job.prepared.target} does: judge the model there"
     return None
 
 

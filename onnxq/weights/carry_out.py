@@ -96,7 +96,7 @@ def _why_none(prepared: Prepared, samples: Samples | None) -> str:
     if prepared.feedback:
         return "each sample hands its state to the next one"
     if saturates_here_alone(prepared.target):
-        return f"sums of products saturate on this machine, and not on {prepared.target}"
+        return f"this machine does not add as {prepared.target} does, and cannot judge them"
     count = open_samples(samples, prepared.inputs).count
     if count is None or count < HANDFUL:
         return f"wanted {HANDFUL} batches of samples or more, their number known"
