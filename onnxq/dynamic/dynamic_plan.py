@@ -36,7 +36,7 @@ from onnxq.dynamic.dynamic_weights import (
     plan_stored,
     stored_scales,
     unpermuted,
-    with_sums_kept,
+    with_bias_preserving,
 )
 from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
@@ -224,7 +224,7 @@ class _Planner:
                     stored = with_one_scale(stored)
                 if is_given(value) and key.block_size is None and stored.qparams is not None:
                     self.given[key.tensor] = value, unpermuted(stored.qparams, stored.perm)
-                stored = with_sums_kept(stored, choice.node, self.positive)
+                stored = with_bias_preserving(stored, choice.node, self.positive)
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)

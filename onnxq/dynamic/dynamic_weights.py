@@ -81,7 +81,7 @@ def plan_stored(
     )
 
 
-def with_sums_kept(
+def with_bias_preserving(
     plan: DynamicWeightPlan, node: ir.Node, positive: Container[ir.Value]
 ) -> DynamicWeightPlan:
     """The plan whose rounding errors cancel in each channel, where its inputs are alike.
