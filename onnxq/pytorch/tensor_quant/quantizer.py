@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,11 +37,11 @@ from onnxq.pytorch.tensor_quant.descriptor import (
     max_bound,
 )
 from onnxq.pytorch.tensor_quant.functions import (
-    TINY_AMAX,
-    StraightThrough,
     check_amax,
     check_inputs,
     integer_range,
+    onnx_fake_quant,
+    scale_of,
     tensor_quant,
 )
 
@@ -86,37 +85,6 @@ class Clip(nn.Module):
             return torch.clamp(inputs, self.clip_value_min, self.clip_value_max)
         low, high = self.clip_value_min.to(inputs.dtype), self.clip_value_max.to(inputs.dtype)
         return torch.where(inputs < low, low, torch.where(inputs > high, high, inputs))
-
-
-# --- Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable.
-
-EVERYTHING = 2.0**127  # a scale that makes every integer 0
-
-
-class OnnxFakeQuantFunction(StraightThrough):
-    """clip(rint(x / scale), lowest, bound) * scale, with scale = amax / bound.
-
-    Gradient: straight through where |x| <= amax, else 0.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, amax: Tensor, lowest: int, bound: int) -> Tensor:
-        """The rounded x in its shape and type; computed in float32, as ONNX Runtime does."""
-        ctx.save_for_backward(x, amax)
-        scale = scale_of(amax, bound)
-        integers = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)
-        return (integers * scale).to(x.dtype)
-
-
-onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQuantFunction.apply)
-
-
-def scale_of(amax: Tensor, bound: int) -> Tensor:
-    """Amax / bound in float32; 2^127, which makes every integer 0, where amax <= 2^-24."""
-    amax = amax.to(torch.float32)
-    # a tensor, not a number: CUDA multiplies by the reciprocal of a number
-    scale = amax / amax.new_full((), bound)
-    return torch.where(amax <= TINY_AMAX, torch.full_like(scale, EVERYTHING), scale)
 
 
 _BYTE = 8
