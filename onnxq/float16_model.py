@@ -168,6 +168,7 @@ def half(
 def _named(model: ir.Model) -> ir.Model:
     """A copy without functions whose names are unique, its types known as far as they can be."""
     copy = model.clone()
+    copy.meta.update(model.meta)  # the size of its file
     for step in (InlineFunctions(), UniqueNames(), LiftConstants(), UniqueNames()):
         step(copy)
     check_for_any_machine(copy)
