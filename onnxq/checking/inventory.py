@@ -140,9 +140,7 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
     for slot, value in enumerate(node.inputs):
         if value is None or not value.is_initializer() or not _is_weight(value):
             continue
-        if block and slot in _zero_points(
-            node
-        ):  # a row of them per row of integers is a matrix, too
+        if block and slot in _zero_points(node):  # a row per row of integers: a matrix, too
             continue
         bits = node.attributes.get_int("bits", node.attributes.get_int(EXPERT_BITS, 0))
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()

@@ -100,9 +100,9 @@ class PartSums:
     loud ones; and where each slice has 64 numbers or more: a pause in a recording, or padding
     of another length in each sample, moves from sample to sample, and a channel does not. Axis
     0 is that of the samples; of pictures, (N, C, H, W) or (N, H, W, C), the channels alone are
-    asked. The axis with the largest ratio is taken; the quiet part is parted
-    again, three parts at most; scores (0 to 1) stay together. Slices of zeros, and of scores
-    that never exceed 0.05, belong to no part.
+    asked. The axis with the largest ratio is taken; the quiet part is parted again, three parts at
+    most; scores (0 to 1) stay together. Slices of zeros, and of scores that never exceed 0.05,
+    belong to no part.
 
     In a part, and in an output without parts, loud slices of 3 dB or less are lost, such as a dead
     class: they are the part that is named where the others have 13 dB or more.

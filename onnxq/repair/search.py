@@ -135,10 +135,8 @@ def _repaired(
             found = _searched(wanted, model, job, seconds, verdict, progress)
     except OnnxqError as error:
         return first_line(error)
-    why, tried = (
-        "no model with integers is better; onnxq report shows the layers that cost most",
-        [],
-    )
+    why = "no model with integers is better; onnxq report shows the layers that cost most"
+    tried: list[tuple[Milestone, Made[Plan], Statistics]] = []
     for step in _worth_trying(found):
         qconfig = replace(step.qconfig, improve=job.prepared.qconfig.improve)
         again = replace(job, prepared=_prepared(model, job.prepared, qconfig))
