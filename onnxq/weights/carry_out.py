@@ -141,7 +141,7 @@ def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improve
 def _result(improvement: Improvement, work: Callable[[], object], kind: type[Made]) -> Made:
     """Result of the improvement; one of a user's own may fail, or give something else."""
     module = type(improvement).__module__
-    where = f"improvement '{improvement.name}' (module {module})"
+    where = f"PTQ algorithm '{improvement.name}' (module {module})"
     try:
         made = work()
     except OnnxqError:
@@ -151,7 +151,7 @@ def _result(improvement: Improvement, work: Callable[[], object], kind: type[Mad
             raise
         raise UnsupportedError(
             f"{where} fails: {type(error).__name__}: {first_line(error)}. Repair it, or leave it "
-            "out of the improvements."
+            "out of `improve`."
         ) from error
     if not isinstance(made, kind):
         raise QConfigError(
