@@ -237,7 +237,7 @@ def _by_type(model: ir.Model) -> dict[str, str]:
 
 
 def _is_fatal(node: ir.Node) -> bool:
-    """Whether ONNX Runtime 1.31 dies of it in float16: it moves the batch ahead of a product.
+    """Whether ONNX Runtime 1.31 crashes on a node in float16: it moves the batch before a product.
 
     Its fusion into FusedMatMul's transBatchA has lost the Cast that it put between them.
     """

@@ -30,7 +30,7 @@ def positive_values(model: ir.Model) -> frozenset[ir.Value]:
 
 
 def _keeps_positive(operator: Operator, node: ir.Node, known: Collection[ir.Value]) -> bool:
-    """Whether all that it adds up, multiplies or moves is known, of one sign, or has its gate."""
+    """Whether what a node adds up, multiplies or moves has one sign, or is beside its own gate."""
     slots = _slots(operator, node)
     if not any(find_input(node, slot) in known for slot in slots):
         return False
@@ -57,7 +57,7 @@ def _slots(operator: Operator, node: ir.Node) -> Collection[int]:
 
 
 def _is_of_one_sign(node: ir.Node, slot: int, known: Collection[ir.Value | None]) -> bool:
-    """Whether it is known, a constant above 0 or of one number, or not there."""
+    """Whether an input has one sign, is a constant above 0 or of one number, or is absent."""
     numbers = constant(node, slot)
     if numbers is not None:
         return numbers.size == 1 or bool((np.asarray(numbers, np.float64) > 0).all())

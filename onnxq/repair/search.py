@@ -50,7 +50,7 @@ LEAST_SHARE = 0.5
 BETTER_DB = 0.5
 """Less is no repair."""
 MARGIN_DB = 2.0
-"""The search wants it beyond the floor: it chooses on few samples, and others show less."""
+"""Decibels above the floor that the search wants: it chooses on few samples, others show less."""
 
 
 class ObservedOnce:
@@ -169,10 +169,11 @@ def _likeness_db(made: Made[Plan]) -> float:
 
 
 def _worth_trying(found: Tuned) -> list[Milestone]:
-    """Steps with integers: the chosen one where it is faster than float, else the best such first.
+    """Steps with integers that are worth quantizing anew, at most two, in this order.
 
-    Stored weights alone keep more and gain no time: what they are beside is tried on all samples
-    before, since a search that ended early has seen it on few.
+    The chosen one alone, where it is faster than float. Else the most accurate of those that are,
+    then the chosen one: weights that are stored as integers alone keep more accuracy and gain no
+    time, and a search that ended early has seen the faster one on few samples.
     """
     from onnxq.tuning.tuned import is_all_float
 

@@ -39,7 +39,7 @@ def split_stacked_products(model: ir.Model, exclude: Collection[str] = ()) -> No
 
 
 def _is_stacked(node: ir.Node) -> bool:
-    """Whether it multiplies by a stack whose matrices each have an operand of their own, or one."""
+    """Whether a node multiplies by a stack of matrices: each by its own operand, or all by one."""
     if node.op_type != "MatMul" or node.domain or not is_constant(node, 1):
         return False
     x, w = shape(node, 0), sizes(node, 1)
