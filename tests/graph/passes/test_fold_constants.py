@@ -222,3 +222,15 @@ def test_a_standardized_weight_is_a_constant_of_its_convolution(parse: Parse) ->
     wanted = (flat - flat.mean(1, keepdims=True)) / flat.std(1, keepdims=True)
     got = tensor_of(conv.inputs[1]).numpy()
     np.testing.assert_allclose(got, wanted.reshape(w.shape), rtol=1e-5)
+
+
+def test_products_of_matrices_that_take_too_long_stay(parse: Parse) -> None:
+    text = "g (float[2] x) => (float[2] y, float z) { " + "".join(
+        f"c{i + 1} = MatMul(c{i}, c{i}) " for i in range(4)
+    )
+    model = parse(
+        text + "y = Relu(x) z = local.use(c4) }", {"c0": np.ones((2048, 2048), np.float32)}
+    )
+    infer_types(model)
+    FoldConstants()(model)
+    assert [n.op_type for n in model.graph] == ["MatMul", "MatMul", "Relu", "use"]
