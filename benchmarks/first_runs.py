@@ -53,11 +53,8 @@ def small() -> onnx.ModelProto:
         helper.make_node("Relu", ["h"], ["r"]),
         helper.make_node("Gemm", ["r", "b"], ["y"]),
     ]
-    ends = [
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", WIDTH])]
-        for name in ("x", "y")
-    ]
-    graph = helper.make_graph(nodes, "small", *ends, weights)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", WIDTH]) for n in "xy")
+    graph = helper.make_graph(nodes, "small", [x], [y], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
