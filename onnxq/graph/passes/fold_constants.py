@@ -40,9 +40,8 @@ _MOST_RUNS = 64
 chain of n nodes that read the one ahead of them by two ways is computed in 2^n."""
 _PRODUCTS = 1 << 34
 """Multiply-adds of all products of matrices that are computed; each reading repeats them."""
-_GROWING = frozenset(
-    ("ConstantOfShape", "Expand", "OneHot", "Range", "Tile")
-)  # small inputs, outputs of any size
+_GROWING = frozenset(("ConstantOfShape", "Expand", "OneHot", "Range", "Tile"))
+"""Operators whose small inputs may have outputs of any size."""
 _SHARED_BYTES = 1024  # smaller results stay in their body: inference reads shapes only there
 
 
