@@ -215,7 +215,7 @@ def _qparams_of(node: ir.Node) -> str:
 def _in_words(qparams: QParams) -> str:
     granularity = qparams.granularity
     if isinstance(granularity, PerBlock):
-        return f"blocks of {granularity.size} on axis {granularity.axis}"
+        return f"groups of {granularity.size} on axis {granularity.axis}"
     if isinstance(granularity, PerChannel):
         return f"per channel of axis {granularity.axis} ({qparams.scale.size})"
     return "per tensor"

@@ -390,6 +390,6 @@ def _how(
         return reasons.WeightsStored(stored, "activations quantized at run time", missing)
     if precision is Precision.WEIGHT_ONLY_GROUPWISE:
         size = getattr(qparams.granularity, "size", "?")
-        stored = f"{qparams.dtype} weights{within} in blocks of {size}"
+        stored = f"{qparams.dtype} weights{within} in groups of {size}"
         return reasons.WeightsStored(stored, IN_FLOAT, missing)
     return reasons.WeightsStored(f"{qparams.dtype} weights{within} in the file", IN_FLOAT, missing)
