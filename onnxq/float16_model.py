@@ -166,6 +166,7 @@ def half(
 def _named(model: ir.Model) -> ir.Model:
     """A copy without functions whose names are unique, its types known as far as they can be."""
     copy = model.clone()
+    copy.meta.update(model.meta)  # the size of its file
     for step in (InlineFunctions(), UniqueNames(), LiftConstants(), UniqueNames()):
         step(copy)
     check_for_any_machine(copy)
@@ -234,7 +235,7 @@ def _by_type(model: ir.Model) -> dict[str, str]:
 
 
 def _is_fatal(node: ir.Node) -> bool:
-    """Whether ONNX Runtime 1.31 dies of it in float16: it moves the batch ahead of a product.
+    """Whether ONNX Runtime 1.31 crashes on a node in float16: it moves the batch before a product.
 
     Its fusion into FusedMatMul's transBatchA has lost the Cast that it put between them.
     """

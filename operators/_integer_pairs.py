@@ -48,10 +48,10 @@ def possible_pairs(
         return Overflows(nothing, nothing, nothing, nothing, 0, 0)
     filled = [x if x is None or x.size else np.zeros(1, x.dtype) for x in call.inputs]
     _, plan = binary(replace(call, inputs=filled))
-    return _of_codes(call.inputs[0], call.inputs[3], plan, exact, others)
+    return _of_integers(call.inputs[0], call.inputs[3], plan, exact, others)
 
 
-def _of_codes(
+def _of_integers(
     first: Array | None,
     second: Array | None,
     plan: NodePlan,

@@ -108,7 +108,7 @@ class PairedSums(IntegerOperator):
 
     @abstractmethod
     def kernel_on(self, call: IntegerCall, accumulator: Accumulator) -> tuple[Array, ...]:
-        """Arrays that such a machine computes; `kernel` is the exact one."""
+        """Arrays of a machine that adds products as the accumulator does; `kernel` is exact."""
 
     def kernel(self, call: IntegerCall) -> tuple[Array, ...]:
         return self.kernel_on(call, EXACT)

@@ -37,6 +37,7 @@ class Selection(Operator):
     op_type: str
     formula: Callable[[Call, IntArray], Array]
     examples: Callable[[], Iterable[Case]]
+    domain: str = ""
     lowered: bool = False
     outputs: tuple[int, ...] = (0,)
     selects: bool = False
@@ -77,6 +78,7 @@ def selection(
     op_type: str,
     *,
     cases: Callable[[], Iterable[Case]],
+    domain: str = "",  # of another package's operator
     lowered: bool = False,
     outputs: tuple[int, ...] = (0,),
     selects: bool = False,
@@ -85,7 +87,7 @@ def selection(
     """Makes the formula known as an operator; arguments as `Selection` has them."""
 
     def known(formula: Selecting) -> Selecting:
-        enter(Selection(op_type, formula, cases, lowered, outputs, selects, before))
+        enter(Selection(op_type, formula, cases, domain, lowered, outputs, selects, before))
         return formula
 
     return known

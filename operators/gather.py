@@ -131,7 +131,7 @@ def _in_blocks(
         raise UnsupportedError(
             f"Gather '{site.node.name}': a table {integers.shape} of {qparams.dtype} with "
             f"{qparams.granularity}, along axis {axis}; ONNX Runtime picks rows of matrices of "
-            "4 or 8 bits, in blocks of 16, 32, 64 ... Give op type Gather an 8-bit entry in the "
+            "4 or 8 bits, in groups of 16, 32, 64 ... Give op type Gather an 8-bit entry in the "
             "qconfig, or None for float."
         )
     shape = (len(integers), -(-integers.shape[1] // size))

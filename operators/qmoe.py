@@ -131,7 +131,7 @@ class QMoE(IntegerOperator):
             _example((experts, hidden, inner), 4, 16),
         )
         bare = (x.reshape(1, 5, hidden), router, one[0], one[1], None, two[0], two[1])
-        four: dict[str, AttributeValue] = {"expert_weight_bits": 4, "block_size": 16, "k": 1}
+        four: dict[str, AttributeValue] = {"expert_weight_bits": 4, "block_size": 16}
         yield Case("batches, no bias", bare, (2, 3, 5, 6), four)
         weights = (
             *bare,
@@ -242,8 +242,8 @@ def _wanted(call: IntegerCall) -> dict[int, tuple[type[np.generic], tuple[int, .
         wanted |= dict(zip(slots, zip(types, shapes, strict=True), strict=True))
         if not inputs or inputs % group:
             raise call.shape_error(f"groups of {group} do not divide rows of {inputs} weights.")
-    if not 1 <= call.integer("k", 4) <= experts:
-        raise call.shape_error(f"k {call.integer('k', 4)}; there are {experts} experts.")
+    if not 1 <= call.integer("k", 1) <= experts:
+        raise call.shape_error(f"k {call.integer('k', 1)}; there are {experts} experts.")
     return wanted
 
 
@@ -272,7 +272,7 @@ def _layer(call: IntegerCall, slots: tuple[int, int, int, int]) -> _Layer:
 
 def _routed(call: IntegerCall, router: Reals) -> Reals:
     """(tokens, experts): what each expert's result counts; 0 of those that are not chosen."""
-    k = call.integer("k", 4)
+    k = call.integer("k", 1)
     chosen = np.argsort(router, axis=1, kind="stable")[:, ::-1][:, :k]
     given = call.optional(ROUTER_WEIGHTS)
     picked = np.take_along_axis(router, chosen, axis=1)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.checking.side_by_side import Pair
-from onnxq.quantized.verdict import LOW_SQNR_DB, OutputPart
+from onnxq.quantized.output_verdict import LOW_SQNR_DB, OutputPart
 from scripts._tables import head, line, publish
 
 if TYPE_CHECKING:

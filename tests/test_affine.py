@@ -406,7 +406,7 @@ def test_inputs_are_not_changed_and_other_floats_are_taken() -> None:
         np.testing.assert_array_equal(other, before)
 
 
-def test_bounds_of_codes_are_those_of_the_clamp_within_the_type() -> None:
+def test_bounds_of_integers_are_those_of_the_clamp_within_the_type() -> None:
     assert integer_bounds((0.0, 6.0), per_tensor(0.5, 3, UINT8)) == (3, 15)
     assert integer_bounds((-np.inf, 2.0), per_tensor(0.5, 3, INT8)) == (-128, 7)
     assert integer_bounds((-np.inf, np.inf), per_tensor(0.5, 3, UINT8)) == (0, 255)

@@ -19,6 +19,8 @@ from tests.dynamic_models import parsed
 from tests.examples import images, network, weights
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy.typing as npt
 
     from onnxq.quantized.quantized_model import QuantizedModel
@@ -147,6 +149,14 @@ def test_a_bfloat16_model_becomes_float16() -> None:
     assert {v.dtype for v in made.graph.initializers.values()} == {ir.DataType.FLOAT16}
     assert made.verdict is not None
     assert made.verdict.worst_db > 60
+
+
+def test_the_size_is_beside_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "bfloat16.onnx"
+    onnx.save(network(dtype=onnx.TensorProto.BFLOAT16), path)
+    verdict = onnxq.half(path).verdict
+    assert verdict is not None
+    assert verdict.float_bytes == path.stat().st_size
 
 
 TURNED = (

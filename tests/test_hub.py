@@ -185,6 +185,22 @@ def test_the_batch_of_a_cache_has_the_name_by_which_clients_make_an_empty_one(
     assert first == {"batch_size"}
 
 
+def test_a_fixed_batch_stays_beside_a_cache_whose_batch_has_no_name(
+    source: Path, tmp_path: Path
+) -> None:
+    text = """g (int64[1, t] input_ids, float[n, 2, p, 4] past_key_values_key)
+        => (float[1, t, 64] logits, float[n, 2, p, 4] present_key) {
+        logits = Gather(table, input_ids) present_key = Relu(past_key_values_key)
+    }"""
+    model = parsed(text, {"table": NUMBERS["table"]})
+    model.graph.input[1].type.tensor_type.shape.dim[0].Clear()
+    onnx.save(model, source / "onnx" / "model.onnx")
+    made = onnxq.hub_folder(source, tmp_path / "out", variants=["fp32"])
+    ids, past = onnx.load(made.path / "onnx" / "model.onnx").graph.input
+    assert ids.type.tensor_type.shape.dim[0].dim_value == 1
+    assert past.type.tensor_type.shape.dim[0].dim_param == "batch_size"
+
+
 def test_what_is_there_is_not_overwritten(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputError, match="is there already"):

@@ -25,6 +25,8 @@ from tests.examples import images, network
 from tests.qdq_files import FILES, File, brevitas, inputs, modelopt, tensorrt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from onnxq.quantized.quantized_model import QuantizedModel
@@ -141,10 +143,13 @@ def test_a_clip_to_all_of_the_type_goes_and_others_stay_on_integers() -> None:
     assert ends == [(1, 255), (0, 15)]  # of the input, as uint8 around 128; of 4 bits
 
 
-def test_weights_are_uint8_where_pairs_of_products_saturate() -> None:
+@pytest.mark.parametrize("file", [tensorrt, brevitas])  # the latter has a Clip at each weight
+def test_weights_are_uint8_where_pairs_of_products_saturate(
+    file: Callable[[], onnx.ModelProto],
+) -> None:
     kinds = {}
     for target in ("portable", "x86-vnni", "arm64"):
-        made = onnxq.import_qdq(tensorrt(), target=target, check=None)
+        made = onnxq.import_qdq(file(), target=target, check=None)
         kinds[target] = {t.dtype for t in stored(made) if t.size > 256}
     assert kinds["portable"] == {ir.DataType.UINT8}
     assert kinds["x86-vnni"] == kinds["arm64"] == {ir.DataType.INT8}

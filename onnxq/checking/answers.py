@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from onnxq.errors import QConfigError
 from onnxq.metrics import BesideFloat, Boxes, Frames, Masks
-from onnxq.quantized.verdict import Answers
+from onnxq.quantized.output_verdict import Answers
 
 FIGURES = {Boxes: ("boxes", "F1"), Masks: ("masks", "mean IoU"), Frames: ("rows", "same class")}
 """Metric -> what it counts, and its figure."""

@@ -14,7 +14,7 @@ from onnxq.dtypes import INT8
 from onnxq.graph.weights import constant_array
 from onnxq.language.decoder import LOGITS, Decoder
 from onnxq.ort.runtime import open_session
-from onnxq.quantized.verdict import OutputVerdict
+from onnxq.quantized.output_verdict import OutputVerdict
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from onnxq.errors import CalibrationError, QConfigError
-from onnxq.quantized.verdict import LOW_SQNR_DB
+from onnxq.quantized.output_verdict import LOW_SQNR_DB
 from onnxq.samples import InputSpec, Samples, open_samples
 from onnxq.samples.excerpt import HANDFUL, check_every, every_by_itself, held_apart
 from onnxq.samples.ignored import check_ignored

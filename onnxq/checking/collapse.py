@@ -14,7 +14,7 @@ from onnxq.checking.visible import cut_at, cuttable
 from onnxq.core.arrays import Array
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose, observable
-from onnxq.quantized.verdict import LOW_SQNR_DB, Collapse
+from onnxq.quantized.output_verdict import LOW_SQNR_DB, Collapse
 from onnxq.samples import Samples, as_taken, input_specs
 from onnxq.samples.state import State
 

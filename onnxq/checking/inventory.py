@@ -129,9 +129,7 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
     for slot, value in enumerate(node.inputs):
         if value is None or not value.is_initializer() or not _is_weight(value):
             continue
-        if block and slot in _zero_points(
-            node
-        ):  # a row of them per row of integers is a matrix, too
+        if block and slot in _zero_points(node):  # a row per row of integers: a matrix, too
             continue
         bits = node.attributes.get_int("bits", node.attributes.get_int(EXPERT_BITS, 0))
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()
@@ -208,7 +206,7 @@ def _qparams_of(node: ir.Node) -> str:
 def _in_words(qparams: QParams) -> str:
     granularity = qparams.granularity
     if isinstance(granularity, PerBlock):
-        return f"blocks of {granularity.size} on axis {granularity.axis}"
+        return f"groups of {granularity.size} on axis {granularity.axis}"
     if isinstance(granularity, PerChannel):
         return f"per channel of axis {granularity.axis} ({qparams.scale.size})"
     return "per tensor"

@@ -29,8 +29,9 @@ from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
 from onnxq.ort.turns import Schedule, taken, taking_turns
 from onnxq.qdq.narrow import packed_bytes
+from onnxq.quantized.output_verdict import OutputVerdict
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.quantized.verdict import InputSource, OutputVerdict, Verdict
+from onnxq.quantized.verdict import InputSource, Verdict
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import has_dynamic_batch

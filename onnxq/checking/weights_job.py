@@ -140,13 +140,7 @@ def carry_out_weights(
     def summary_of(made: WeightPlan) -> Summary:
         return summarize(job.model, made.dynamic_decisions)
 
-    return runnable(
-        make,
-        lambda made: list(made.nodes),
-        summary_of,
-        validation,
-        bound,
-    )
+    return runnable(make, lambda made: list(made.nodes), summary_of, validation, bound)
 
 
 def _integers(

@@ -139,7 +139,7 @@ def quantize(
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     _check_samples(samples, stats, alone=check is None and not no_verdict, hold_apart=hold_apart)
     if fast and improve:
-        raise click.UsageError("--fast wants no improvements: leave it out, or --improve.")
+        raise click.UsageError("--fast carries out no PTQ algorithm: leave it out, or --improve.")
     if size is not None and (weight_bits is not None or stats):
         raise click.UsageError("--size wants SAMPLES, and stands in place of --weight-bits.")
     check_report(report, check or samples)

@@ -189,8 +189,8 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
     }
     tables = (
         PrintedTable(
-            "improvements of weights, judged on samples held back",
-            ("improvement", "node", "kept", "dB before", "after", "why"),
+            "PTQ algorithms, judged on samples held back",
+            ("algorithm", "node", "kept", "dB before", "after", "why"),
             improvement_rows(made.improvements),
             (3, 4),
         ),

@@ -5,7 +5,6 @@ qconfig ask for it, which precision, and is that precision worth it on the targe
 here: the target holds what was measured.
 """
 
-import dataclasses
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -28,13 +27,15 @@ from onnxq.dynamic.dynamic_decision import (
     QuantizeDynamic,
 )
 from onnxq.dynamic.dynamic_weights import (
+    FEW_ROWS,
     StorageKey,
     StoredScales,
     plan_half,
     plan_stored,
     stored_scales,
     unpermuted,
-    with_sums_kept,
+    with_bias_preserving,
+    with_one_scale,
 )
 from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
@@ -49,7 +50,7 @@ from onnxq.operator import DynamicRule, DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, input_at, tensor_of
 from onnxq.operator.reasons import ComputedAtRunTime, LeftByRequest, TensorLeftByRequest
 from onnxq.qconfig import QConfigDynamic, QConfigMapping, onnxq_default_dynamic_qconfig
-from onnxq.qparams import PerChannel, PerTensor, QParams
+from onnxq.qparams import PerTensor, QParams
 from onnxq.targets import Target
 from onnxq.targets.speedups import LINEAR_OPS
 
@@ -215,7 +216,7 @@ class _Planner:
                     stored = with_one_scale(stored)
                 if is_given(value) and key.block_size is None and stored.qparams is not None:
                     self.given[key.tensor] = value, unpermuted(stored.qparams, stored.perm)
-                stored = with_sums_kept(stored, choice.node, self.positive)
+                stored = with_bias_preserving(stored, choice.node, self.positive)
             if isinstance(stored, Float):
                 return stored
             weights.append(stored)
@@ -380,35 +381,6 @@ def _how(
         return reasons.WeightsStored(stored, "activations quantized at run time", missing)
     if precision is Precision.WEIGHT_ONLY_GROUPWISE:
         size = getattr(qparams.granularity, "size", "?")
-        stored = f"{qparams.dtype} weights{within} in blocks of {size}"
+        stored = f"{qparams.dtype} weights{within} in groups of {size}"
         return reasons.WeightsStored(stored, IN_FLOAT, missing)
     return reasons.WeightsStored(f"{qparams.dtype} weights{within} in the file", IN_FLOAT, missing)
-
-
-FEW_ROWS = 32
-"""Where there may be fewer rows than that, one scale is worth the accuracy that it costs."""
-INTEGERS_LEFT = 32
-"""Largest integer that every column must keep: -32..32 of -127..127, or of -64..64 on AVX2."""
-DEAD = 2.0**-20  # columns of zeros have a scale too, but nothing to lose
-
-
-def with_one_scale(weight: DynamicWeightPlan) -> DynamicWeightPlan:
-    """The weight with its largest scale for all columns, or as it is where a column loses too much.
-
-    ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, a time per
-    column that all rows share: much of a product of a few rows, and little of one of FEW_ROWS and
-    more, where a scale per column is nearly always worth it (benchmarks/results/dynamic.md).
-
-    A column whose scale is s keeps integers up to integer_limit * s / max s; errors of rounding
-    grow by max s / s. Weights with zero points, blocks, or one scale already stay as they are.
-    """
-    qparams, limit = weight.qparams, weight.integer_limit
-    if qparams is None or limit is None or not isinstance(qparams.granularity, PerChannel):
-        return weight
-    if qparams.zero_point.any():
-        return weight
-    share = qparams.scale / qparams.scale.max()
-    if share[share > DEAD].min() * limit < INTEGERS_LEFT:
-        return weight
-    one = QParams(qparams.scale.max(), np.zeros((), np.int64), qparams.dtype, PerTensor())
-    return dataclasses.replace(weight, qparams=one)

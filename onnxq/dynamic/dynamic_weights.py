@@ -31,6 +31,11 @@ MATRIX = 2  # rank of the weights that can be stored in blocks
 HALF_ZERO = 2.0**-25  # the largest magnitude that rounds to 0 in float16
 HALF_NORMAL = float(np.finfo(np.float16).tiny)  # below, float16 has fewer than 11 bits
 MANY_LOST, MANY_COARSE = 1e-3, 0.5  # shares of the nonzero numbers; trained layers have fewer
+FEW_ROWS = 32
+"""Where there may be fewer rows than that, one scale is worth the accuracy that it costs."""
+INTEGERS_LEFT = 32
+"""Largest integer that every column must keep: -32..32 of -127..127, or of -64..64 on AVX2."""
+DEAD = 2.0**-20  # columns of zeros have a scale too, but nothing to lose
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ def plan_stored(
     )
 
 
-def with_sums_kept(
+def with_bias_preserving(
     plan: DynamicWeightPlan, node: ir.Node, positive: Container[ir.Value]
 ) -> DynamicWeightPlan:
     """The plan whose rounding errors cancel in each channel, where its inputs are alike.
@@ -105,6 +110,28 @@ def with_sums_kept(
 
 def _is_depthwise(weight: ir.TensorProtocol) -> bool:
     return len(weight.shape) >= IMAGE and weight.shape[1] == 1
+
+
+def with_one_scale(weight: DynamicWeightPlan) -> DynamicWeightPlan:
+    """The weight with its largest scale for all columns, or as it is where a column loses too much.
+
+    ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, a time per
+    column that all rows share: much of a product of a few rows, and little of one of FEW_ROWS and
+    more, where a scale per column is nearly always worth it (benchmarks/results/dynamic.md).
+
+    A column whose scale is s keeps integers up to integer_limit * s / max s; errors of rounding
+    grow by max s / s. Weights with zero points, blocks, or one scale already stay as they are.
+    """
+    qparams, limit = weight.qparams, weight.integer_limit
+    if qparams is None or limit is None or not isinstance(qparams.granularity, PerChannel):
+        return weight
+    if qparams.zero_point.any():
+        return weight
+    share = qparams.scale / qparams.scale.max()
+    if share[share > DEAD].min() * limit < INTEGERS_LEFT:
+        return weight
+    one = QParams(qparams.scale.max(), np.zeros((), np.int64), qparams.dtype, PerTensor())
+    return dataclasses.replace(weight, qparams=one)
 
 
 def plan_half(

@@ -28,16 +28,18 @@ def positive_values(model: ir.Model) -> frozenset[ir.Value]:
 
 
 def _keeps_positive(operator: Operator, node: ir.Node, known: Collection[ir.Value]) -> bool:
-    """Whether all that it adds up, multiplies or moves is known, of one sign, or has its gate."""
+    """Whether what a node adds up, multiplies or moves has one sign, or is beside its own gate."""
     slots = _slots(operator, node)
     if not any(find_input(node, slot) in known for slot in slots):
         return False
     gates: list[ir.Value | None] = []
-    if any(isinstance(each, Factored) for each in operator.responses(node)):
+    is_product = any(isinstance(each, Factored) for each in operator.responses(node))
+    if is_product:
         gates += [node.inputs[slot] for slot in slots if node.inputs[slot] in known]
     own = [x.producer() for x in gates if x is not None]  # x * sigmoid(x)
     beside = {gate.inputs[0] for gate in own if gate is not None}
-    return all(_is_of_one_sign(node, slot, {*known, *beside}) for slot in slots)
+    least = -np.inf if is_product else 0.0
+    return all(_is_of_one_sign(node, slot, {*known, *beside}, least) for slot in slots)
 
 
 def _slots(operator: Operator, node: ir.Node) -> Collection[int]:
@@ -54,10 +56,13 @@ def _slots(operator: Operator, node: ir.Node) -> Collection[int]:
     return range(len(node.inputs)) if keeping and all(keeping) else ()
 
 
-def _is_of_one_sign(node: ir.Node, slot: int, known: Collection[ir.Value | None]) -> bool:
-    """Whether it is known, a constant above 0 or of one number, or not there."""
+def _is_of_one_sign(
+    node: ir.Node, slot: int, known: Collection[ir.Value | None], least: float
+) -> bool:
+    """Whether an input has one sign, is a constant above 0, one number from `least` on, or none."""
     numbers = constant(node, slot)
     if numbers is not None:
-        return numbers.size == 1 or bool((np.asarray(numbers, np.float64) > 0).all())
+        reals = np.asarray(numbers, np.float64)
+        return bool((reals > 0).all()) or (reals.size == 1 and bool((reals >= least).all()))
     value = find_input(node, slot)
     return value is None or value in known

@@ -139,7 +139,7 @@ def _words(plan: DynamicWeightPlan) -> str:
     granularity = unpermuted(plan.qparams, plan.perm).granularity
     limit = "" if plan.integer_limit is None else f" within +-{plan.integer_limit}"
     if isinstance(granularity, PerBlock):
-        where = f" in blocks of {granularity.size} along axis {granularity.axis}"
+        where = f" in groups of {granularity.size} along axis {granularity.axis}"
     elif isinstance(granularity, PerChannel):
         where = f" with a scale per index of axis {granularity.axis}"
     else:

@@ -18,7 +18,7 @@ def note_file(model: ir.Model, path: Path) -> None:
 
 
 def given_file(model: ir.Model) -> Path | None:
-    """The file that it was read from, where that is there still, and as large as it was."""
+    """The file that the model was read from, if it is still there, and as large as it was."""
     path = model.meta.get(_PATH)
     if path is None or not path.is_file() or model.meta[_BYTES] != _size(model, path):
         return None
@@ -26,7 +26,7 @@ def given_file(model: ir.Model) -> Path | None:
 
 
 def given_size(model: ir.Model) -> int:
-    """Bytes of the files that it was read from; of the one that `save` would write, if none."""
+    """Bytes of the files that the model was read from; else of the one that `save` would write."""
     known = model.meta.get(_BYTES)
     return known or saved_bytes(model) - saved_by_writing_as_given(model)
 

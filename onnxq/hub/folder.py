@@ -263,16 +263,15 @@ def _part(
 
 def _with_named_batch(model: ir.Model) -> ir.Model:
     """The batch of a cache is called "batch_size": transformers.js makes an empty cache by it."""
-    given = {s.shape[0] for s in input_specs(model) if s.name.startswith(PAST) and s.shape}
+    caches = {s.name: s.shape[0] for s in input_specs(model) if s.name.startswith(PAST) and s.shape}
+    batches = {batch for batch in caches.values() if isinstance(batch, str)}
+    nameless = [name for name, batch in caches.items() if batch is None]
     for value in (*model.graph.inputs, *model.graph.outputs):
-        shape = value.shape
-        if shape is not None and len(shape) and _name(shape[0]) in given:
-            value.shape = ir.Shape([BATCH, *shape[1:]])
+        first = value.shape[0] if value.shape else None
+        is_batch = isinstance(first, ir.SymbolicDim) and first.value in batches
+        if value.shape and (is_batch or value.name in nameless):
+            value.shape = ir.Shape([BATCH, *value.shape[1:]])
     return model
-
-
-def _name(size: int | ir.SymbolicDim) -> str | None:
-    return size.value if isinstance(size, ir.SymbolicDim) else None
 
 
 def _written(

@@ -68,7 +68,7 @@ def _in_float16(part: Part) -> QuantizedModel:
 
 
 def _is_float16(model: ir.Model) -> bool:
-    """Whether most bytes of its weights are."""
+    """Whether most bytes of the model's weights are float16."""
     sizes: dict[ir.DataType | None, int] = defaultdict(int)
     for graph in model.graphs():
         for value in graph.initializers.values():

@@ -172,7 +172,7 @@ class Decoder:
         }
         return {**taken, **past}
 
-    def kept(self, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, Array]:
+    def next_past(self, names: Sequence[str], outputs: Sequence[Array]) -> dict[str, Array]:
         """The cache after a run, from the outputs of these names."""
         by_name = dict(zip(names, outputs, strict=True))
         return {past: by_name[present] for past, present in self.past.items()}

@@ -140,12 +140,13 @@ def _with_part(source: ir.Model, like: Path, target: Path) -> Path:
     if target.resolve() == like.resolve():
         raise QConfigError("like: it stays as it is; write to another folder.")
     parts = {kind: (name, io.load(like / name)) for kind, name in _parts(like).items()}
-    same = {name: old for name, old in parts.values() if _ends(old) == _ends(source)}
+    own = _io_names(source)
+    same = {name: old for name, old in parts.values() if _io_names(old) == own}
     if len(same) != 1:
         named = ", ".join(f"{kind} ({name})" for kind, (name, _) in parts.items())
         raise ModelError(
-            f"the model takes {', '.join(sorted(_ends(source)[0]))}; {len(same)} parts of '{like}' "
-            f"take and give the same, of {named}. Give the folder of the float model's builder."
+            f"the model takes {', '.join(sorted(own[0]))}; {len(same)} parts of '{like}' take and "
+            f"give the same, of {named}. Give the folder of the float model's builder."
         )
     ((name, old),) = same.items()
     tensors = (tensor for _, tensor in all_tensors(old))
@@ -163,7 +164,7 @@ def _with_part(source: ir.Model, like: Path, target: Path) -> Path:
     return target
 
 
-def _ends(model: ir.Model) -> tuple[set[str], set[str]]:
+def _io_names(model: ir.Model) -> tuple[set[str], set[str]]:
     """Names of the inputs, and of the outputs."""
     graph = model.graph
     return {str(v.name) for v in graph.inputs}, {str(v.name) for v in graph.outputs}

@@ -54,5 +54,5 @@ class TokenRun:
         for start in range(0, tokens.shape[1], step):
             feeds = self.decoder.feeds(tokens[:, start : start + step], past, start)
             outputs = self._session.run(feeds)
-            past = self.decoder.kept(self._session.outputs, outputs)
+            past = self.decoder.next_past(self._session.outputs, outputs)
             yield outputs[self._session.outputs.index(LOGITS)]

@@ -147,13 +147,13 @@ def shapes_of(outputs: Outputs) -> str:
     return ", ".join(f"'{name}' {np.shape(x)}" for name, x in outputs.items()) or "nothing"
 
 
-def share(option: str, value: float) -> None:
+def check_share(option: str, value: float) -> None:
     """Raises QConfigError for a value of an option that is not from 0 to 1."""
     if not 0 <= value <= 1:
         raise QConfigError(f"{option} is {value!r}; wanted a number from 0 to 1.")
 
 
-def one_of(option: str, value: object, *allowed: object) -> None:
+def check_one_of(option: str, value: object, *allowed: object) -> None:
     """Raises QConfigError for a value of an option that is not allowed."""
     if value not in allowed:
         raise QConfigError(

@@ -76,7 +76,7 @@ def _whole(x: Numbers) -> bool:
     return x.dtype.kind in "iu" or (x.dtype.kind == "f" and bool((x == np.rint(x)).all()))
 
 
-def _unit(x: Numbers) -> bool:
+def _from_0_to_1(x: Numbers) -> bool:
     """Whether all numbers lie from 0 to 1."""
     return x.dtype.kind == "f" and bool(((x >= 0) & (x <= 1)).all())
 
@@ -130,7 +130,7 @@ def _finished(arrays: Arrays) -> Layout[Found] | None:
         whole = sorted(
             (n for n, x in beside.items() if _whole(x)), key=lambda n: beside[n].dtype.kind != "i"
         )
-        scores = next((n for n, x in beside.items() if n not in whole[:1] and _unit(x)), "")
+        scores = next((n for n, x in beside.items() if n not in whole[:1] and _from_0_to_1(x)), "")
         if whole and scores:
             names = (name, scores, whole[0])
             words = f"boxes '{name}' (xyxy), scores '{scores}', labels '{whole[0]}'"
@@ -149,7 +149,7 @@ def _rows(arrays: Arrays) -> Layout[Found] | None:
     for name, x in arrays.items():
         for order in ROWS.get((x.ndim, x.shape[-1] if x.ndim else 0), ()):
             part = _columns(x, order)
-            fits = _whole(part["label"]) and _whole(part["batch"]) and _unit(part["score"])
+            fits = _whole(part["label"]) and _whole(part["batch"]) and _from_0_to_1(part["score"])
             if fits and _ordered(part["xyxy"]) >= ORDERED:
                 sure = bool(np.abs(part["xyxy"]).max(initial=0) > PIXELS)
                 read = partial(_of_rows, name=name, order=order)
@@ -237,7 +237,7 @@ def _apart(arrays: Arrays, options: BoxOptions, suppress: float) -> Layout[Found
 def _kind_of(raw: Numbers, name: str) -> str:
     """Whether class scores (..., C) are probabilities, or logits of sigmoids or of a softmax."""
     sums = raw.shape[-1] > 1 and bool((np.abs(raw.sum(-1) - 1) < 1e-2).all())
-    if _unit(raw):
+    if _from_0_to_1(raw):
         return "softmax" if sums and _no_object(raw) is not None else "probabilities"
     if raw.shape[-1] == 1 or np.median(raw.max(-1)) < NO_SCORE:
         return "sigmoid"
@@ -260,7 +260,7 @@ def _probabilities(x: Numbers, kind: str) -> npt.NDArray[np.float64]:
     reals = x.astype(np.float64)
     if kind == "sigmoid":
         return np.asarray(0.5 + 0.5 * np.tanh(reals / 2))
-    if kind != "softmax" or _unit(x):
+    if kind != "softmax" or _from_0_to_1(x):
         return reals
     powers = np.exp(reals - reals.max(-1, keepdims=True))
     return np.asarray(powers / powers.sum(-1, keepdims=True))
@@ -279,7 +279,9 @@ def _single(arrays: Arrays, options: BoxOptions, suppress: float) -> Layout[Foun
     kind, axis = options.scores or "probabilities", options.axis or _axis_of(name, x, options)
     columns = np.moveaxis(x, axis, 2)
     box_format = options.format or _format_of(columns[..., :4], name)
-    inside = [kind != "probabilities" or _unit(columns[..., c]) for c in range(4, x.shape[axis])]
+    inside = [
+        kind != "probabilities" or _from_0_to_1(columns[..., c]) for c in range(4, x.shape[axis])
+    ]
     stop = 4 + [*inside, False].index(False)
     if stop == 4:
         raise LayoutError(
@@ -312,7 +314,7 @@ def _axis_of(name: str, x: Numbers, options: BoxOptions) -> int:
     found = []
     for axis in (1, 2):
         score = np.moveaxis(x, axis, 2)[..., 4:5]
-        if score.size and (options.scores not in (None, "probabilities") or _unit(score)):
+        if score.size and (options.scores not in (None, "probabilities") or _from_0_to_1(score)):
             found.append(axis)
     if len(found) == 2:
         found = [a for a in found if 2 * x.shape[a] <= x.shape[3 - a]]

@@ -13,7 +13,14 @@ from itertools import zip_longest
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.metrics.beside_float import BesideFloat, Layout, Outputs, numbers, one_of, share
+from onnxq.metrics.beside_float import (
+    BesideFloat,
+    Layout,
+    Outputs,
+    check_one_of,
+    check_share,
+    numbers,
+)
 from onnxq.metrics.box_layouts import BoxOptions, box_layout
 from onnxq.metrics.detections import NOTHING, Detections, average_precision, matched
 
@@ -56,13 +63,13 @@ class Boxes(BesideFloat[list[Detections]]):
     )
 
     def __post_init__(self) -> None:
-        one_of("figure", self.figure, "f1", "map")
-        one_of("format", self.format, None, "xywh", "xyxy")
-        one_of("objectness", self.objectness, None, "yes", "no")
-        one_of("scores", self.scores, None, "probabilities", "sigmoid", "softmax")
-        one_of("axis", self.axis, None, 1, 2)
+        check_one_of("figure", self.figure, "f1", "map")
+        check_one_of("format", self.format, None, "xywh", "xyxy")
+        check_one_of("objectness", self.objectness, None, "yes", "no")
+        check_one_of("scores", self.scores, None, "probabilities", "sigmoid", "softmax")
+        check_one_of("axis", self.axis, None, 1, 2)
         for option in ("min_score", "iou", "suppress"):
-            share(option, getattr(self, option))
+            check_share(option, getattr(self, option))
 
     def layout_of(self, outputs: Outputs) -> Layout[list[Detections]]:
         """The layout of a detector's outputs; LayoutError where none of those known fits."""

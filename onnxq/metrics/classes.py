@@ -16,9 +16,9 @@ from onnxq.metrics.beside_float import (
     LayoutError,
     Numbers,
     Outputs,
+    check_one_of,
     no_layout,
     numbers,
-    one_of,
 )
 
 EXTREME, CERTAIN = 0.1, 0.95
@@ -43,7 +43,7 @@ class Masks(BesideFloat[Numbers]):
     _counts: dict[int, list[int]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        one_of("axis", self.axis, None, 1, 3)
+        check_one_of("axis", self.axis, None, 1, 3)
 
     def layout_of(self, outputs: Outputs) -> Layout[Numbers]:
         """Labels (N, H, W), or marks (N, C, H, W)."""
@@ -97,7 +97,7 @@ class Frames(BesideFloat[Numbers]):
     _frames: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        one_of("axis", self.axis, None, 1, 2)
+        check_one_of("axis", self.axis, None, 1, 2)
 
     def layout_of(self, outputs: Outputs) -> Layout[Numbers]:
         """Classes (N, T), or marks (N, C, T)."""
@@ -140,7 +140,7 @@ def _layout(
         said = {"output": name, "threshold": at}
         return Layout(f"{place}marked above {at:g}", lambda of: of[name][:, None] > at, said, sure)
     axis = axis or (ones[0] if ones else _class_axis(metric, place, x))
-    if x.shape[axis] > 1 and (not _unit(x) or _adds_up(x, axis)):
+    if x.shape[axis] > 1 and (not _from_0_to_1(x) or _adds_up(x, axis)):
         words = f"{place}the largest of {x.shape[axis]} classes along axis {axis}"
         said, sure = {"output": name, "axis": axis}, _adds_up(x, axis) and x.ndim in (3, 3 + axis)
         return Layout(words, lambda of: of[name].argmax(axis), said, sure)
@@ -154,7 +154,7 @@ def _threshold(metric: str, place: str, x: Numbers, threshold: float | None) -> 
     """Threshold of marks, and whether the values are a mask's and no picture's."""
     if threshold is not None:
         return threshold, False
-    if _unit(x):
+    if _from_0_to_1(x):
         near = float((np.minimum(x, 1 - x) < EXTREME).mean())
         return 0.5, near > CERTAIN and bool((x > 0.5).any() and (x < 0.5).any())
     if x.min() < 0 < x.max():
@@ -165,7 +165,7 @@ def _threshold(metric: str, place: str, x: Numbers, threshold: float | None) -> 
     )
 
 
-def _unit(x: Numbers) -> bool:
+def _from_0_to_1(x: Numbers) -> bool:
     return bool(((x >= 0) & (x <= 1)).all())
 
 

@@ -19,9 +19,9 @@ from onnxq.metrics.beside_float import (
     LayoutError,
     Numbers,
     Outputs,
+    check_one_of,
     no_layout,
     numbers,
-    one_of,
 )
 
 Transcripts = list[list[tuple[int, ...]]]
@@ -52,9 +52,9 @@ class Words(BesideFloat[Transcripts]):
     _words: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        one_of("time", self.time, None, 0, 1)
+        check_one_of("time", self.time, None, 0, 1)
         if not isinstance(self.blank, int):
-            one_of("blank", self.blank, None, "none")
+            check_one_of("blank", self.blank, None, "none")
 
     def layout_of(self, outputs: Outputs) -> Layout[Transcripts]:
         """Token ids (N, T), or CTC's logits (N, T, V) or (T, N, V)."""

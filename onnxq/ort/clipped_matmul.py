@@ -52,7 +52,7 @@ def _hiding(model: ir.Model) -> Iterator[ir.Node]:
     for product in all_nodes(model):
         if product.op_type not in PRODUCTS or product.domain not in ONNX_DOMAINS:
             continue
-        if not all(_is_of_codes(input_at(product, slot)) for slot in (0, 1)):
+        if not all(_is_dequantized(input_at(product, slot)) for slot in (0, 1)):
             continue
         result = product.outputs[0]
         clip = sole_reader(result)
@@ -62,7 +62,7 @@ def _hiding(model: ir.Model) -> Iterator[ir.Node]:
             yield clip
 
 
-def _is_of_codes(value: ir.Value) -> bool:
+def _is_dequantized(value: ir.Value) -> bool:
     producer = value.producer()
     return producer is not None and producer.op_type == "DequantizeLinear"
 

@@ -173,7 +173,7 @@ def _tensor(tensor: TensorPart) -> Json:
     if qparams is not None:
         facts += [
             ("integers", f"{qparams.dtype}, zero point {qparams.zero_point}"),
-            ("step", number(qparams.scale)),
+            ("scale", number(qparams.scale)),
             ("range", f"{number(qparams.low)} to {number(qparams.high)}"),
         ]
     found = tensor.histogram

@@ -108,7 +108,7 @@ def _tokens(config: Any) -> Tensor:
 
 
 def _gives_cache(model: Any) -> bool:
-    """Whether it is a decoder by its configuration, too: RobertaForCausalLM may be an encoder."""
+    """Whether a model is a decoder by its configuration: RobertaForCausalLM may be an encoder."""
     with torch.no_grad():
         out = model(_tokens(model.config), use_cache=True)
     return getattr(out, "past_key_values", None) is not None

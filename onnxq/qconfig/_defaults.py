@@ -101,7 +101,7 @@ groupwise_4bit_qat_qconfig = QConfigDynamic(
     ),
     block_size=32,
 )
-"""Weights alone, 4 bits in blocks of 32 inputs, trained for MatMulNBits; activations stay float.
+"""Weights alone, 4 bits in groups of 32 inputs, trained for MatMulNBits; activations stay float.
 
 A range per block follows the weight from the first step on; so many learned scales, of 32 weights
 each, would have to find their way from where they start.

@@ -84,12 +84,9 @@ class Initializers:
         """(integer initializer beside the float one, stem of the names around it).
 
         `qparams`: of the integers, in the layout in which they are stored.
-        `integer_limit`: integers are clipped to [-integer_limit, integer_limit]; None: not
-        clipped.
-        `channel_scale`: one factor per row that the constant is multiplied by first; None:
-        none.
-        `perm`: order of the constant's axes in which the integers are stored; None: as it
-        is.
+        `integer_limit`: integers are clipped to [-integer_limit, integer_limit]; None: not.
+        `channel_scale`: one factor per row that the constant is multiplied by first; None: none.
+        `perm`: order of the constant's axes in which the integers are stored; None: as it is.
         `bias_preserving`: how they are rounded, in the stored layout; None: to the nearest.
         """
         home = home_of(value) if graph is None else graph

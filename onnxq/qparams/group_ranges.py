@@ -137,16 +137,16 @@ class _Best:
     def __init__(self, w: Singles, p: Singles | None, spec: GroupSpec, alike: float) -> None:
         self._w, self._p, self._most = w, p, np.float32(spec.most)
         self._is_real, self._alike = spec.scheme is Scheme.REAL, np.float32(alike)
-        self._unit, self._work = np.empty_like(w), np.empty_like(w)
+        self._scaled, self._work = np.empty_like(w), np.empty_like(w)
         self.error = np.full(w.shape[1], np.inf, np.float32)
         self.scale = np.ones_like(self.error)
         self.point = np.zeros_like(self.error)
 
     def integers(self, scale: Singles, point: Singles) -> Singles:
         """Centred integers, q - z; overwritten by the next call, which leaves w / s beside them."""
-        unit, work = self._unit, self._work
-        np.multiply(self._w, np.float32(1) / scale, out=unit)
-        np.rint(unit + point if self._is_real else unit, out=work)
+        scaled, work = self._scaled, self._work
+        np.multiply(self._w, np.float32(1) / scale, out=scaled)
+        np.rint(scaled + point if self._is_real else scaled, out=work)
         if self._is_real:
             work -= point
         np.maximum(work, -point, out=work)
@@ -156,7 +156,7 @@ class _Best:
     def offer(self, scale: Singles, point: Singles) -> None:
         """Takes the range where it is better."""
         left = self.integers(scale, point)
-        left -= self._unit
+        left -= self._scaled
         total = None
         if self._alike:
             total = (left if self._p is None else left * (self._p > 0)).sum(0)

@@ -52,8 +52,8 @@ def _summary(name: str, outcomes: list[Outcome]) -> str:
     kept = sum(outcome.kept for outcome in places)
     wholes = [outcome for outcome in outcomes if not outcome.place]
     if not places and len(wholes) == 1 and wholes[0].gain_db is None and wholes[0].why:
-        return f"improvement '{name}': not tried: {wholes[0].why}"
-    said = f"improvement '{name}': kept at {kept} of {len(places)} places"
+        return f"PTQ algorithm '{name}': not tried: {wholes[0].why}"
+    said = f"PTQ algorithm '{name}': kept at {kept} of {len(places)} places"
     for whole in wholes:
         if whole.gain_db is not None:
             said += (

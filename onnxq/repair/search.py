@@ -48,7 +48,7 @@ LEAST_SHARE = 0.5
 BETTER_DB = 0.5
 """Less is no repair."""
 MARGIN_DB = 2.0
-"""The search wants it beyond the floor: it chooses on few samples, and others show less."""
+"""Decibels above the floor that the search wants: it chooses on few samples, others show less."""
 
 
 class ObservedOnce:
@@ -106,10 +106,7 @@ def _why_never(job: StaticJob) -> str | None:
     if job.prepared.qconfig.choice is Choice.ALL_INTEGERS:
         return "all integers were asked for"
     if saturates_here_alone(job.prepared.target):
-        return (
-            f"sums of products saturate on this machine, and not on {job.prepared.target}: judge "
-            "the model there"
-        )
+        return f"this machine does not add as {job.prepared.target} does: judge the model there"
     return None
 
 
@@ -136,10 +133,8 @@ def _repaired(
             found = _searched(wanted, model, job, seconds, verdict, progress)
     except OnnxqError as error:
         return first_line(error)
-    why, tried = (
-        "no model with integers is better; onnxq report shows the layers that cost most",
-        [],
-    )
+    why = "no model with integers is better; onnxq report shows the layers that cost most"
+    tried: list[tuple[Milestone, Made[Plan], Statistics]] = []
     for step in _worth_trying(found):
         qconfig = replace(step.qconfig, improve=job.prepared.qconfig.improve)
         again = replace(job, prepared=_prepared(model, job.prepared, qconfig))
@@ -172,10 +167,11 @@ def _likeness_db(made: Made[Plan]) -> float:
 
 
 def _worth_trying(found: Tuned) -> list[Milestone]:
-    """Steps with integers: the chosen one where it is faster than float, else the best such first.
+    """Steps with integers that are worth quantizing anew, at most two, in this order.
 
-    Stored weights alone keep more and gain no time: what they are beside is tried on all samples
-    before, since a search that ended early has seen it on few.
+    The chosen one alone, where it is faster than float. Else the most accurate of those that are,
+    then the chosen one: weights that are stored as integers alone keep more accuracy and gain no
+    time, and a search that ended early has seen the faster one on few samples.
     """
     from onnxq.tuning.tuned import is_all_float
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
 from onnxq.errors import listed
-from onnxq.quantized.verdict import LOW_SQNR_DB
+from onnxq.quantized.output_verdict import LOW_SQNR_DB
 from onnxq.report.console import print_execution
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table

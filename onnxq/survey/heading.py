@@ -16,7 +16,7 @@ from onnxq.core.version import VERSION
 from onnxq.ort.version import distribution
 from onnxq.page.content import CheckedBound, Figure, Head, NamedText
 from onnxq.page.wording import decibels, microseconds, share_away
-from onnxq.quantized.verdict import LOW_SQNR_DB
+from onnxq.quantized.output_verdict import LOW_SQNR_DB
 from onnxq.times.attribution import PairedNodeTimes
 
 PACKAGES = ("onnx", "numpy")

@@ -179,7 +179,7 @@ class RowsInBlocks:
         """How many scales there are, and from which one to which."""
         sizes = np.abs(self.scales)
         return (
-            f"blocks of {self.size}: {sizes.size:,} scales, {sizes.min():.2g} to {sizes.max():.2g}"
+            f"groups of {self.size}: {sizes.size:,} scales, {sizes.min():.2g} to {sizes.max():.2g}"
         )
 
     @property

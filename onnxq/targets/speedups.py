@@ -4,7 +4,7 @@ The numbers are in the tables beside this file, which the scripts write; a colum
 m (tests compare them with benchmarks/results/*.md):
 
     product_speedups.csv    benchmarks/dynamic.py: MatMul and Gemm, int8 weights with a scale per
-                            column, blocks of 32
+                            column, groups of 32
     recurrent_speedups.csv  benchmarks/recurrent.py --speedups: 32 steps, m is the batch; of GRU the
                             slower of its two kinds
     attention_speedups.csv  benchmarks/attention.py: heads of 64, m is the sequence's length;

@@ -110,7 +110,7 @@ def tune(
     asked = asked.set_improve(asked.algorithms)  # what it measures is all that its qconfig names
     work = Stopwatch()
     baseline = baseline_of(subject, search, by)
-    by, layout = by.told_by(baseline.beside())
+    by, layout = by.with_layout_of(baseline.beside())
     pass_s = work.spent_s
     with open_journal(journal, subject, search, by) as kept:
         evaluator = Evaluator(subject, search, baseline, by)

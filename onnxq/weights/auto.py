@@ -131,7 +131,7 @@ class _Bounded:
         self._why = ""
 
     def observe(self, x: Singles, y: Singles, index: int) -> None:
-        """Shows a batch to the work; which of them it is, the first batch tells."""
+        """Shows a batch to rounding or the bias; the first batch tells which is worth its work."""
         if len(self._works) > 1:
             places = self._layer.unfolded.places(x) * self._batches
             groups, outputs, inputs = self._layer.scale.shape[0], *self._layer.matrix.shape[1:]
@@ -145,7 +145,7 @@ class _Bounded:
             work.observe(x, y, index)
 
     def proposal(self) -> Proposal:
-        """The proposal of the one that was chosen."""
+        """The proposal of rounding, or of the bias."""
         work = self._works[-1]
         if isinstance(work, str):
             return Proposal(None, why=f"{self._why}; {work}")

@@ -94,7 +94,7 @@ def _why_none(prepared: Prepared, samples: Samples | None) -> str:
     if prepared.feedback:
         return "each sample hands its state to the next one"
     if saturates_here_alone(prepared.target):
-        return f"sums of products saturate on this machine, and not on {prepared.target}"
+        return f"this machine does not add as {prepared.target} does, and cannot judge them"
     count = open_samples(samples, prepared.inputs).count
     if count is None or count < HANDFUL:
         return f"wanted {HANDFUL} batches of samples or more, their number known"
@@ -139,7 +139,7 @@ def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improve
 def _result(improvement: Improvement, work: Callable[[], object], kind: type[Made]) -> Made:
     """Result of the improvement; one of a user's own may fail, or give something else."""
     module = type(improvement).__module__
-    where = f"improvement '{improvement.name}' (module {module})"
+    where = f"PTQ algorithm '{improvement.name}' (module {module})"
     try:
         made = work()
     except OnnxqError:
@@ -149,7 +149,7 @@ def _result(improvement: Improvement, work: Callable[[], object], kind: type[Mad
             raise
         raise UnsupportedError(
             f"{where} fails: {type(error).__name__}: {first_line(error)}. Repair it, or leave it "
-            "out of the improvements."
+            "out of `improve`."
         ) from error
     if not isinstance(made, kind):
         raise QConfigError(

@@ -3,7 +3,7 @@
     E = Gather(T, ids)        Y = X T'        integers of T's rows serve both
 
 A tied head multiplies with the embedding, transposed or not, so that its outputs are its rows:
-blocks run along the same axis, and one set of integers is stored.
+groups run along the same axis, and one set of integers is stored.
 """
 
 from collections.abc import Collection, Sequence
@@ -77,11 +77,10 @@ def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
 
 
 def notes_on_no_embeddings(embeddings: Collection[str]) -> list[str]:
-    """One note where embeddings are asked for in groups, and these, which are, are none."""
+    """One note where embeddings were asked for in groups, and no embedding is stored so."""
     if embeddings:
         return []
     return [
-        "embedding_bits (--embedding-bits) has no effect: the model has no embedding that is "
-        "stored in "
-        "blocks, which is a Gather of rows of a float32 matrix that blocks divide"
+        "embedding_bits (--embedding-bits) has no effect: the model has no embedding (a Gather "
+        "of rows of a float32 matrix) whose rows the groups divide"
     ]

@@ -14,13 +14,14 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.tape import Tape
 
+from onnxq.core.reason import Reason
 from onnxq.graph.edit import FreeNames, graph_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived
 from onnxq.operator.nodes import find_input, has_input, input_at, is_constant, sizes, tensor_of
 from onnxq.operator.site import MICROSOFT
 from onnxq.qparams.group_spec import GroupSpec
-from onnxq.weights.reasons import NoQMoE
+from onnxq.weights.reasons import MixtureInBody, NoQMoE
 
 FC1, FC2, FC3 = 2, 4, 6
 """Slots of the weights of MoE; biases stand behind them."""
@@ -38,10 +39,10 @@ def is_mixture(node: ir.Node) -> bool:
     return node.op_type == "MoE" and node.domain == MICROSOFT
 
 
-def why_no_qmoe(node: ir.Node, spec: GroupSpec, main: ir.Graph) -> NoQMoE | None:
-    """Why ONNX Runtime has no QMoE for the node; None: it has one."""
+def why_no_qmoe(node: ir.Node, spec: GroupSpec, main: ir.Graph) -> Reason | None:
+    """Why the node becomes no QMoE; None: it does."""
     if node.graph is not main:
-        return NoQMoE("mixture in a body of If, Loop or Scan whose inputs are seen")
+        return MixtureInBody()
     if has_input(node, FC3):
         return NoQMoE("third layer of an expert (fc3)")
     if not (is_constant(node, FC1) and is_constant(node, FC2)):
@@ -102,7 +103,7 @@ class _Unfolding:
     def _shares(self, router: ir.Value) -> ir.Value:
         """(tokens, experts): what an expert's result counts for a token, 0 of others."""
         attributes = self._node.attributes
-        k = self._ints([attributes.get_int("k", 4)])
+        k = self._ints([attributes.get_int("k", 1)])
         best, chosen = self._tape.op_multi_out("TopK", [router, k], num_outputs=2)
         self._typed(best, FLOAT)
         self._typed(chosen, INT64)

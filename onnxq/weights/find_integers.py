@@ -2,8 +2,7 @@
 
     Hessian of the group's inputs  ->  a solver, once      onnxq.weights.solve
     rows of its weights, PART_BYTES at a time  ->  integers   any Executor
-    integers of a whole weight  ->  the QuantizedWeightsFile             before the next weight is
-    begun
+    integers of a whole weight  ->  the QuantizedWeightsFile    before the next weight is begun
 
 What the file holds is not made again: a job that was killed goes on behind its last record, and
 comes to the same bytes, as sums and solvers see the same numbers in the same order.
@@ -86,9 +85,8 @@ def find_integers(
     model = unfolded(model, plan.mixtures)
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     keys = {name: decision.stored_as for name, decision in plan.quantized.items()}
-    first = {
-        key: name for name, key in reversed(keys.items())
-    }  # readers of one weight share integers
+    # readers of one weight share integers
+    first = {key: name for name, key in reversed(keys.items())}
     found: dict[str, Mapping[str, ir.TensorProtocol]] = {}
     for name, key in keys.items():
         if (tensors := integers.find(key)) is not None:

@@ -126,7 +126,7 @@ def register(cls: ImprovementClass) -> ImprovementClass:
             "it is asked for."
         )
     if cls.name in registry:
-        raise ValueError(f"improvement '{cls.name}' is registered twice")
+        raise ValueError(f"PTQ algorithm '{cls.name}' is registered twice")
     registry[cls.name] = cls()
     return cls
 
@@ -142,6 +142,6 @@ def find(name: str) -> Improvement:
     if name not in registry:
         known = ", ".join(sorted(registry))
         raise QConfigError(
-            f"improvement '{name}' is not known; known: {known}.{nearest(name, registry)}"
+            f"PTQ algorithm '{name}' is not known; known: {known}.{nearest(name, registry)}"
         )
     return registry[name]

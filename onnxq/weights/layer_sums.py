@@ -32,7 +32,7 @@ class LayerMeans:
 
     @property
     def centred(self) -> LayerMeans:
-        """The same with the means of x and r taken off."""
+        """LayerMeans of x and r less their means."""
         return LayerMeans(
             np.zeros_like(self.x),
             np.zeros_like(self.r),

@@ -194,10 +194,10 @@ class _Search:
 
     def __init__(self, plan: WeightPlan, noise: Mapping[str, BitNoise], budget: BitBudget) -> None:
         self._plan, self._noise = plan, noise
-        self._units: dict[str, list[str]] = {}  # experts of a mixture have the same bits
+        self._same_bits: dict[str, list[str]] = {}  # as the experts of a mixture have
         for name, decision in plan.quantized.items():
-            self._units.setdefault(decision.part_of or name, []).append(name)
-        things = [
+            self._same_bits.setdefault(decision.part_of or name, []).append(name)
+        options = [
             [
                 Option(
                     sum(budget.cost(plan.quantized[n], b) for n in names),
@@ -205,15 +205,15 @@ class _Search:
                 )
                 for b in CHOICES
             ]
-            for names in self._units.values()
+            for names in self._same_bits.values()
         ]
-        self._knapsack = Knapsack(things)
+        self._knapsack = Knapsack(options)
 
     def mix(self, most: float) -> Mix:
         """The quietest mix within a cost."""
         taken = self._knapsack.least_noise(most)
-        units = zip(self._units.values(), taken, strict=True)
-        bits = {n: CHOICES[i] for names, i in units for n in names}
+        pairs = zip(self._same_bits.values(), taken, strict=True)
+        bits = {n: CHOICES[i] for names, i in pairs for n in names}
         return _mix(self._plan, self._noise, bits)
 
 

@@ -25,6 +25,10 @@ class ReadByMicrosoftAlone(Reason):
     WORDS = "operators of com.microsoft alone read its weight in groups; ask for 'matmulnbits'"
 
 
+class MixtureInBody(Reason):
+    WORDS = "mixtures of experts in bodies of If, Loop and Scan stay as they are"
+
+
 class NoQMoE(Reason):
     WORDS = "ONNX Runtime's QMoE has on CPUs no {what}"
     what: str

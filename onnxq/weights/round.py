@@ -56,7 +56,7 @@ PERCDAMPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Damping, as multiples of the mean diagonal of the Hessian; the best was .1 to 1 at 8 bits, .01 to
 .3 at 4."""
 FIRST = 2
-"""Index of the one that is tried first."""
+"""Index of the damping that is tried first."""
 FEW_BITS = 4
 FACTORS = (1.0, 0.92, 0.85, 0.78, 0.71, 0.64)
 """Scales that are tried where integers have FEW_BITS or fewer, as multiples of the plan's."""

@@ -153,9 +153,9 @@ def _some_outputs(matrix: Singles) -> Singles:
 MOST_ROWS = 1024
 """Rows of all samples that a site looks at to choose, evenly spread."""
 FEW_ROWS = 128
-"""Rows that tell whether a choice is worth making."""
+"""Rows that `outliers_cost` looks at."""
 USUAL = (0.5, 0.8)
-"""Exponents that tell it: that of the paper, and one that leaves more to the weight."""
+"""Exponents that `outliers_cost` tries: the paper's, and one that leaves more to the weight."""
 MUL_GAIN_DB = 1.0
 """Gain from which on a Mul, an element-wise pass over the tensor, is worth its time."""
 NO_HELP = "no exponent loses less"

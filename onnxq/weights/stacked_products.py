@@ -6,15 +6,23 @@ MatMulNBits has one matrix.
 """
 
 from collections.abc import Collection
-from fnmatch import fnmatchcase
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxq.graph.edit import FreeNames, all_nodes, graph_of, new_constant, new_initializer, replace
+from onnxq.graph.edit import (
+    FreeNames,
+    all_nodes,
+    forget_unread,
+    graph_of,
+    new_constant,
+    new_initializer,
+    replace,
+)
 from onnxq.graph.walk import node_name, value_name
 from onnxq.graph.weights import derived
 from onnxq.operator.nodes import input_at, is_constant, shape, sizes, tensor_of
+from onnxq.qconfig.names import pattern_for
 
 STACK, MATRIX = 3, 2  # ranks
 STACK_AXIS = -3
@@ -22,14 +30,14 @@ STACK_AXIS = -3
 
 def split_stacked_products(model: ir.Model, exclude: Collection[str] = ()) -> None:
     """Splits every MatMul with a constant stack, in place."""
-    names = FreeNames(model)
+    names, left = FreeNames(model), dict.fromkeys(exclude)
     for node in list(all_nodes(model)):
-        if _is_stacked(node) and not any(fnmatchcase(node_name(node), each) for each in exclude):
+        if _is_stacked(node) and pattern_for(left, node_name(node)) is None:
             _split(node, names)
 
 
 def _is_stacked(node: ir.Node) -> bool:
-    """Whether it multiplies by a stack whose matrices each have an operand of their own, or one."""
+    """Whether a node multiplies by a stack of matrices: each by its own operand, or all by one."""
     if node.op_type != "MatMul" or node.domain or not is_constant(node, 1):
         return False
     x, w = shape(node, 0), sizes(node, 1)
@@ -69,5 +77,4 @@ def _split(node: ir.Node, names: FreeNames) -> None:
         results += inserted(product, f"{stem}.{index}", (*one[:-1], matrix[-1])).outputs
     joined = ir.node("Concat", results, {"axis": len(given) + STACK_AXIS}, name=names.node(stem))
     replace(node, joined, names)
-    if not stack.uses() and not stack.is_graph_output():
-        graph.initializers.pop(value_name(stack), None)
+    forget_unread(stack)

@@ -22,7 +22,14 @@ from onnxq.core.packing import unpacked_rows
 from onnxq.dynamic.tied_integers import float_matrices, store_tied_integers_once
 from onnxq.graph.canonical import upgrade_opset
 from onnxq.graph.checks import FORMAT_KEY
-from onnxq.graph.edit import FreeNames, graph_of, new_constant, new_initializer, replace
+from onnxq.graph.edit import (
+    FreeNames,
+    forget_unread,
+    graph_of,
+    new_constant,
+    new_initializer,
+    replace,
+)
 from onnxq.graph.folded import note_cast, write_as_given
 from onnxq.graph.hashing import model_hash
 from onnxq.graph.walk import node_name, value_name, walk
@@ -57,13 +64,6 @@ class StoredIntegers:
         return self._made[key]
 
 
-def drop_if_unread(weight: ir.Value) -> None:
-    """Removes a float weight that no node reads any more, and that is no output of its graph."""
-    kept = weight.uses() or weight.is_graph_output() or not weight.is_initializer()
-    if not kept and weight.graph is not None:
-        weight.graph.initializers.pop(value_name(weight), None)
-
-
 MATRIX = 2
 GEMM_BIAS = 2  # slot
 BIAS_SLOT = 5  # of MatMulNBits; 4 is g_idx
@@ -93,7 +93,7 @@ class GroupwiseWriter:
         made = write(node, stored, decision)
         replace(node, made, self._names)
         made.name, node.name = node.name, None
-        drop_if_unread(weight)
+        forget_unread(weight)
 
     def write_mixture(
         self,
@@ -127,7 +127,7 @@ class GroupwiseWriter:
         replace(node, made_, self._names)
         made_.name, node.name = node.name, None
         for weight in weights:
-            drop_if_unread(weight)
+            forget_unread(weight)
 
     def _stacked(
         self, node: ir.Node, slot: int, kind: str, parts: Sequence[ir.TensorProtocol]
@@ -294,7 +294,7 @@ class DequantizeWriter:
         reals.type, reals.shape = weight.type, weight.shape
         graph.insert_before(node, made)
         node.replace_input_with(decision.slot, reals)
-        drop_if_unread(weight)
+        forget_unread(weight)
 
     def _add(
         self, graph: ir.Graph, tensors: Mapping[str, ir.TensorProtocol], decision: Groupwise

@@ -12,7 +12,7 @@ from onnxq.checking.side_by_side import Pair
 from scripts._corpus.blobs import detector, pictures
 
 if TYPE_CHECKING:
-    from onnxq.quantized.verdict import Answers
+    from onnxq.quantized.output_verdict import Answers
 
 RNG = np.random.default_rng(0)
 

@@ -39,7 +39,7 @@ def test_keys_and_values_of_samples_are_taken_as_integers() -> None:
     decoder, first = Decoder.of(source), TEXTS[:1]
     with open_session(source, threads=1) as session:
         outputs = session.run(decoder.feeds(first[:, :8], decoder.empty(1)))
-        behind = decoder.feeds(first[:, 8:], decoder.kept(list(session.outputs), outputs))
+        behind = decoder.feeds(first[:, 8:], decoder.next_past(list(session.outputs), outputs))
     made = onnxq.quantize_cache(source, [behind])
     found = cache_verdict(source, made, [behind])
     assert found.logits.sqnr_db is not None

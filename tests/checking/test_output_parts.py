@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.checking.side_by_side import PartSums
+from onnxq.checking.output_parts import PartSums
 
 if TYPE_CHECKING:
-    from onnxq.quantized.verdict import OutputPart
+    from onnxq.quantized.output_verdict import OutputPart
 
 RNG = np.random.default_rng(0)
 

@@ -148,5 +148,5 @@ def test_quantize_weights_writes_a_report_with_ranges_of_blocks(
     assert "--report runs both models: give SAMPLES or --check." in refused.stderr
     assert run(*words, "--report", report, "--check", samples_path).exit_code == 0
     text = report.read_text("utf-8")
-    assert "blocks of 32" in text
+    assert "groups of 32" in text
     assert "The forms are read from the quantized file" not in text

@@ -123,7 +123,7 @@ def test_an_improvement_without_a_name_is_refused_with_those_there_are(
         result = run(command, *paths, "--improve", names)
         assert result.exit_code == 5
         said = " ".join(result.stderr.split())
-        assert "improvement '' is not known; known: auto, bias, " in said
+        assert "PTQ algorithm '' is not known; known: auto, bias, " in said
 
 
 def test_drop_of_a_metric_without_a_float_value_is_refused(

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxq
 from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
-from onnxq.dynamic.dynamic_plan import with_one_scale
+from onnxq.dynamic.dynamic_weights import with_one_scale
 from onnxq.qconfig import per_channel_dynamic_qconfig
 from onnxq.qparams import PerChannel, PerTensor, QParams, per_tensor
 

@@ -21,6 +21,7 @@ CHANNELS, SIZE = 16, 12
 IMAGE = f"float[n,{CHANNELS},{SIZE},{SIZE}]"
 NUMBERS = {
     "half": np.array(0.5, np.float32),
+    "below": np.array(-5.0, np.float32),
     "zero": np.array(0.0, np.float32),
     "mixed": np.array([-1.0, 2.0] * (CHANNELS // 2), np.float32).reshape(CHANNELS, 1, 1),
 }
@@ -46,6 +47,7 @@ OTHERS = [
     "y = Sin(x)",
     "r = Relu(x) y = Add(r, x)",
     "r = Relu(x) y = Mul(r, mixed)",
+    "r = Relu(x) y = Add(r, below)",
     "s = Sigmoid(x) t = Tanh(x) y = Mul(t, s)",
 ]
 

@@ -148,7 +148,7 @@ def test_a_model_of_nothing_else_is_refused_with_the_reason() -> None:
 def test_a_block_size_is_never_ignored() -> None:
     entry = QConfigDynamic(ENTRY.weight, block_size=16)
     _, plan = planned(product(), entry, target="portable")
-    assert plan.quantized["product"].how.words.endswith("in blocks of 16, computed in float32")
+    assert plan.quantized["product"].how.words.endswith("in groups of 16, computed in float32")
     recurrent = model(
         [
             helper.make_node("MatMul", ["x", "v"], ["p"], "product"),

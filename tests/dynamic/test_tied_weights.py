@@ -193,7 +193,7 @@ def test_a_weight_that_all_readers_share_needs_no_note() -> None:
         (float16_dynamic_qconfig, "float16 for 'second'"),
         (
             QConfigDynamic(onnxq_default_dynamic_qconfig.weight, block_size=16),
-            "int8 within +-127 in blocks of 16 along axis 0 for 'second'",
+            "int8 within +-127 in groups of 16 along axis 0 for 'second'",
         ),
         (
             QConfigDynamic(NarrowRangeObserver.with_args(ch_axis=None), Precision.WEIGHT_ONLY),

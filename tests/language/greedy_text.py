@@ -26,7 +26,7 @@ def greedy(model: Path | ir.Model, prompt: Array, count: int) -> Array:
     with runtime.open_session(source, threads=1) as session:
         for _ in range(count):
             outputs = session.run(decoder.feeds(tokens, past))
-            past = decoder.kept(session.outputs, outputs)
+            past = decoder.next_past(session.outputs, outputs)
             logits = outputs[session.outputs.index(LOGITS)]
             found.append(int(logits[0, -1].argmax()))
             tokens = np.array([found[-1:]], np.int64)

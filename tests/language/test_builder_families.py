@@ -103,7 +103,7 @@ def own(model: Path, count: int) -> list[int]:
         past, start = run.decoder.empty(1), 0
         while len(found) < count:
             outputs = run._session.run(run.decoder.feeds(tokens, past, start))
-            past = run.decoder.kept(run._session.outputs, outputs)
+            past = run.decoder.next_past(run._session.outputs, outputs)
             start += tokens.shape[1]
             found.append(int(outputs[run._session.outputs.index(LOGITS)][0, -1].argmax()))
             tokens = np.array([found[-1:]])

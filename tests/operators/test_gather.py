@@ -33,5 +33,5 @@ def test_blocks_that_onnx_runtime_has_no_kernel_for_are_refused(size: int) -> No
     scale = np.ones((3, -(-48 // size)), np.float32)
     qparams = QParams(scale, scale.astype(np.int8), INT8, PerBlock(1, size))
     plan = DynamicNodePlan(Precision.WEIGHT_ONLY_GROUPWISE, (qparams,))
-    with pytest.raises(UnsupportedError, match="in blocks of 16, 32, 64"):
+    with pytest.raises(UnsupportedError, match="in groups of 16, 32, 64"):
         OP.lower_dynamic(DynamicSite(Tape(), node, node.inputs, plan))

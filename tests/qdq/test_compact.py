@@ -104,7 +104,7 @@ def test_no_constant_is_stored_twice_and_every_integer_is_still_known(body: str,
     assert len(contents) == len(set(contents))
 
 
-def test_names_that_quantization_brings_are_short_but_those_of_codes() -> None:
+def test_names_that_quantization_brings_are_short_but_those_of_integers() -> None:
     body = BODIES["residual"].replace("d =", f'"{LONG}/out" =')
     source = conv_model(body.replace("(d", f'("{LONG}/out"').replace(", d)", f', "{LONG}/out")'))
     prepared = prepare(source, None, "x86-vnni")

@@ -8,6 +8,7 @@ import pytest
 
 from onnxq import catalog
 from onnxq.operator import Case, OpCategory, Operator, Precision, Rule, Site
+from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.qdq.fuse import Fused, fuse
 from tests import this_machine
@@ -116,6 +117,15 @@ def float_weight(g: Graph) -> str:
     return g.qdq("c", 0.2)
 
 
+def weight_rounded_in_the_file(g: Graph) -> str:
+    """As onnxruntime.quantization writes with AddQDQPairToWeight."""
+    random = np.random.default_rng(0).standard_normal((8, 8, 3, 3))
+    x = g.qdq("x")
+    weight = g.qdq(g.constant("w", random, np.float32), 0.03, 128)
+    g.op("Conv", [x, weight], "c", pads=[1] * 4)
+    return g.qdq("c", 0.2)
+
+
 def reshape_before(g: Graph) -> str:
     shape = g.constant("shape", [0, 8, 36, 1], np.int64)
     g.op("Reshape", [g.qdq("x"), shape], "r")
@@ -218,6 +228,7 @@ PATTERNS: dict[Callable[[Graph], str], tuple[list[str], dict[str, str]]] = {
     bias_of_nearly_its_scale: (["QLinearConv"], {}),
     bias_of_another_scale: (["Conv"], {"conv_c": "the scale of its bias"}),
     float_weight: (["Conv"], {"conv_c": "weight"}),
+    weight_rounded_in_the_file: (["QLinearConv"], {}),
     reshape_before: (["Reshape", "QLinearConv"], {}),
     reshape_before_and_another_reader: (
         ["Reshape", "QLinearConv", "QLinearConv", "QLinearAdd"],
@@ -281,6 +292,14 @@ def test_int8_activations_give_the_integers_of_onnx_runtime(
     assert_same_integers(model, fused)
     if pattern is not pad:
         assert kernels(fused.model) == kernels(model)
+
+
+def test_a_weight_that_is_rounded_in_the_file_stays_int8_beside_int8_activations() -> None:
+    g = Graph(np.int8)
+    fused = fuse(g.model(weight_rounded_in_the_file(g)))
+    (conv,) = [n for n in fused.model.graph if n.op_type == "QLinearConv"]
+    types = [input_at(conv, slot).dtype for slot in (0, 3)]
+    assert types == [ir.DataType.UINT8, ir.DataType.INT8]
 
 
 @pytest.mark.parametrize("op_type", ["Add", "Mul"])

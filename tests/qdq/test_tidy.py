@@ -105,7 +105,7 @@ def test_clamps_behind_one_another_end_where_the_last_one_says() -> None:
     assert op_types(model).count("Clip") == 1
 
 
-def test_a_clamp_of_codes_is_one_on_codes() -> None:
+def test_a_clamp_of_integers_is_one_on_integers() -> None:
     model = tidied(model_of("y = Clip(xd, lo, six)"))
     assert op_types(model) == [Q, "Clip", DQ]
 

@@ -71,7 +71,7 @@ def test_narrow_zero_points_are_stored_in_their_own_type(model: ir.Model) -> Non
     assert tensor_of(graph_qparams.zero_point).numpy().dtype == ml_dtypes.int4
 
 
-def test_without_zero_point_the_type_of_codes_is_said_from_opset_21_on(model: ir.Model) -> None:
+def test_without_zero_point_the_type_of_integers_is_said_from_opset_21_on(model: ir.Model) -> None:
     x = model.graph.inputs[0]
     whole = new_graph_qparams(
         constants_of(model.graph.node(0), FreeNames(model)), "x", per_tensor(0.5, 0, INT8)

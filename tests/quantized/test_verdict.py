@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxq.errors import VerificationError
-from onnxq.quantized.verdict import Collapse, InputSource, OutputVerdict, Verdict, VerdictError
+from onnxq.quantized.output_verdict import Collapse, OutputVerdict
+from onnxq.quantized.verdict import InputSource, Verdict, VerdictError
 
 if TYPE_CHECKING:
     from pathlib import Path

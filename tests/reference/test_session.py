@@ -184,7 +184,7 @@ def test_int4_weights_are_read() -> None:
 # --- which implementation serves
 
 
-def test_pools_of_codes_run_on_the_kernel_and_of_floats_on_onnx() -> None:
+def test_pools_of_integers_run_on_the_kernel_and_of_floats_on_onnx() -> None:
     pool = make("MaxPool", ["x"], ["y"], "pool", kernel_shape=[2, 2], pads=[1] * 4)
     assert_equals_onnx_runtime(on_integers([pool], {}), {"x": integers()})
     runner = reference.node_runner(pool, {"": 21}, [integers()])

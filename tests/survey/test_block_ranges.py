@@ -43,7 +43,7 @@ def test_ranges_of_rows_are_those_of_the_numbers_that_are_multiplied(
     )
     (part,) = stored_ranges(target, {"m": 0})
     assert (part.name, part.node) == ("w", 0)
-    assert part.granularity.startswith("blocks of 32: 15 scales, 0.")
+    assert part.granularity.startswith("groups of 32: 15 scales, 0.")
     w = _weight_that_runs(target, INNER)
     np.testing.assert_allclose(part.lows, w.min(0), RTOL)
     np.testing.assert_allclose(part.highs, w.max(0), RTOL)

@@ -53,7 +53,7 @@ def test_every_integer_is_as_predicted(
 
 
 @pytest.mark.parametrize("op_type", ["QLinearAdd", "QLinearMul"])
-def test_all_pairs_of_codes_are_as_predicted_whatever_the_scales(
+def test_all_pairs_of_integers_are_as_predicted_whatever_the_scales(
     op_type: str, tmp_path: Path, run_in_node: Callable[[Path], Results]
 ) -> None:
     made = [of_all_pairs(op_type, seed) for seed in range(CHOICES)]

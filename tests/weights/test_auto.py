@@ -147,7 +147,7 @@ def test_quantize_knows_its_name() -> None:
     asked = ALL_INTEGERS.set_improve(["auto"])
     made = onnxq.quantize(layers(), samples(), qconfig=asked, target="x86-vnni")
     assert made.verdict is not None
-    assert any("improvement 'auto'" in note for note in made.verdict.notes)
+    assert any("PTQ algorithm 'auto'" in note for note in made.verdict.notes)
 
 
 @pytest.mark.usefixtures("improved_here")
@@ -163,7 +163,7 @@ def test_quantize_improves_by_default_unless_told_otherwise() -> None:
         is_none = qconfig is asked
         source = "calibration samples" if is_none else "samples that no algorithm fitted"
         assert verdict.input_source.value == source
-        assert is_none != any("improvement 'auto'" in n for n in verdict.notes)
+        assert is_none != any("PTQ algorithm 'auto'" in n for n in verdict.notes)
     assert files[0] == files[1]
 
 
@@ -179,4 +179,4 @@ def test_no_algorithm_is_tried_without_samples_to_judge_by(given: str) -> None:
     }[given]
     made = onnxq.quantize(layers(), source, qconfig=ALL_INTEGERS, target="portable")
     assert made.verdict is not None
-    assert any("improvement 'auto': not tried" in note for note in made.verdict.notes)
+    assert any("PTQ algorithm 'auto': not tried" in note for note in made.verdict.notes)

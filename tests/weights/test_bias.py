@@ -104,7 +104,7 @@ def test_a_convolution_without_a_bias_gets_one() -> None:
     (conv,) = [n for n in made.graph if n.name == "conv2"]
     assert len(conv.inputs) == 3
     assert made.verdict is not None
-    assert any("improvement 'bias'" in note for note in made.verdict.notes)
+    assert any("PTQ algorithm 'bias'" in note for note in made.verdict.notes)
 
 
 def test_the_quantized_file_is_verified_against_the_float_model_as_it_was_given(

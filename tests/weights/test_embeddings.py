@@ -47,7 +47,7 @@ def integers_of(model: object) -> list[Array]:
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.filterwarnings("ignore:output")  # 2 bits of random numbers
-def test_one_set_of_codes_serves_lookup_and_head(head: str, bits: int) -> None:
+def test_one_set_of_integers_serves_lookup_and_head(head: str, bits: int) -> None:
     made = onnxq.quantize_weights(tied(head), embedding_bits=bits, accuracy_level=0)
     assert {"GatherBlockQuantized", "MatMulNBits"} <= set(op_types(made))
     assert [c.shape for c in integers_of(made)] == [(50, 2, 32 * bits // 8)]

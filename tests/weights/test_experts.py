@@ -14,6 +14,7 @@ from onnxq.ort.runtime import open_session
 from onnxq.qparams.group_spec import GroupSpec
 from onnxq.weights.experts import unfolded
 from onnxq.weights.plan_weights import plan_weights
+from onnxq.weights.reasons import MixtureInBody, NoQMoE
 from onnxq.weights.weight_plan import WeightRequest
 from tests.weights.block_models import canonical
 
@@ -45,8 +46,7 @@ def mixture(name: str = "moe", seed: int = 0, **attributes: Any) -> onnx.ModelPr
             ["y"],
             name=name,
             domain="com.microsoft",
-            k=2,
-            **attributes,
+            **{"k": 2, **attributes},
         ),
     ]
     value = onnx.helper.make_tensor_value_info
@@ -82,6 +82,7 @@ KINDS: list[dict[str, Any]] = [
     {"activation_type": "gelu", "normalize_routing_weights": 1},
     {"activation_type": "silu"},
     {"activation_type": "identity"},
+    {"k": None, "normalize_routing_weights": 1},  # one expert for each token
     {**SWIGLU, "normalize_routing_weights": 1},
     {**SWIGLU, "activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 0.7},
 ]
@@ -197,3 +198,19 @@ def test_experts_store_integers_and_compute_in_float_beside_a_router_in_integers
     verdict = onnxq.quantize_weights(mixture(), samples=batches()).verdict
     assert verdict is not None
     assert (verdict.integer_nodes, verdict.stored_nodes) == (1, 1)
+
+
+def test_a_mixture_in_a_body_stays_float_for_a_reason_of_its_own() -> None:
+    body = mixture().graph
+    del body.input[:]
+    make, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    branch = make("If", ["c"], ["z"], name="if", then_branch=body, else_branch=body)
+    inputs = [value("c", 9, []), value("x", 1, ["n", "t", HIDDEN])]
+    outputs = [value("z", 1, ["n", "t", HIDDEN])]
+    graph = onnx.helper.make_graph([branch], "g", inputs, outputs)
+    imports = mixture().opset_import
+    model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
+    decisions = plan_weights(canonical(model), WeightRequest()).decisions.values()
+    reasons = {decision.reason for decision in decisions if isinstance(decision, Float)}
+    assert MixtureInBody() in reasons
+    assert not any(isinstance(reason, NoQMoE) for reason in reasons)

@@ -91,7 +91,7 @@ def test_a_stack_of_groups_is_each_group_alone() -> None:
     assert np.array_equal(on.by_gptq(weight, inverse_factor(hessian)), np.stack(alone))
 
 
-def test_pairs_of_codes_stay_within_what_int16_holds() -> None:
+def test_pairs_of_integers_stay_within_what_int16_holds() -> None:
     columns = 33
     weight = np.abs(np.random.default_rng(2).normal(0, 20, (8, columns)))
     partner = np.arange(columns) ^ 1

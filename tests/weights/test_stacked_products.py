@@ -76,8 +76,10 @@ def test_an_einsum_of_experts_is_stored_in_groups() -> None:
     assert [node.op_type for node in made.graph].count("MatMulNBits") == len(STACK)
 
 
-def test_an_excluded_stack_stays_one_product() -> None:
+@pytest.mark.parametrize("name", ["experts", "experts[0]"])
+def test_an_excluded_stack_stays_one_product(name: str) -> None:
     model = product("float[4, t, 64] x", "float[4, t, 32] y")
+    model.graph.node[0].name = name
     other = parsed(
         "g (float[2, 64] z) => (float[2, 8] u) { [up] u = MatMul(z, v) }", {"v": normal(64, 8)}
     )
@@ -85,7 +87,7 @@ def test_an_excluded_stack_stays_one_product() -> None:
     model.graph.input.extend(other.graph.input)
     model.graph.output.extend(other.graph.output)
     model.graph.initializer.extend(other.graph.initializer)
-    made = onnxq.quantize_weights(model, exclude=["experts"], check=onnxq.Check.NONE)
+    made = onnxq.quantize_weights(model, exclude=[name], check=onnxq.Check.NONE)
     assert [node.op_type for node in made.graph] == ["MatMul", "MatMulNBits"]
 
 

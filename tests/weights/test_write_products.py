@@ -17,7 +17,6 @@ from onnxq.weights.write_weights import (
     FLOAT_ACCURACY,
     GroupwiseWriter,
     StoredIntegers,
-    drop_if_unread,
     write_weights,
 )
 from tests.dynamic_models import normal, op_types, parsed, run
@@ -116,13 +115,3 @@ def test_integers_of_one_weight_are_made_once_in_each_graph() -> None:
     assert stored.of(first, others[1], make) is not integers
     assert stored.of(second, DECISION, make) is not integers
     assert len(calls) == 3
-
-
-def test_a_weight_goes_when_nothing_reads_it() -> None:
-    found = graph()
-    weight = found.initializers["w"]
-    drop_if_unread(weight)
-    assert "w" in found.initializers
-    found.node(0).replace_input_with(1, found.inputs[0])
-    drop_if_unread(weight)
-    assert "w" not in found.initializers

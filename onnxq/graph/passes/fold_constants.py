@@ -13,57 +13,20 @@ from onnxq.graph.edit import all_nodes, graph_of
 from onnxq.graph.folded import Folded, note
 from onnxq.graph.saving import weight_bytes
 from onnxq.graph.weights import EAGER_BYTES, constant, derived
-from onnxq.operator.nodes import tensor_of
+from onnxq.operator.nodes import input_at, tensor_of
 
-# deterministic, and NumPy computes what ONNX Runtime computes
-_FOLDABLE = frozenset(
-    [
-        "Abs",
-        "Add",
-        "And",
-        "Cast",
-        "Ceil",
-        "Concat",
-        "DequantizeLinear",  # a weight that is stored as integers
-        "Div",
-        "Equal",
-        "Exp",
-        "Expand",
-        "Flatten",
-        "Floor",
-        "Gather",
-        "Greater",
-        "Identity",
-        "Less",
-        "Log",
-        "Max",
-        "Min",
-        "Mul",
-        "Neg",
-        "Not",
-        "Or",
-        "Pow",
-        "Range",
-        "Reciprocal",
-        "ReduceL2",
-        "ReduceMax",
-        "ReduceMin",
-        "ReduceProd",
-        "ReduceSum",
-        "Reshape",
-        "Shape",
-        "Sign",
-        "Slice",
-        "Split",
-        "Sqrt",
-        "Squeeze",
-        "Sub",
-        "Tile",
-        "Transpose",
-        "Unsqueeze",
-        "Where",
-    ]
-)
+_NAMES = """
+    Abs Add And BatchNormalization Cast Ceil Clip Concat ConstantOfShape Cos CumSum
+    DequantizeLinear Div Equal Erf Exp Expand Flatten Floor Gather GatherElements
+    GatherND Greater GreaterOrEqual Identity IsNaN LayerNormalization Less LessOrEqual Log
+    MatMul Max Min Mod Mul Neg Not OneHot Or Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax
+    ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round
+    ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt
+    Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor
+"""
+_FOLDABLE = frozenset(_NAMES.split())
+"""Operators that shapes, masks and computed weights are made of (a standardized, normed or clipped
+weight): deterministic, and NumPy computes what ONNX Runtime computes, sums but for their order."""
 _REFERENCE_FROM = {"DequantizeLinear": 21}
 """First opset of which onnx.reference has an operator, where older nodes mean the same there."""
 _GROWTH = 4  # a bigger result than so many times its inputs stays a node (4: bytes to float32)
@@ -73,7 +36,10 @@ constants may grow by _GROWTH times these. 36 Concats of themselves make 2^37 nu
 _MOST_RUNS = 64
 """Nodes that are computed when a big constant is read: none is kept between two that read it, and a
 chain of n nodes that read the one ahead of them by two ways is computed in 2^n."""
-_GROWING = frozenset(("Expand", "Range", "Tile"))  # small inputs, outputs of any size
+_PRODUCTS = 1 << 34
+"""Multiply-adds of all products of matrices that are computed; each reading repeats them."""
+_GROWING = frozenset(("ConstantOfShape", "Expand", "OneHot", "Range", "Tile"))
+"""Operators whose small inputs may have outputs of any size."""
 _SHARED_BYTES = 1024  # smaller results stay in their body: inference reads shapes only there
 
 
@@ -100,13 +66,16 @@ class FoldConstants(ir.passes.InPlacePass):
         modified = False
         made: dict[Hashable, list[ir.Value]] = {}
         left = max(_GROWTH_BYTES, _GROWTH * weight_bytes(model))
+        products = _PRODUCTS
         runs: dict[int, int] = {}  # id of a result -> nodes that are computed when it is read
         for node in all_nodes(model):
             tensors = None if node.op_type in self._kept else _folded(node, opset)
             growth = _growth(node, tensors) if tensors else 0
             count = 1 + sum(runs.get(id(tensor), 0) for tensor in _read(node))
-            if tensors and growth <= left and count <= _MOST_RUNS:
+            work = _products(node, tensors) if tensors else 0
+            if tensors and growth <= left and count <= _MOST_RUNS and work <= products:
                 left -= growth
+                products -= work
                 home = _home(node, tensors)
                 values = made.setdefault(_computed(node, home), _initializers(node, tensors))
                 results = (value.const_value for value in values)
@@ -114,6 +83,13 @@ class FoldConstants(ir.passes.InPlacePass):
                 _replace(node, values, home)
                 modified = True
         return ir.passes.PassResult(model, modified)
+
+
+def _products(node: ir.Node, results: list[ir.TensorProtocol]) -> int:
+    """Multiply-adds of a product of matrices."""
+    if node.op_type != "MatMul":
+        return 0
+    return results[0].size * max(1, tensor_of(input_at(node, 0)).shape.numpy()[-1])
 
 
 def _growth(node: ir.Node, results: list[ir.TensorProtocol]) -> int:

@@ -46,13 +46,16 @@ class UpgradeOpset(ir.passes.InPlacePass):
 def upgrade_opset(model: ir.Model, minimum: int) -> ir.Model:
     """The model, changed in place, with opset(ai.onnx) >= minimum; no weight is read or copied.
 
-    Names must be unique and functions inlined (canonical models are so). Below opset 18 references
-    to the model's nodes and values no longer belong to it; look them up again by name.
+    Names must be unique and functions inlined (canonical models are so). They are unique behind it,
+    too, and constants, such as axes that were attributes, are initializers. Below opset 18
+    references to the model's nodes and values no longer belong to it; look them up again by name.
 
     Raises:
         UnsupportedError: the converter cannot translate a node.
     """
-    UpgradeOpset(minimum)(model)
+    if UpgradeOpset(minimum)(model).modified:
+        LiftConstants()(model)
+        UniqueNames()(model)
     return model
 
 
@@ -204,10 +207,8 @@ def raise_opset(model: ir.Model, minimum: int) -> bool:
     if model.opset_imports.get("", 0) >= minimum:
         return True
     try:
-        UpgradeOpset(minimum)(model)
+        upgrade_opset(model, minimum)
     except UnsupportedError:
         return False
-    LiftConstants()(model)  # axes that were attributes
-    UniqueNames()(model)
     infer_types(model)
     return True

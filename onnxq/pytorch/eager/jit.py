@@ -47,7 +47,7 @@ class QuantizedScript(QuantizedModel):
         return results[0] if len(results) == 1 else results
 
     def eval(self) -> Self:
-        """Itself: it has no other mode."""
+        """The model itself, which has no other mode."""
         return self
 
 

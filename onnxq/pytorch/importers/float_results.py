@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.errors import listed
-from onnxq.graph.edit import FreeNames
+from onnxq.graph.edit import FreeNames, sole_reader
 from onnxq.observers import MinMaxObserver
 from onnxq.ort import runtime
 from onnxq.pytorch.importers.notes import note
@@ -73,11 +73,8 @@ def _has_float_result(node: ir.Node) -> bool:
 
 def _clamped(node: ir.Node) -> ir.Value:
     """The result behind a Relu that is alone behind the convolution."""
-    value = node.outputs[0]
-    readers = list(value.consumers())
-    if len(readers) == 1 and readers[0].op_type in _CLAMPS and not value.is_graph_output():
-        return readers[0].outputs[0]
-    return value
+    reader = sole_reader(node.outputs[0])
+    return reader.outputs[0] if reader and reader.op_type in _CLAMPS else node.outputs[0]
 
 
 def _computed(

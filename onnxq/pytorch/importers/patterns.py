@@ -19,7 +19,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8, UINT8
-from onnxq.graph.edit import FreeNames, graph_of, replace
+from onnxq.graph.edit import FreeNames, graph_of, replace, sole_reader
 from onnxq.graph.passes.unused import RemoveUnused
 from onnxq.qdq.read import WEIGHT, array_of, dequantizer
 from onnxq.qdq.write import clip_integers, constants_of, feed, new_graph_qparams
@@ -111,12 +111,11 @@ def _read(first: ir.Node) -> _Found | None:
     if divisor is None or not (divisor > 0).all():
         return None
     chain, value = _Chain(), first.outputs[0]
-    node = _only_reader(value)
-    while node is not None and node.op_type in ("Round", "Add", "Sub", "Clip", "Min", "Max"):
+    steps = ("Round", "Add", "Sub", "Clip", "Min", "Max")
+    while (node := sole_reader(value)) is not None and node.op_type in steps:
         if node.inputs[0] is not value or not chain.apply(node):
             return None
         value = node.outputs[0]
-        node = _only_reader(value)
     if node is None or not chain.is_closed:
         return None
     scale = _multiplier(node)
@@ -178,11 +177,6 @@ def _inverse(array: F32 | None) -> F32 | None:
     if array is None or array.dtype != np.float32 or not (array > 0).all():
         return None
     return (1 / array.astype(np.float64)).astype(np.float32)
-
-
-def _only_reader(value: ir.Value) -> ir.Node | None:
-    readers = list(value.consumers())
-    return readers[0] if len(readers) == 1 and not value.is_graph_output() else None
 
 
 # --- writing

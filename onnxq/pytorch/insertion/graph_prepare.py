@@ -352,7 +352,7 @@ def prepare_graph(
     mapping = default_qconfig_mapping(backend_of(target)) if qconfig is None else qconfig
     if mapping.algorithms:
         raise QConfigError(
-            f"prepare: the qconfig asks for the improvements {listed(mapping.algorithms)}, which "
+            f"prepare: the qconfig asks for the PTQ algorithms {listed(mapping.algorithms)}, which "
             "look at the samples again once they were observed. Take them out with "
             "qconfig.set_improve(()); onnxq.quantize and prepare_qat carry them out."
         )

@@ -46,13 +46,13 @@ def as_num_bits(value: object) -> int:
                 "num_bits=(4, 3) is float8, which ONNX Runtime's CPU does not compute with; wanted "
                 "an integer, 2 to 16. To see what float8 does to values, call scaled_e4m3(x, amax)."
             )
-        raise QuantTypeError(f"num_bits: got {said(value)}; wanted an integer, 2 to 16.")
+        raise QuantTypeError(f"num_bits: got {with_type(value)}; wanted an integer, 2 to 16.")
     if not MIN_BITS <= value <= MAX_BITS:
         raise QuantValueError(f"num_bits: got {value}; wanted {MIN_BITS} to {MAX_BITS}.")
     return int(value)
 
 
-def said(value: object) -> str:
+def with_type(value: object) -> str:
     """The value and its type, for a message."""
     return f"{value!r}, a {type(value).__name__}"
 
@@ -60,7 +60,7 @@ def said(value: object) -> str:
 def as_bool(name: str, value: object) -> bool:
     """The value of a switch."""
     if not isinstance(value, bool | np.bool_):
-        raise QuantTypeError(f"{name}: got {said(value)}; wanted True or False.")
+        raise QuantTypeError(f"{name}: got {with_type(value)}; wanted True or False.")
     return bool(value)
 
 
@@ -68,7 +68,9 @@ def as_axis(value: object) -> Axis:
     """The axis or axes."""
     axes = value if isinstance(value, tuple | list) else [] if value is None else [value]
     if any(isinstance(a, bool) or not isinstance(a, int | np.integer) for a in axes):
-        raise QuantTypeError(f"axis: got {said(value)}; wanted None, an int or a tuple of int.")
+        raise QuantTypeError(
+            f"axis: got {with_type(value)}; wanted None, an int or a tuple of int."
+        )
     numbers = tuple(int(str(a)) for a in axes)
     if len(set(numbers)) != len(numbers):
         raise QuantValueError(f"axis: got {value!r}, which names an axis twice.")
@@ -82,7 +84,7 @@ def as_amax(value: object) -> Singles | None:
     if value is None:
         return None
     if not isinstance(value, float | list | np.ndarray):
-        raise QuantTypeError(f"amax must be float, list or ndarray; got {said(value)}.")
+        raise QuantTypeError(f"amax must be float, list or ndarray; got {with_type(value)}.")
     try:
         amax = np.array(value, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -98,7 +100,7 @@ def as_scale_amax(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | np.floating):
-        raise QuantTypeError(f"scale_amax: got {said(value)}; wanted a float or None.")
+        raise QuantTypeError(f"scale_amax: got {with_type(value)}; wanted a float or None.")
     if not 0 < value < float("inf"):
         raise QuantValueError(f"scale_amax: got {value}; wanted a positive number.")
     return float(value)
@@ -107,7 +109,7 @@ def as_scale_amax(value: object) -> float | None:
 def as_method(value: object) -> str:
     """The name of a calibrator."""
     if not isinstance(value, str):
-        raise QuantTypeError(f"calib_method: got {said(value)}; wanted a string.")
+        raise QuantTypeError(f"calib_method: got {with_type(value)}; wanted a string.")
     if value not in _METHODS:
         raise QuantValueError(
             f"calib_method: got '{value}'; wanted {' or '.join(_METHODS)}. (percentile, mse and "
@@ -167,7 +169,7 @@ class ScaledQuantDescriptor:
 
     def __init__(self, num_bits: int = 8, name: str | None = None, **kwargs: object) -> None:
         if name is not None and not isinstance(name, str):
-            raise QuantTypeError(f"name: got {said(name)}; wanted a string or None.")
+            raise QuantTypeError(f"name: got {with_type(name)}; wanted a string or None.")
         values = {"num_bits": as_num_bits(num_bits), "name": name}
         for key, (check, default) in _CHECKS.items():
             values[key] = check(kwargs.pop(key, default))
@@ -218,7 +220,8 @@ class ScaledQuantDescriptor:
             raise QuantValueError(f"QuantDescriptor: this is not YAML: {error}") from error
         if not isinstance(plain, dict) or not all(isinstance(key, str) for key in plain):
             raise QuantValueError(
-                f"QuantDescriptor: got YAML of {said(plain)}; wanted a mapping as to_yaml writes."
+                f"QuantDescriptor: got YAML of {with_type(plain)}; wanted a mapping as to_yaml "
+                "writes."
             )
         return cls(**plain)
 

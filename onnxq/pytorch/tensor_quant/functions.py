@@ -286,3 +286,34 @@ __all__ = [
     "scaled_e4m3",
     "tensor_quant",
 ]
+
+
+# --- Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable.
+
+EVERYTHING = 2.0**127  # a scale that makes every integer 0
+
+
+class OnnxFakeQuantFunction(StraightThrough):
+    """clip(rint(x / scale), lowest, bound) * scale, with scale = amax / bound.
+
+    Gradient: straight through where |x| <= amax, else 0.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, amax: Tensor, lowest: int, bound: int) -> Tensor:
+        """The rounded x in its shape and type; computed in float32, as ONNX Runtime does."""
+        ctx.save_for_backward(x, amax)
+        scale = scale_of(amax, bound)
+        integers = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)
+        return (integers * scale).to(x.dtype)
+
+
+onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQuantFunction.apply)
+
+
+def scale_of(amax: Tensor, bound: int) -> Tensor:
+    """Amax / bound in float32; 2^127, which makes every integer 0, where amax <= 2^-24."""
+    amax = amax.to(torch.float32)
+    # a tensor, not a number: CUDA multiplies by the reciprocal of a number
+    scale = amax / amax.new_full((), bound)
+    return torch.where(amax <= TINY_AMAX, torch.full_like(scale, EVERYTHING), scale)

@@ -11,8 +11,7 @@ torch.export it becomes QuantizeLinear and DequantizeLinear.
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -77,37 +76,6 @@ class Clip(nn.Module):
             return torch.clamp(inputs, self.clip_value_min, self.clip_value_max)
         low, high = self.clip_value_min.to(inputs.dtype), self.clip_value_max.to(inputs.dtype)
         return torch.where(inputs < low, low, torch.where(inputs > high, high, inputs))
-
-
-# --- Fake quantization with the scale of amax, as QuantizeLinear rounds, differentiable.
-
-EVERYTHING = 2.0**127  # a scale that makes every integer 0
-
-
-class OnnxFakeQuantFunction(functions.StraightThrough):
-    """clip(rint(x / scale), lowest, bound) * scale, with scale = amax / bound.
-
-    Gradient: straight through where |x| <= amax, else 0.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, amax: Tensor, lowest: int, bound: int) -> Tensor:
-        """The rounded x in its shape and type; computed in float32, as ONNX Runtime does."""
-        ctx.save_for_backward(x, amax)
-        scale = scale_of(amax, bound)
-        integers = torch.clamp(torch.round(x.to(torch.float32) / scale), lowest, bound)
-        return (integers * scale).to(x.dtype)
-
-
-onnx_fake_quant = cast("Callable[[Tensor, Tensor, int, int], Tensor]", OnnxFakeQuantFunction.apply)
-
-
-def scale_of(amax: Tensor, bound: int) -> Tensor:
-    """Amax / bound in float32; 2^127, which makes every integer 0, where amax <= 2^-24."""
-    amax = amax.to(torch.float32)
-    # a tensor, not a number: CUDA multiplies by the reciprocal of a number
-    scale = amax / amax.new_full((), bound)
-    return torch.where(amax <= functions.TINY_AMAX, torch.full_like(scale, EVERYTHING), scale)
 
 
 _BYTE = 8
@@ -339,7 +307,7 @@ class TensorQuantizer(nn.Module):
         if self.fake_quant:
             functions.check_inputs(x, self.unsigned)
             functions.check_amax(amax, x)
-            return onnx_fake_quant(x, amax, *self.integer_range())
+            return functions.onnx_fake_quant(x, amax, *self.integer_range())
         integers, self._scale = functions.tensor_quant(
             x, amax, self._num_bits, self.unsigned, self.narrow_range
         )
@@ -365,7 +333,7 @@ class TensorQuantizer(nn.Module):
                 f"a TensorQuantizer with amax of shape {list(amax.shape)}: QuantizeLinear has "
                 "scales along one axis. Give one axis."
             )
-        scale = scale_of(amax, max_bound(self._num_bits, self.unsigned))
+        scale = functions.scale_of(amax, max_bound(self._num_bits, self.unsigned))
         if amax.numel() > 1:
             return scale.reshape(-1), long[0]
         axis = self.axis[0] if isinstance(self.axis, tuple) and self.axis else self.axis

@@ -107,7 +107,7 @@ class Annotations:
             lines.append(f"activation  {made}: {group.range or describe(group.part)}{clamp}")
         for weight in self.weights:
             folded = f" with {weight.norm}" if weight.norm else ""
-            blocks = f", in blocks of {weight.block_size}" if weight.block_size else ""
+            blocks = f", in groups of {weight.block_size}" if weight.block_size else ""
             lines.append(
                 f"weight      {weight.path}{folded} ({weight.exported}): {describe(weight.part)}"
                 f"{blocks}"

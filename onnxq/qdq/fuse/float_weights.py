@@ -19,6 +19,7 @@ import onnx_ir as ir
 from onnxq import dtypes
 from onnxq.affine import quantize
 from onnxq.graph.edit import FreeNames, forget_unread, new_constant
+from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant
 from onnxq.operator import Singles
 from onnxq.operator.nodes import find_input, input_at
@@ -48,6 +49,19 @@ class _MatMul:
     @property
     def bias(self) -> ir.Value | None:
         return find_input(self.biased, self.slot)
+
+
+def round_constants(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:
+    """Computes each QuantizeLinear of a constant, which ONNX Runtime does before it fuses."""
+    for node in list(graph):
+        weight = _floats(node.inputs[0]) if is_quantize(node) else None
+        if weight is None or node.outputs[0].is_graph_output():
+            continue
+        qparams, integers = scales.of(node), node.outputs[0]
+        if isinstance(qparams, QParams):
+            name = names.value(value_name(integers))
+            integers.replace_all_uses_with(new_constant(node, name, quantize(weight, qparams)))
+            graph.remove(node, safe=True)
 
 
 def quantize_float_weights(graph: ir.Graph, scales: Scales, names: FreeNames) -> None:

@@ -15,7 +15,7 @@ from onnxq.operator import Float, OpCategory, Precision, Site
 from onnxq.operator.nodes import input_at
 from onnxq.ort import facts
 from onnxq.ort.matmul_add import matmul_add
-from onnxq.qdq.fuse.float_weights import quantize_float_weights
+from onnxq.qdq.fuse.float_weights import quantize_float_weights, round_constants
 from onnxq.qdq.fuse.fusion import Flattened, Fusion, Kept
 from onnxq.qdq.fuse.judge import judge, site
 from onnxq.qdq.fuse.scales import Int8Activations, Scales, seen, view_of
@@ -46,6 +46,8 @@ class Writer:
         self._made: dict[ir.Value, tuple[ir.Value | None, QParams | None]] = {}
         for node in model.graph.all_nodes():  # what an attribute means depends on it
             node.version = model.opset_imports.get(node.domain)
+        for graph in list(model.graphs()):
+            round_constants(graph, self._scales, self._names)
 
     def quantize_float_weights(self) -> None:
         """Quantizes the float weights between DQ and Q, once Q and DQ are where they move to."""

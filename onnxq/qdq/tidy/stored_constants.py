@@ -17,7 +17,7 @@ from onnxq.qdq.read import Unread, array_of, is_dequantize, is_quantize, qparams
 from onnxq.qparams import SHIFT, QParams
 
 EVERYTHING = 2.0**126
-"""Scale from which on every integer is 0: onnxq.pytorch.tensor_quant.quantizer."""
+"""Scale from which on every integer is 0: onnxq.pytorch.tensor_quant.functions."""
 DEAD = 2.0**-23
 """Scale of a channel whose integers are all 0, as a share of the largest: any scale is right."""
 

@@ -189,11 +189,9 @@ def by_default(at: _Node) -> Reason | None:
     if rule.precision is Precision.FLOAT_BETWEEN_QDQ:
         return reasons.ConversionsAlone(len(_varying(node, rule)) + len(rule.outputs))
     ratio = at.target.slow_in_integers.get(node.op_type)
-    return (
-        None
-        if ratio is None
-        else reasons.UnlessNamed(reasons.SlowInIntegers(op_label(node), ratio))
-    )
+    if ratio is None:
+        return None
+    return reasons.UnlessNamed(reasons.SlowInIntegers(op_label(node), ratio))
 
 
 ALONE: tuple[Callable[[_Node], Reason | None], ...] = (

@@ -78,7 +78,7 @@ class Signs(enum.Enum):
     BOTH = "not known"
 
 
-def of_codes(noise: TensorNoise, step: float) -> Error:
+def of_rounding(noise: TensorNoise, step: float) -> Error:
     """The error of integers: the noise on every value, and 0 for less than half an LSB."""
     return Error(((np.asarray(noise.power), 0.0),), np.asarray(step / 2), noise.clipped_share)
 

@@ -24,7 +24,7 @@ from onnxq.observers import HistogramObserver, NormalizationObserver
 from onnxq.observers.tensor_noise import TensorNoise, noise_at, predicted_noise
 from onnxq.operator import Float
 from onnxq.qparams import QParams
-from onnxq.static.noise.error import of_codes
+from onnxq.static.noise.error import of_rounding
 from onnxq.static.noise.error_paths import Magnifier, magnifiers
 from onnxq.static.planning.activation_qparams import tensor_qparams
 from onnxq.static.prepared import Prepared
@@ -127,7 +127,7 @@ def tensor_losses(
     """Tensor -> its loss, for each observed tensor that would be rounded."""
     qparams = tensor_qparams(prepared, statistics)[0] if tensors is None else tensors
     paths = magnifiers(prepared.context, statistics.probed, _positive(prepared, statistics))
-    reads_integers = _readers_of_codes(prepared)
+    reads_integers = _readers_of_integers(prepared)
     found = {}
     for group in prepared.groups:
         for tensor in group.observed:
@@ -136,7 +136,7 @@ def tensor_losses(
             noise = _noise(tensor, qparams[tensor], statistics)
             if noise is None:
                 continue
-            error = of_codes(noise, float(qparams[tensor].scale))
+            error = of_rounding(noise, float(qparams[tensor].scale))
             behind = [
                 (magnifier.sqnr_db(error), magnifier)
                 for magnifier in paths.get(tensor, ())
@@ -158,7 +158,7 @@ def _positive(prepared: Prepared, statistics: Statistics) -> frozenset[str]:
     return frozenset(member for group in groups for member in group.members)
 
 
-def _readers_of_codes(prepared: Prepared) -> set[tuple[str, str]]:
+def _readers_of_integers(prepared: Prepared) -> set[tuple[str, str]]:
     """(tensor, node) where the node sees the tensor rounded; node "": every reader does.
 
     Where float nodes give the tensor, their float readers have it as it is.

@@ -108,7 +108,7 @@ class Metric:
             return found.BEST
         return {Kind.SQNR: math.inf, Kind.TOP1: 1.0, Kind.KL: 0.0}.get(self.kind)
 
-    def told_by(self, outputs: Iterable[Mapping[str, Array]]) -> tuple[Metric, str]:
+    def with_layout_of(self, outputs: Iterable[Mapping[str, Array]]) -> tuple[Metric, str]:
         """The metric with the layout that outputs of the float model have, and that in words."""
         if self.made is None:
             return self, ""

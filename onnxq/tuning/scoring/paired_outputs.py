@@ -12,7 +12,7 @@ from onnxq.errors import CalibrationError
 from onnxq.graph.quantized import QuantizedIO
 from onnxq.language.decoder import LOGITS
 from onnxq.metrics import BesideFloat
-from onnxq.quantized.verdict import OutputVerdict
+from onnxq.quantized.output_verdict import OutputVerdict
 from onnxq.tuning.scoring.score import least_db
 
 

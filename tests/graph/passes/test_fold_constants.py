@@ -32,6 +32,10 @@ W = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
         ("Expand(one, shape)", np.ones((6, 4), np.int64)),
         ("Flatten(w)", W.reshape(2, 12)),
         ("Shape(w)", np.array([2, 3, 4])),
+        ("Clip(w, two, five)", W.clip(2, 5)),
+        ("Relu(w)", W),
+        ("ReduceMean<keepdims=0>(w, one)", W.mean(1)),
+        ("MatMul(square, square)", np.full((2, 2), 2.0, np.float32)),
     ],
 )
 @pytest.mark.parametrize("typed", [True, False])
@@ -40,7 +44,15 @@ def test_a_constant_of_constants_is_an_initializer(
 ) -> None:
     model = parse(
         f"g (float[2] x) => (float[2] y, float z) {{ c = {call} y = Relu(x) z = local.use(c) }}",
-        {"w": W, "shape": np.array([6, 4]), "one": np.array([1]), "zero": np.array([0])},
+        {
+            "w": W,
+            "shape": np.array([6, 4]),
+            "one": np.array([1]),
+            "zero": np.array([0]),
+            "two": np.float32(2),
+            "five": np.float32(5),
+            "square": np.ones((2, 2), np.float32),
+        },
     )
     if typed:
         infer_types(model)
@@ -189,3 +201,36 @@ def test_branches_that_compute_the_same_of_a_weight_share_one_initializer_beside
     assert folded is products[1].inputs[1]
     assert folded is model.graph.initializers["u"]
     np.testing.assert_array_equal(tensor_of(folded).numpy(), weight[None])
+
+
+STANDARDIZED = """g (float[1,3,8,8] x) => (float[1,4,6,6] y) {
+    flat = Reshape(w, shape) mean = ReduceMean(flat, last)
+    square = Mul(flat, flat) power = ReduceMean(square, last) d = Mul(mean, mean)
+    variance = Sub(power, d) deviation = Sqrt(variance) e = Sub(flat, mean) z = Div(e, deviation)
+    turned = Transpose<perm=[1,0,2]>(z) back = Transpose<perm=[1,0,2]>(turned)
+    weight = Reshape(back, first) y = Conv(x, weight) }"""
+
+
+def test_a_standardized_weight_is_a_constant_of_its_convolution(parse: Parse) -> None:
+    w = np.random.default_rng(0).normal(0, 1, (4, 3, 3, 3)).astype(np.float32)
+    shapes = {"shape": np.array([1, 4, 27]), "first": np.array([4, 3, 3, 3]), "last": np.array([2])}
+    model = parse(STANDARDIZED, {"w": w, **shapes})
+    infer_types(model)
+    FoldConstants()(model)
+    (conv,) = model.graph
+    flat = w.reshape(4, 27)
+    wanted = (flat - flat.mean(1, keepdims=True)) / flat.std(1, keepdims=True)
+    got = tensor_of(conv.inputs[1]).numpy()
+    np.testing.assert_allclose(got, wanted.reshape(w.shape), rtol=1e-5)
+
+
+def test_products_of_matrices_that_take_too_long_stay(parse: Parse) -> None:
+    text = "g (float[2] x) => (float[2] y, float z) { " + "".join(
+        f"c{i + 1} = MatMul(c{i}, c{i}) " for i in range(4)
+    )
+    model = parse(
+        text + "y = Relu(x) z = local.use(c4) }", {"c0": np.ones((2048, 2048), np.float32)}
+    )
+    infer_types(model)
+    FoldConstants()(model)
+    assert [n.op_type for n in model.graph] == ["MatMul", "MatMul", "Relu", "use"]

@@ -48,6 +48,16 @@ def test_names_weights_and_metadata_survive(parse: Parse) -> None:
     assert model.opset_imports["local"] == 1
 
 
+def test_nodes_that_the_converter_adds_have_names_and_their_constants_are_initializers(
+    parse: Parse,
+) -> None:
+    model = upgrade_opset(parse(OLD, {"w": W}, 11), 18)  # whose ReduceMean has axes as an input
+    names = [node.name for node in model.graph]
+    assert all(names)
+    assert len(set(names)) == len(names)
+    assert "Constant" not in {node.op_type for node in model.graph}
+
+
 def test_from_18_on_nodes_and_values_stay_the_same_objects(parse: Parse) -> None:
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }", opset=18)
     node = model.graph.node(0)

@@ -18,7 +18,7 @@ from onnxq.pytorch.tensor_quant import (
     TensorQuantizer,
     fake_tensor_quant,
 )
-from onnxq.pytorch.tensor_quant.quantizer import scale_of
+from onnxq.pytorch.tensor_quant.functions import scale_of
 from onnxq.qparams import PerTensor, QParams
 
 

@@ -14,7 +14,7 @@ NODE = helper.make_node
 TOKENS, WIDTH = 16, 32
 
 
-def test_a_bias_inside_of_a_float_result_is_no_sum_of_codes() -> None:
+def test_a_bias_inside_of_a_float_result_is_no_sum_of_integers() -> None:
     """A product whose bias has no known time would keep its integers, however long they take."""
     nodes = [
         NODE("MatMul", ["x", "w"], ["m"], "product"),

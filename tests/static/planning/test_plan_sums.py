@@ -129,7 +129,7 @@ def scaled(step: float) -> onnx.ModelProto:
     return model(nodes, constants | {"step": np.array(step, np.float32)}, {"x": ["N", 16]})
 
 
-def test_constants_that_products_of_codes_hold_are_known() -> None:
+def test_constants_that_products_of_integers_hold_are_known() -> None:
     prepared = prepare(scaled(3.0), ALL_INTEGERS, "wasm")
     square, divided, rest = find_sums(prepared, prepared.decisions)
     assert not square.constants

@@ -11,13 +11,14 @@ import pytest
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.scoring.objective_function import ObjectiveFunction
+from onnxq.tuning.search.bisection import back, repaired
 from onnxq.tuning.search.candidate import MeasuredCandidate, PrecisionChange
-from onnxq.tuning.search.local_search import LocalSearch, SearchEnd, back, repaired
+from onnxq.tuning.search.local_search import LocalSearch, SearchEnd
 from tests.tuning.made_up import FLOAT, INTEGER, Classifier, Layer, Network, searched
 
 if TYPE_CHECKING:
+    from onnxq.tuning.search.bisection import Measure
     from onnxq.tuning.search.candidate import Candidate
-    from onnxq.tuning.search.local_search import Measure
 
 SEEDS = range(24)
 FAST_LAYERS = 16

@@ -24,7 +24,7 @@ from onnxq.pytorch.modules.torch_qconfig import own_entry
 from onnxq.pytorch.modules.transposed import along_channels, arguments_of
 from onnxq.pytorch.nn.intrinsic import FusedModule, without_batch_norm
 from onnxq.pytorch.nn.mapped_module import MappedModule
-from onnxq.pytorch.nn.quantized.bias_integers import bias_lsb, bias_scale, scale_for_int32_bias
+from onnxq.pytorch.nn.quantized.bias_integers import bias_scale, rounded_bias, scale_for_int32_bias
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
 from onnxq.pytorch.numerics.rounding import spread
@@ -185,5 +185,5 @@ class QatModule(MappedModule):
 
 def round_bias(bias: Tensor, scale: Tensor) -> Tensor:
     """rint(bias / scale) * scale, saturated to int32 integers; the gradient is the bias's."""
-    rounded = bias_lsb(bias.detach(), scale).float() * scale
+    rounded = rounded_bias(bias.detach(), scale).float() * scale
     return rounded.to(bias.dtype) + (bias - bias.detach())

@@ -52,7 +52,7 @@ class Linear(QatModule, nn.Linear):
 
 
 class LinearInBlocks(Linear):
-    """nn.Linear with a weight that is fake-quantized in blocks of its inputs.
+    """nn.Linear with a weight that is fake-quantized in groups of its inputs.
 
     The blocks are what `weight_fake_quant` sees as channels: rows of `block_size` numbers, the
     last one of an output filled up with zeros.

@@ -30,7 +30,7 @@ def bias_scale(
     return scale.repeat(channels // scale.numel())
 
 
-def bias_lsb(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def rounded_bias(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     """rint(bias / scale), saturated to int32, as float64; NaN stays NaN."""
     limits = torch.iinfo(torch.int32)
     # float64, as onnxq.affine.quantize for int32 integers
@@ -38,8 +38,8 @@ def bias_lsb(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 
 
 def bias_integers(bias: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """int32 bias_lsb; NaN is refused before."""
-    return bias_lsb(bias, scale).to(torch.int32)
+    """The rounded bias as int32; NaN is refused before."""
+    return rounded_bias(bias, scale).to(torch.int32)
 
 
 def scale_for_int32_bias(

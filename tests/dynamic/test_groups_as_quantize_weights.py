@@ -29,7 +29,7 @@ TYPES = {2: ("uint2", "int2"), 4: ("uint4", "int4"), 8: ("uint8", "int8")}
 
 
 def in_blocks(bits: int, scheme: str) -> QConfigMapping:
-    """Weights with the least error in blocks of 32."""
+    """Weights with the least error in groups of 32."""
     observer = LeastErrorObserver.with_args(
         dtype=TYPES[bits][scheme == "symmetric"], qscheme=f"per_channel_{scheme}"
     )

@@ -91,7 +91,7 @@ def test_integers_end_at_the_bounds_of_a_clip_behind_a_concatenation() -> None:
         np.testing.assert_allclose(ends, [-TOP, TOP], rtol=0.05)
 
 
-def test_a_clip_of_codes_that_end_at_its_bounds_is_not_written() -> None:
+def test_a_clip_of_integers_that_end_at_its_bounds_is_not_written() -> None:
     relu = helper.make_node("Relu", ["k"], ["t"], "relu")
     nodes = [relu if node.name == "clip" else node for node in CLIPPED]
     prepared = prepare(network(nodes), ALL_INTEGERS)

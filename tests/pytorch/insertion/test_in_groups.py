@@ -34,7 +34,7 @@ def test_linear_layers_are_annotated_once_each() -> None:
     paths = [weight.path for weight in found.weights]
     assert "first" in paths
     assert any("twice" in path for path in paths)
-    assert "in blocks of 32" in str(found)
+    assert "in groups of 32" in str(found)
     reasons = {why for name, why in found.floats.items() if "conv" in name.lower()}
     assert any("no call of one" in why for why in reasons)
 
