@@ -82,7 +82,8 @@ class MatMulNBits(op.IntegerOperator):
 
         underflow = sum_k |a| + 127 K 2^(bits + 1): a product of scales, or of a scale and an
         integer, that is below the normal float32 numbers loses half of the smallest number, and
-        multiplies what the integers add up to. Blocks of A below 2^-120 count as noise. Shape of Y.
+        multiplies what the integers add up to. Blocks of A below 2^-120 count as noise, what fills up
+        the last one included: 0 / amax is no number there. Shape of Y.
         """
         a, w, magnitude = _operands(call)
         sizes = _sizes(call)
@@ -91,7 +92,8 @@ class MatMulNBits(op.IntegerOperator):
         total = np.abs(a) @ magnitude.T + np.abs(_bias(call))
         largest = INT8_MAX * sizes.inner * 2.0 ** (sizes.bits + 1)
         underflow = np.abs(a).sum(axis=-1, keepdims=True) + largest
-        found = total * (rounded * HALF_ULP) + 2 * TINY * magnitude.sum(axis=1)
+        noise = magnitude.sum(axis=1) + _padding(call, sizes)
+        found = total * (rounded * HALF_ULP) + 2 * TINY * noise
         found = found + HALF_OF_LEAST * underflow
         if call.operand(0, "A").dtype == np.float16:
             y = np.abs(a @ w.T + _bias(call)) + found
@@ -201,6 +203,14 @@ def _operands(call: op.IntegerCall) -> tuple[op.Reals, op.Reals, op.Reals]:
     if _is_int8(call, sizes):
         return _as_int8(reals, sizes), centred.astype(np.float64) * steps, magnitude
     return reals.astype(np.float64), (centred * steps).astype(np.float64), magnitude
+
+
+def _padding(call: op.IntegerCall, sizes: _Sizes) -> op.Reals:
+    """Most of sum_k |w| over what fills up the last block, (N,)."""
+    points = _zero_points(call.optional(3), call.operand(0, "A").dtype, sizes)[:, -1]
+    most = (1 << sizes.bits) + np.abs(points.astype(np.float64))
+    count = sizes.blocks * sizes.block - sizes.inner
+    return np.asarray(count * most * np.abs(_scales(call, sizes)[:, -1]))
 
 
 def _scales(call: op.IntegerCall, sizes: _Sizes) -> npt.NDArray[np.float32]:

@@ -113,3 +113,14 @@ def test_scales_whose_products_are_below_the_normal_numbers_are_within_the_bound
         inputs = (rows.astype(np.float32), B, scales, points)
         case = Case("tiny scales", inputs, (1, 2, 3), {**SIZES, "accuracy_level": level})
         assert_equals_onnx_runtime(MatMulNBits(), builder.MICROSOFT, case)
+
+
+def test_a_row_whose_scale_overflows_is_within_its_bound_where_the_last_group_is_filled_up() -> (
+    None
+):
+    a = np.array([[2.2622506e-37], [1.0]], np.float32)
+    b, scale = np.zeros((4, 1, 16), np.uint8), np.array([0.1, 0.01, 0.03, 1.0], np.float32)
+    points = np.array([15, 15, 15, 0], np.uint8)
+    sizes: dict[str, AttributeValue] = {"K": 1, "N": 4, "bits": 4, "block_size": 32}
+    case = Case("tiny", (a, b, scale, points), (1, 2, 3), {**sizes, "accuracy_level": 4})
+    assert_equals_onnx_runtime(MatMulNBits(), builder.MICROSOFT, case)
