@@ -82,8 +82,8 @@ class MatMulNBits(op.IntegerOperator):
 
         underflow = sum_k |a| + 127 K 2^(bits + 1): a product of scales, or of a scale and an
         integer, that is below the normal float32 numbers loses half of the smallest number, and
-        multiplies what the integers add up to. Blocks of A below 2^-120 count as noise, what fills up
-        the last one included: 0 / amax is no number there. Shape of Y.
+        multiplies what the integers add up to. Blocks of A below 2^-120 count as noise, and so does
+        what fills up the last one: 0 / amax is no number there. Shape of Y.
         """
         a, w, magnitude = _operands(call)
         sizes = _sizes(call)

@@ -166,7 +166,7 @@
     const parts = [facts(node.facts)];
     if (node.revert) parts.push(make("h3", "To leave it in float"), make("pre", node.revert, "command"));
     node.tensors.forEach((t) => parts.push(...part(`Tensor ${data.tensors[t].name}`, data.tensors[t])));
-    if (!node.tensors.length) parts.push(make("p", "Its result has no codes and is no output: there is no tensor to compare.", "hint"));
+    if (!node.tensors.length) parts.push(make("p", "Its result has no integers and is no output: there is no tensor to compare.", "hint"));
     node.weights.forEach((w) => parts.push(...part(`Weight ${data.weights[w].name}`, data.weights[w])));
     parts.push(...links("Reads from", node.ins), ...links("Read by", node.outs), ...inGraph(place));
     open(node.op, node.name, parts);
