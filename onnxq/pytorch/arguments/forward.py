@@ -52,7 +52,7 @@ def first_run(module: nn.Module, inputs: BoundInputs) -> object:
 
 def described(inputs: BoundInputs, error: Exception) -> str:
     """Names, dtypes and shapes of the inputs, and what forward says of them."""
-    return f"{inputs}: {' '.join(str(error).split())[:400]}"
+    return f"{inputs}: {' '.join(str(error).split())[:400] or type(error).__name__}"
 
 
 @contextlib.contextmanager

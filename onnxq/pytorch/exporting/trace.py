@@ -101,12 +101,14 @@ def tracing(traced: object) -> Iterator[None]:
 
 FAILED_VIEW = "Cannot view a tensor"
 """Words of torch's message."""
+_VIEWS = (torch.ops.aten.view.default, torch.ops.aten.reshape.default)
+_TURNS = (torch.ops.aten.transpose.int, torch.ops.aten.permute.default)
 
 
 def reshaped_program(
     module: torch.nn.Module, bound: BoundInputs, axes: Axes
 ) -> torch.export.ExportedProgram:
-    """torch.export's program of the module, with copies where it asks for memory in order."""
+    """torch.export's program of the module, with copies where memory may be out of order."""
     sizes: Mapping[str, object] = {label: torch.export.Dim(label) for label in axes.labels}
     shapes = {
         name: {axis: sizes[label] for axis, label in axes.of.get(name, {}).items()} or None
@@ -115,10 +117,17 @@ def reshaped_program(
     program = torch.export.export(
         module, bound.args, bound.kwargs or None, dynamic_shapes=shapes, strict=False
     )
+    ordered = {"memory_format": torch.contiguous_format}
     for node in program.graph.nodes:
         if node.target is torch.ops.aten.contiguous.default:
-            node.target = torch.ops.aten.clone.default
-            node.kwargs = {"memory_format": torch.contiguous_format}
+            node.target, node.kwargs = torch.ops.aten.clone.default, ordered
+        if node.target in _VIEWS and node.args[0].target in _TURNS:
+            with program.graph.inserting_before(node):
+                copy = program.graph.call_function(
+                    torch.ops.aten.clone.default, (node.args[0],), ordered
+                )
+            copy.meta.update(node.args[0].meta)
+            node.args = (copy, *node.args[1:])
     program.graph_module.recompile()
     return program
 
