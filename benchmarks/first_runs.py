@@ -1,4 +1,4 @@
-"""What it costs that models run for the first time in a child process.
+"""CPU and wall time that a child process for first runs adds to quantizing, both in turns.
 
     python -m benchmarks first_runs [--rounds 5]
 

@@ -118,7 +118,7 @@ def float_weight(g: Graph) -> str:
 
 
 def weight_rounded_in_the_file(g: Graph) -> str:
-    """As onnxruntime.quantization writes with AddQDQPairToWeight."""
+    """A float weight behind Q and DQ, as onnxruntime.quantization may write it."""
     random = np.random.default_rng(0).standard_normal((8, 8, 3, 3))
     x = g.qdq("x")
     weight = g.qdq(g.constant("w", random, np.float32), 0.03, 128)
