@@ -271,7 +271,7 @@ def test_by_default_it_is_tried_where_outlying_channels_cost_the_model_much(gain
     assert any("'smooth'" in note for note in made.verdict.notes) is (gain > 1)
 
 
-def test_a_gain_with_all_products_in_integers_leaves_none_in_float() -> None:
+def test_smoothing_with_every_matmul_in_integers_leaves_none_in_float() -> None:
     prepared = onnxq.prepare(encoder())
     made = Smooth().improve(prepared, open_samples(onnxq.Samples(samples(), 4), prepared.inputs))
     assert made.outcomes[-1].kept
