@@ -16,11 +16,11 @@ import torch
 
 import onnxq
 from models.cifar10 import load_sample
-from onnxq import targets
 from onnxq.ort import runtime
 from onnxq.pytorch import export
 from onnxq.pytorch.deployed import Feeding, compare
 from scripts.train_qat import BITS, deployed
+from tests.this_machine import adds_exactly
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -30,13 +30,7 @@ EQUAL = 0.998
 LEAST_TOP1 = {8: 860, 4: 860}  # of 1,000; float: 865
 LARGEST_INTEGER = {8: 127, 4: 7}
 
-pytestmark = [
-    pytest.mark.parametrize("bits", BITS),
-    pytest.mark.skipif(
-        targets.detect().weight_qmax_saturating < LARGEST_INTEGER[8],
-        reason="8-bit weights saturate on this CPU",
-    ),
-]
+pytestmark = pytest.mark.parametrize("bits", BITS)
 
 
 @cache
@@ -51,6 +45,7 @@ def images() -> torch.Tensor:
     return torch.from_numpy(load_sample("test")[0])
 
 
+@adds_exactly
 @pytest.mark.nightly
 def test_layer_by_layer_the_integers_are_those_of_onnx_runtime(bits: int) -> None:
     found = compare(*model(bits), [images()[:50]], Feeding.LAYER_BY_LAYER)
@@ -59,6 +54,7 @@ def test_layer_by_layer_the_integers_are_those_of_onnx_runtime(bits: int) -> Non
     assert max(one.largest for one in found.tensors.values()) <= 1
 
 
+@adds_exactly
 @pytest.mark.nightly
 def test_free_running_the_classes_are_those_of_onnx_runtime(bits: int) -> None:
     module, exported = model(bits)
@@ -69,6 +65,7 @@ def test_free_running_the_classes_are_those_of_onnx_runtime(bits: int) -> None:
     assert same.mean() >= EQUAL
 
 
+@adds_exactly
 @pytest.mark.nightly
 def test_the_reference_kernels_give_every_integer(bits: int) -> None:
     samples = {"image": images()[:32].numpy()}
@@ -89,6 +86,7 @@ def test_weights_have_no_other_integers(bits: int) -> None:
     assert max(int(c.abs().max()) for c in integers) == LARGEST_INTEGER[bits]
 
 
+@adds_exactly
 @pytest.mark.nightly
 def test_accuracy_is_that_of_the_float_model(bits: int) -> None:
     labels = load_sample("test")[1]
