@@ -28,6 +28,7 @@ README = Page.read(ROOT / "README.md")
 
 @adds_exactly  # its file is for x86-vnni
 @pytest.mark.oracle  # needs torch for the export
+@pytest.mark.usefixtures("improved_here")
 def test_the_python_prints_what_stands_there(tmp_path: Path) -> None:
     without_console = re.sub(r"```console.*?```", "", README.text, flags=re.DOTALL)
     put(["resnet20.onnx"], tmp_path)
