@@ -39,7 +39,7 @@ class ColumnQParams:
         suits = qparams.dtype.bits == BYTE_BITS
         if not suits or not isinstance(qparams.granularity, PerTensor | PerChannel):
             raise UnsupportedError(
-                f"integer products exist for 8-bit weights per tensor or per channel; got "
+                f"MatMul of integers exists for 8-bit weights per tensor or per channel; got "
                 f"{qparams.dtype}, {qparams.granularity}. Choose such a weight observer, or "
                 "precision: stored."
             )
