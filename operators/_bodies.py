@@ -41,7 +41,7 @@ class ColumnQParams:
             raise UnsupportedError(
                 f"MatMul of integers exists for 8-bit weights per tensor or per channel; got "
                 f"{qparams.dtype}, {qparams.granularity}. Choose such a weight observer, or "
-                "precision: stored."
+                "precision: weight_only."
             )
         return cls(qparams.scale, qparams.zero_point, qparams.dtype)
 
