@@ -42,8 +42,8 @@ from onnxq.tuning.search.quantization_groups import (
     Layers,
     QuantizationGroup,
     by_layer_type,
-    most_sensitive_parts,
     quantization_groups_of,
+    sensitive_parts,
 )
 from onnxq.tuning.sensitivity import Sensitivity, sensitivity_of
 
@@ -161,7 +161,7 @@ class Search:
         quantized = QuantizedAlone(asked, tuple(groups))
         estimating = self._covering(quantized.together)
         found = self._costs(estimating, quantized, layer_types)
-        parts = most_sensitive_parts(layer_types, {cost.group: cost.noise for cost in found.costs})
+        parts = sensitive_parts(layer_types, {cost.group: cost.noise for cost in found.costs})
         self._measured = (*layer_types, *parts)
         return found.beside(self._costs(estimating, quantized, parts)) if parts else found
 
