@@ -67,7 +67,7 @@ from onnxq.tuning.search.quantization_groups import (
     Member,
     QuantizationGroup,
     by_layer_type,
-    dearest_parts,
+    sensitive_parts,
 )
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ class Drawn:
             return noise_of(self.score(precisions, goal))
 
         noise = {each.name: alone(each) for each in types}
-        parts = dearest_parts(types, noise)
+        parts = sensitive_parts(types, noise)
         noise |= {each.name: alone(each) for each in parts}
         return spread(noise, {each.name: each.groups for each in (*types, *parts)})
 

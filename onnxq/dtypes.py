@@ -3,7 +3,7 @@
 uint8 int8               everywhere
 uint16 int16 uint4 int4  from opset 21
 uint2 int2               from opset 25
-int32                    biases; ONNX dequantizes it, and quantizes nothing to it
+int32                    biases; DequantizeLinear reads it, QuantizeLinear does not write it
 float16                  storage only: values are cast to it, there is no scale
 """
 
@@ -15,12 +15,12 @@ from onnxq.core import plugins
 from onnxq.errors import QConfigError, ShapeError, nearest
 
 BYTE_BITS = 8
-"""Width of the integers that integer products exist for; narrower ones are packed in a file."""
+"""Bits of what integer MatMul and Conv multiply; narrower integers are packed in a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class QDType:
-    """A type of the quantized domain.
+    """A data type of quantized tensors.
 
     Attributes:
         name: ONNX's name in lower case ("uint8").

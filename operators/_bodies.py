@@ -39,9 +39,9 @@ class ColumnQParams:
         suits = qparams.dtype.bits == BYTE_BITS
         if not suits or not isinstance(qparams.granularity, PerTensor | PerChannel):
             raise UnsupportedError(
-                f"integer products exist for 8-bit weights per tensor or per channel; got "
+                f"MatMul of integers exists for 8-bit weights per tensor or per channel; got "
                 f"{qparams.dtype}, {qparams.granularity}. Choose such a weight observer, or "
-                "precision: stored."
+                "precision: weight_only."
             )
         return cls(qparams.scale, qparams.zero_point, qparams.dtype)
 

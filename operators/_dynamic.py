@@ -1,12 +1,12 @@
-"""Writes dynamic quantization: run-time integers of activations, integer matrix products.
+"""Writes dynamic quantization: activations quantized at run time, MatMul of integers.
 
-The integer product is written in operators of ai.onnx alone,
+The MatMul of integers is written in operators of ai.onnx alone,
 
     DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul (by x_scale * w_scale) [-> Add]
 
 which ONNX Runtime fuses to DynamicQuantizeMatMul, or MatMulIntegerToFloat where several nodes read
 the same integers. Both compute float32(sum) * (x_scale * w_scale[n]) + bias[n], rounded after each
-step, as the operators do that they stand for: equal bit for bit, fused or not.
+step, as the unfused operators do: equal bit for bit, fused or not.
 """
 
 from collections.abc import Sequence
@@ -48,19 +48,17 @@ def parameters_of(site: NodeSite, integers: ir.Value, qparams: QParams) -> list[
     return found
 
 
-def integer_product(
+def integer_matmul(
     site: NodeSite, label: str, x: RunTimeIntegers, weight: ir.Value, qparams: QParams
 ) -> ir.Value:
-    """float32 matrix product of run-time integers (..., K) and integers of a weight (K, N).
+    """float32 MatMul of activations (..., K) quantized at run time and a quantized weight (K, N).
 
-    Type set, no shape.
-
-    float32(sum (x - x_zp) (w - w_zp[n])) * (x_scale * w_scale[n]).
+    float32(sum (x - x_zp) (w - w_zp[n])) * (x_scale * w_scale[n]); the value has a type, no shape.
 
     Args:
         site: gives names.
-        label: of this linear layer among the node's; empty where it is the only one.
-        x: of `quantized_at_run_time`.
+        label: tells this MatMul from the node's others; empty where it is the only one.
+        x: as `quantized_at_run_time` gives it.
         weight: integers, as np.matmul takes its right operand.
         qparams: of the weight, per tensor or per column (the last axis).
     """
@@ -78,11 +76,11 @@ def integer_product(
 
 
 def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
-    """Passes integers (..., K, N) that integer products take."""
+    """Raises UnsupportedError for a weight (..., K, N) that MatMulInteger does not take."""
     where = f"{node.op_type} '{node.name}'"
     if qparams.dtype.onnx not in {"INT8", "UINT8"}:
         raise UnsupportedError(
-            f"{where}: ONNX Runtime has no integer product with {qparams.dtype} weights; "
+            f"{where}: ONNX Runtime has no integer MatMul with {qparams.dtype} weights; "
             "choose int8, or the precision 'weight_only_groupwise', which computes in float."
         )
     rank = None if weight.shape is None else len(weight.shape)
@@ -92,16 +90,16 @@ def check_integer(node: ir.Node, weight: ir.Value, qparams: QParams) -> None:
     )
     if not (isinstance(qparams.granularity, PerTensor) or last):
         raise UnsupportedError(
-            f"{where}: weights with {qparams.granularity} have no integer product; "
+            f"{where}: ONNX Runtime has no integer MatMul of weights with {qparams.granularity}; "
             "choose one scale per column or for the tensor, or precision 'weight_only_groupwise'."
         )
 
 
 def stored_reals(site: NodeSite, integers: ir.Value, qparams: QParams | None) -> ir.Value:
-    """float32 of stored integers, or of float16 (qparams None), that ONNX Runtime computes at load.
+    """Dequantizes a stored weight when a session is made; qparams None: a weight in float16.
 
-    (float32(integers) - zero_point) * scale, as DequantizeLinear; but Cast, Sub, Mul of constants
-    are folded when a session is made, DequantizeLinear is not (or becomes part of MatMulNBits).
+    (float32(integers) - zero_point) * scale, as DequantizeLinear does. But ONNX Runtime folds Cast,
+    Sub and Mul of constants, and DequantizeLinear not (or makes it part of MatMulNBits).
     """
     stem = str(integers.name).removesuffix("_quantized")
     name = f"{site.node.name}_{stem}"
@@ -111,18 +109,18 @@ def stored_reals(site: NodeSite, integers: ir.Value, qparams: QParams | None) ->
         rank = 0 if integers.shape is None else len(integers.shape)
         if qparams.zero_point.any():
             points = qparams.zero_point.astype(np.float32)  # whole numbers below 2^17: exact
-            slots = [reals, spread(site, integers, f"{stem}_zero_point", points, qparams, rank)]
+            slots = [reals, expanded(site, integers, f"{stem}_zero_point", points, qparams, rank)]
             reals = site.step("Sub", slots, f"{name}_centre")
-        slots = [reals, spread(site, integers, f"{stem}_scale", qparams.scale, qparams, rank)]
+        slots = [reals, expanded(site, integers, f"{stem}_scale", qparams.scale, qparams, rank)]
         reals = site.step("Mul", slots, f"{name}_dequantize")
     reals.shape = integers.shape
     return reals
 
 
-def spread(
+def expanded(
     site: NodeSite, integers: ir.Value, name: str, values: Array, qparams: QParams, rank: int
 ) -> ir.Value:
-    """Scales or zero points in a shape that broadcasts with the integers; blocks are gathered."""
+    """Scales or zero points in a shape that broadcasts with the weight; of groups: by a Gather."""
     granularity = qparams.granularity
     if isinstance(granularity, PerTensor):
         return site.tape.initializer(ir.tensor(values), name=name)
@@ -140,11 +138,11 @@ def spread(
     return site.step("Gather", slots, f"{name}_spread", attributes={"axis": axis})
 
 
-def block_reals(site: NodeSite, integers: ir.Value, qparams: QParams) -> ir.Value:
-    """float32 of a weight (K, N) by DequantizeLinear, which ONNX Runtime turns into MatMulNBits.
+def groupwise_reals(site: NodeSite, integers: ir.Value, qparams: QParams) -> ir.Value:
+    """Dequantizes a weight (K, N) by DequantizeLinear, which ONNX Runtime makes MatMulNBits of.
 
-    Opset 21; 25 for 2 bits. Blocks along axis 0 of 16, 32 .. 256 elements, the last one may be
-    short; with one scale per column or tensor, ONNX Runtime makes blocks of 32 itself.
+    Opset 21; 25 for 2 bits. Groups of 16, 32 .. 256 elements along axis 0, the last one may be
+    short; with one scale per column or tensor, ONNX Runtime makes groups of 32 itself.
     """
     stem = str(integers.name).removesuffix("_quantized")
     slots = [integers, *parameters_of(site, integers, qparams)]
@@ -160,9 +158,9 @@ def block_reals(site: NodeSite, integers: ir.Value, qparams: QParams) -> ir.Valu
 
 
 def lower_stored(site: DynamicSite, rule: DynamicRule | Float) -> list[ir.Value]:
-    """The float node itself on weights that are dequantized when a session is made.
+    """The float node itself, on stored weights that are dequantized when a session is made.
 
-    Weights alone, integers or float16: the axes go back to where the float node has them.
+    Integers or float16; a Transpose gives the weight the order of axes that the float node reads.
     """
     assert isinstance(rule, DynamicRule), "the plan holds nodes that have a rule"
     slots = list(site.inputs)

@@ -98,7 +98,7 @@ def write_linear(site: op.DynamicSite, linear: DynamicLinear) -> ir.Value:
         integers, scale, zero_point = _dynamic.quantized_at_run_time(site, "x", x)
         if linear.turn_x:  # behind the quantizer, which other nodes can then share
             integers = turned(site, integers, rank, f"{site.node.name}_x_transpose")
-        y = _dynamic.integer_product(site, "", (integers, scale, zero_point), weight, qparams)
+        y = _dynamic.integer_matmul(site, "", (integers, scale, zero_point), weight, qparams)
     else:
         if linear.turn_x:
             x = turned(site, x, rank, f"{site.node.name}_x_transpose")
@@ -141,7 +141,7 @@ def _blocks(
         or _is_clipped(site.node)
     ):
         return _packed_linear(site, x, weight, qparams)
-    slots = [x, _dynamic.block_reals(site, weight, qparams)]
+    slots = [x, _dynamic.groupwise_reals(site, weight, qparams)]
     return site.step(linear.op_type, slots, f"{site.node.name}_product")
 
 

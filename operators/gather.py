@@ -10,7 +10,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.operator.examples import ints, normal
 from onnxq.operator.nodes import constant, infinite_operand
 from onnxq.operator.site import MICROSOFT
-from onnxq.operators._dynamic import spread
+from onnxq.operators._dynamic import expanded
 from onnxq.qparams import PerBlock, QParams
 
 BYTE_BITS, NIBBLE_BITS = 8, 4  # bits; Gather takes no integers narrower than a byte
@@ -104,7 +104,7 @@ class Gather(op.Operator):
         if qparams.zero_point.any():
             parts.insert(0, ("Sub", "zero_point", qparams.zero_point.astype(np.float32)))
         for op_type, part, values in parts:
-            operand = spread(site, table, f"{stem}_{part}", values, qparams, rank)
+            operand = expanded(site, table, f"{stem}_{part}", values, qparams, rank)
             if values.ndim:
                 operand = _picked(site, part, operand, indices)
             rows = site.step(op_type, [rows, operand], f"{site.node.name}_{op_type.lower()}")

@@ -145,7 +145,7 @@ def _quantized(site: op.DynamicSite, slots: Sequence[ir.Value | None]) -> list[i
     _dynamic.check_integer(site.node, weight, qparams)
     integers, x_scale, x_point = _dynamic.quantized_at_run_time(site, "x", x)
     if _is_split(site.node):
-        product = _dynamic.integer_product(
+        product = _dynamic.integer_matmul(
             site, "qkv", (integers, x_scale, x_point), weight, qparams
         )
         projected = site.step("Add", [product, bias], f"{site.node.name}_qkv")

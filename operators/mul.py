@@ -22,7 +22,7 @@ class Mul(op.Operator):
 
     Integers: com.microsoft QLinearMul,
     saturate(rint(float32((a - a_zp) (b - b_zp)) * (a_scale * b_scale / c_scale) + c_zp)): the zero
-    point is added before rounding here. Other machines: _machine_sums, _divided.
+    point is added before rounding here. On ARM, see _machine_sums; in WebAssembly, _divided.
     """
 
     op_type = "Mul"
@@ -34,7 +34,7 @@ class Mul(op.Operator):
         )
 
     def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
-        """A square, factors that are constants, or two tensors, each of them the other's factor."""
+        """Curve of a square, Linear beside a constant, else Factored by the other operand."""
         if node.inputs[0] is node.inputs[1]:
             return (op.Curve(0, np.square, 2.0),)
         for slot in (0, 1):
@@ -44,7 +44,7 @@ class Mul(op.Operator):
         return (op.Factored(0, 1), op.Factored(1, 0))
 
     def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:
-        """Scaling the result scales one operand, whichever it is."""
+        """Scaling the result scales either operand."""
         either = (on_operands(node, (slot,), scale) for slot in (0, 1))
         return tuple(way for way in either if way is not None)
 
@@ -72,7 +72,7 @@ class Mul(op.Operator):
 
 
 def products(call: op.Call, pair_product: PairFunction) -> IntArray:
-    """Integers of A * B by that arithmetic."""
+    """Integers of A * B, as `pair_product` multiplies them."""
     a, b = call.integers(0), call.integers(1)
     p, q, out = call.qparams_in(0), call.qparams_in(1), call.qparams_out()
 

@@ -1,4 +1,4 @@
-"""Options that say how samples are read: one group for every command that reads some."""
+"""Options of commands that read samples, and the same options written into a command line."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _feedback = click.option(
 
 
 def samples_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --batch-size, --ignore, --feedback, and options that make images of folders.
+    """Adds --batch-size, --ignore, --feedback, and options that read a folder of images.
 
-    The command gets their values as one, `reading`: Samples without a source.
+    The command gets their values in one argument, `reading`: a Samples whose source is None.
     """
     return _packed(command, (_feedback, image_options, _ignore, _batch_size))
 
@@ -65,20 +65,20 @@ def _packed(
 def image_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --image-size, --image-mean and --image-std to a command.
 
-    Where one of them is given, folders among its `samples` and `check`, and the last of its
-    `paths`, are Images.
+    Where one of them is given, a folder in the command's `samples` or `check`, or at the end of
+    its `paths`, becomes Images.
     """
 
     @wraps(command)
     def packed(**given: Any) -> None:  # click hands options by their names
-        wishes = {name: given.pop(f"image_{name}") for name in ("size", "mean", "std")}
-        wishes = {name: value for name, value in wishes.items() if value is not None}
-        if wishes:
+        settings = {name: given.pop(f"image_{name}") for name in ("size", "mean", "std")}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        if settings:
             for name in ("samples", "check"):
-                given |= {name: _images(given[name], wishes)} if name in given else {}
+                given |= {name: _images(given[name], settings)} if name in given else {}
             if given.get("paths"):
                 *others, last = given["paths"]
-                given["paths"] = (*others, _images(last, wishes))
+                given["paths"] = (*others, _images(last, settings))
         command(**given)
 
     options = (
@@ -104,8 +104,8 @@ def image_options(command: Callable[..., None]) -> Callable[..., None]:
     return added(packed, options)
 
 
-def image_words(samples: object) -> list[str]:
-    """The options that make these samples of a folder; none where they are no images."""
+def image_arguments(samples: object) -> list[str]:
+    """Command-line options that read these images from a folder; none for other samples."""
     from onnxq.samples.images import Images
 
     if not isinstance(samples, Images):
@@ -118,25 +118,25 @@ def image_words(samples: object) -> list[str]:
     ]
 
 
-def samples_words(samples: Samples) -> list[str]:
-    """The argument and the options that have samples of a path read in this way."""
+def samples_arguments(samples: Samples) -> list[str]:
+    """Command-line arguments that read these samples: their path, then the options."""
     assert isinstance(samples.source, os.PathLike)
     return [
         os.fspath(samples.source),
         *([] if samples.batch_size is None else [f"--batch-size={samples.batch_size}"]),
         *(f"--ignore={name}" for name in samples.ignore),
         *(f"--feedback={key}={value}" for key, value in samples.feedback.items()),
-        *image_words(samples.source),
+        *image_arguments(samples.source),
     ]
 
 
-def _images(path: Path | None, wishes: dict[str, Any]) -> Any:
-    """The folder as Images; another path as it is."""
+def _images(path: Path | None, settings: dict[str, Any]) -> Any:
+    """Images of a folder; the path itself where it is none."""
     if path is None or not path.is_dir():
         return path
     from onnxq.samples.images import Images
 
-    return Images(path, **wishes)
+    return Images(path, **settings)
 
 
 def _sizes(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:

@@ -26,7 +26,7 @@ from onnxq.cli.options import (
     target_option,
 )
 from onnxq.cli.reporting import report_option, write_report
-from onnxq.cli.samples_options import samples_options, samples_words
+from onnxq.cli.samples_options import samples_arguments, samples_options
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.report.detail import is_quiet, is_whole
 from onnxq.report.wrapping import say
@@ -208,7 +208,7 @@ def tune(
     reading = replace(reading, ignore=(*reading.ignore, *tuned.labels), source=samples)
     found = kept.write(tuned, annotations)
     _measure_files(tuned, model, None if tuned.missed or tuned.is_float else output)
-    command = ["onnxq", "quantize", str(model), *samples_words(reading), "-o", str(output)]
+    command = ["onnxq", "quantize", str(model), *samples_arguments(reading), "-o", str(output)]
     again = None if found is None else _again(command, found, options, io.words)
     compared = replace(reading, source=check or samples)
     _report(tuned, FilesOfSearch(model, output, compared, again), as_json)
@@ -351,7 +351,7 @@ class FilesOfSearch:
     def report(self) -> str:
         """The command that writes a report on it."""
         page = str(self.output.with_suffix(".html"))
-        words = [str(self.model), str(self.output), *samples_words(self.samples), "-o", page]
+        words = [str(self.model), str(self.output), *samples_arguments(self.samples), "-o", page]
         return f"{shlex.join(['onnxq', 'report', *words])}   # what costs accuracy, what costs time"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import click
 
 from onnxq.cli.options import PATH, Bound
-from onnxq.cli.samples_options import samples_words
+from onnxq.cli.samples_options import samples_arguments
 from onnxq.errors import NothingQuantizedError
 from onnxq.report.detail import is_quiet, is_whole
 from onnxq.report.wrapping import say, say_aside
@@ -164,7 +164,7 @@ def _look_closer(written: Written) -> list[str]:
     if samples is None or samples.source is None:
         return [f"{shlex.join(['onnxq', 'bench', *files])}   # speed, in pairs of runs"]
     page = str(written.file.with_suffix(".html"))
-    words = [*files, *samples_words(samples), "-o", page]
+    words = [*files, *samples_arguments(samples), "-o", page]
     return [f"{shlex.join(['onnxq', 'report', *words])}   # what costs accuracy, what costs time"]
 
 
@@ -221,7 +221,7 @@ def _tuned_further(written: Written) -> list[str]:
     if goal is None or samples is None or samples.source is None:
         return []
     output = str(written.file.with_name(f"{written.source.stem}.tuned.onnx"))
-    words = [str(written.source), *samples_words(samples)]
+    words = [str(written.source), *samples_arguments(samples)]
     if written.samples is not None and written.samples.source != samples.source:
         words += ["--check", str(written.samples.source)]
     command = ["onnxq", "tune", *words, "--min-sqnr", str(goal), "-o", output]

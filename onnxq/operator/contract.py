@@ -1,10 +1,10 @@
 """Contracts that a file in operators/ fulfils: one class, or one decorated formula.
 
 An `Operator` is one of the float model. It states as data (`Rule`) which of its tensors are
-quantized and how these depend on each other. Placement, planning and the QDQ rewrite read the rule;
-the one operator that they look for by name is the Add of a bias behind a MatMul, which ONNX Runtime
-fuses. An `IntegerOperator` is one that ONNX Runtime runs on integers (QLinearConv): only a kernel
-that reproduces it, and cases.
+quantized and how these depend on each other. Quantizer insertion, planning and the QDQ rewrite read
+the rule; the one operator that they look for by name is the Add of a bias behind a MatMul, which
+ONNX Runtime fuses. An `IntegerOperator` is one that ONNX Runtime runs on integers (QLinearConv):
+only a kernel that reproduces it, and cases.
 """
 
 from abc import ABC, abstractmethod

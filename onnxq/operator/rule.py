@@ -55,7 +55,7 @@ class Rule:
             it, a result that no integer node reads is left in float32 (Gemm).
         output_range: real interval for 8-bit integers of a result that is bounded whatever the
             input is (Sigmoid: 0 to 1); None, or wider integers: it is observed.
-        clamp: for Role.CLAMP, the real bounds; -inf or inf for none.
+        clamp: for OpCategory.CLAMP, the real bounds; -inf or inf for none.
         precision: INT8; or FLOAT_BETWEEN_QDQ where ONNX Runtime leaves DQ -> op -> Q as it is.
         lowered: `lower` writes the nodes: ONNX Runtime has an integer kernel and does not fuse.
         saturating_pairs: products of two integers are summed in pairs in int16 on x86 without VNNI,

@@ -58,7 +58,7 @@ WITH_EVIDENCE: tuple[Callable[[Prepared, Evidence], Proposals], ...] = (
     by_size,
 )
 DECIDERS = (*ALONE, *BESIDE, by_conversions, *BY_STATE, *BY_RULES, *WITH_EVIDENCE)
-"""All of them; a proposal holds until a later decider has another for the node."""
+"""All of them, in order; the stages run the tuples that it joins. The last proposal holds."""
 REPEATED = frozenset(["by_neighbours", "by_data"])
 """Deciders that are asked until they propose nothing: their proposals change what they look at."""
 

@@ -120,7 +120,7 @@ def _known(group: LayersOfInput, values: Mapping[str, ir.Value], raw: Collection
         return UNKNOWN
     if inputs.tensor in raw:
         return Known(alike=ALIKE)
-    return Known(power=None if inputs.turned else power_behind_norm(values[inputs.tensor]))
+    return Known(power=None if inputs.transposed else power_behind_norm(values[inputs.tensor]))
 
 
 def _solved(

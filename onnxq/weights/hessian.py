@@ -126,9 +126,9 @@ class InputSums:
         for rows in (seen,) if wanted is None else (seen, wanted):
             if not can_be_summed(rows):
                 raise CalibrationError(
-                    f"tensor '{self.name}', which products read, holds NaN, Inf, or numbers whose "
-                    "squares overflow float32; look at the samples and at what the float model "
-                    "makes of them."
+                    f"tensor '{self.name}', which linear layers read, holds NaN, Inf, or numbers "
+                    "whose squares overflow float32; look at the samples and at what the float "
+                    "model makes of them."
                 )
         self._sum.add(seen)
         norms = np.einsum("ri,ri->r", seen, seen, dtype=np.float64)
@@ -147,7 +147,7 @@ class InputSums:
         """The means; the sums are theirs then, and take no more rows."""
         if not self._sum.count:
             raise CalibrationError(
-                f"tensor '{self.name}', which products read, has no rows in any sample. Give "
+                f"tensor '{self.name}', which linear layers read, has no rows in any sample. Give "
                 "samples with tokens."
             )
         if self._cross is not None:

@@ -291,8 +291,8 @@ class NewConstants:
     """Constants of one layer that take the place of its own.
 
     Attributes:
-        weight: float32, the weight's shape, rounded by qparams; None: as it is.
-        qparams: of the new weight's integers; None: there is none.
+        weight: float32, the weight's shape; see Layer.on_qparams. None: as it is.
+        qparams: of the new weight's integers, given with each new weight.
         bias: float64 (groups, outputs); None: as it is.
     """
 

@@ -40,9 +40,11 @@ class Proposal:
     """Constants for a layer, judged on samples that they were not made from.
 
     Attributes:
+        new: the constants; kept where after_db is above before_db. None: none to propose.
         before_db: SQNR of the layer's result, with the input that it gets, as it is; None: not
             measured.
         after_db: likewise with the new constants.
+        why: words for the outcome, such as the reason for proposing none.
     """
 
     new: NewConstants | None
@@ -57,8 +59,9 @@ class LayerWork(Protocol):
     def observe(self, x: Singles, y: Singles, index: int) -> None:
         """Looks at a batch.
 
-        `x`: what the layer reads in the quantized model, in the float model's numbers.
-        `index`: of the batch; `is_held_back(index)` says that it judges.
+        `x`: input of the layer in the quantized model, dequantized: float32, shape of the tensor.
+        `y`: result of the layer in the float model, with its bias; likewise.
+        `index`: of the batch; `judgement.is_held_back(index)` says that it judges.
         """
 
     def proposal(self) -> Proposal:
@@ -72,7 +75,7 @@ Begin = Callable[["Layer", int], LayerWork | str]
 def layerwise(
     prepared: Prepared, plan: Plan, samples: Batches, name: str, begin: Begin
 ) -> Improved:
-    """The improvement that proposals for one layer after the other make up."""
+    """The model with the proposals for its layers that were kept, and an outcome for each layer."""
     batches = judgement.enough(samples, prepared)
     if why := judgement.too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))

@@ -4,16 +4,16 @@
     quantized model    subgraph k  ->  xq of group k        what the integers found so far make of
     it
 
-Both run batch by batch on weights that are mapped from disk. Behind each group, whoever walks adds
-its integers, and the next subgraph of the quantized model runs with them.
+Both run batch by batch on weights that are mapped from disk. Behind each group, the caller that
+iterates over `groups` adds its integers; the quantized model's next subgraph runs with them.
 
-Stages are nodes up to the next tensor that products read, then these products:
+Stages are nodes up to the next tensor that linear layers read, then these layers:
 
-    nodes ahead of group 1 | products of group 1 ... nodes up to group 2 | products of group 2 ...
+    nodes ahead of group 1 | layers of group 1 ... nodes up to group 2 | layers of group 2 ...
 
-Products of one tensor are a group: they see the same inputs, and are quantized together as soon as
-these are known. A stage's nodes hold products of earlier groups alone, whose integers are final;
-each node runs once, so that the work is linear in the model.
+Linear layers that read one tensor are a group: they see the same inputs, and are quantized together
+as soon as these are known. A stage's nodes hold layers of earlier groups alone, whose integers are
+final; each node runs once, so that the work is linear in the model.
 """
 
 import contextlib
@@ -40,26 +40,26 @@ Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Tensor whose rows products multiply.
+    """Tensor whose rows linear layers multiply.
 
     Attributes:
         tensor: its name.
-        turned: whether its columns are these rows: the last axis but one is summed over.
+        transposed: whether its columns are these rows: the last axis but one is summed over.
     """
 
     tensor: str
-    turned: bool
+    transposed: bool
 
     def rows(self, array: Array) -> Singles:
         """float32 (rows, inputs) of the tensor's array."""
-        last = np.swapaxes(array, -1, -2) if self.turned else array
+        last = np.swapaxes(array, -1, -2) if self.transposed else array
         flat = last.reshape(-1, last.shape[-1])
         return np.ascontiguousarray(flat, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class LayersOfInput:
-    """Products that are quantized together.
+    """Linear layers that are quantized together.
 
     Attributes:
         inputs: that they share; None: nothing can be known of them, as in bodies of loops, or
@@ -91,7 +91,7 @@ def stages_of(model: ir.Model, plan: WeightPlan) -> list[SequentialStage]:
     found = [SequentialStage(None, LayersOfInput(None, tuple(left)))] if left else []
     outputs = [value_name(value) for value in model.graph.outputs]
     subgraphs = subgraphs_of(model.graph, outputs, groups)
-    if subgraphs and subgraphs[0].layer:  # a product comes first
+    if subgraphs and subgraphs[0].layer:  # a linear layer comes first
         found.append(SequentialStage(None, groups[subgraphs[0].layer]))
     for subgraph, behind in zip(subgraphs, [*subgraphs[1:], None], strict=True):
         found.append(SequentialStage(subgraph, groups[behind.layer] if behind else None))
@@ -99,12 +99,12 @@ def stages_of(model: ir.Model, plan: WeightPlan) -> list[SequentialStage]:
 
 
 def inputs_of(node: ir.Node, decision: Groupwise) -> Inputs:
-    """The tensor beside a product's weight, and how it lies."""
+    """The tensor beside a linear layer's weight, and whether it is transposed."""
     left = decision.slot == 0
-    turned = left
+    transposed = left
     if node.op_type == "Gemm":
-        turned = left != bool(node.attributes.get_int("transB" if left else "transA", 0))
-    return Inputs(value_name(input_at(node, 1 - decision.slot)), turned)
+        transposed = left != bool(node.attributes.get_int("transB" if left else "transA", 0))
+    return Inputs(value_name(input_at(node, 1 - decision.slot)), transposed)
 
 
 def last_reads(stages: Sequence[SequentialStage]) -> dict[str, int]:
@@ -120,12 +120,12 @@ def last_reads(stages: Sequence[SequentialStage]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SequentialPipeline:
-    """A model, and what is walked through it.
+    """Stages of a model, run on samples in order, in float and beside it in integers.
 
     Attributes:
         batches: of samples, read once; none: no group has Hessians.
-        integers: product -> tensors of its integers, which grow while the walk goes on. None: the
-            float model alone is walked through.
+        integers: linear layer -> tensors of its integers; the caller adds more from group to
+            group. None: only the float model runs.
     """
 
     model: ir.Model
@@ -134,10 +134,10 @@ class SequentialPipeline:
     integers: Integers | None = None
 
     def groups(self, seen: Sequence[str]) -> Iterator[tuple[LayersOfInput, InputHessians | None]]:
-        """Every group in order, with what is seen of its inputs.
+        """Every group in order, with the Hessians of its inputs.
 
         Args:
-            seen: products whose Hessians are wanted; behind the last one, nothing runs.
+            seen: layers whose Hessians are wanted; behind the last one, nothing runs.
         """
         stages = stages_of(self.model, self.plan)
         wanted = [i for i, stage in enumerate(stages) if _wants(stage, seen)]
@@ -161,29 +161,29 @@ def _wants(stage: SequentialStage, seen: Sequence[str]) -> bool:
 
 
 class _Run:
-    """Caches of one walk."""
+    """Activation caches while the stages run once."""
 
     def __init__(
         self,
-        walked: SequentialPipeline,
+        pipeline: SequentialPipeline,
         stages: Sequence[SequentialStage],
         seen: Sequence[str],
         stack: contextlib.ExitStack,
     ) -> None:
-        self.walked, self.stages, self.seen = walked, stages, seen
-        self.nodes = {node_name(node): node for node in walked.model.graph}
+        self.pipeline, self.stages, self.seen = pipeline, stages, seen
+        self.nodes = {node_name(node): node for node in pipeline.model.graph}
         self.last = last_reads(stages)
         self.ended: dict[int, list[str]] = {}
         for tensor, index in self.last.items():
             self.ended.setdefault(index, []).append(tensor)
         feeds, self.batches = stack.enter_context(SpilledArrays()), 0
-        for batch in walked.batches:
+        for batch in pipeline.batches:
             self.batches += 1
             for tensor, array in batch.items():
                 feeds.add(tensor, array)
         self.floats = stack.enter_context(ActivationCache(feeds, self.batches))
         self.quantized = None
-        if walked.integers is not None:
+        if pipeline.integers is not None:
             self.quantized = stack.enter_context(ActivationCache(feeds, self.batches))
 
     def seen_at(self, index: int) -> InputHessians | None:
@@ -194,11 +194,11 @@ class _Run:
         if stage.group is None or not _wants(stage, self.seen):
             return None
         group = stage.group
-        parts = parts_of_inputs(self.walked.plan.quantized[group.nodes[0]].inputs)
+        parts = parts_of_inputs(self.pipeline.plan.quantized[group.nodes[0]].inputs)
         if len(parts) > 1:
             return InputHessians(parts, functools.partial(self._summed, group))
         found = InputHessians.whole(self._summed(group, parts[0]))
-        self.drop_ended(index)  # their room is the solver's
+        self.drop_ended(index)  # memory for the solver
         return found
 
     def drop_ended(self, index: int) -> None:
@@ -212,25 +212,25 @@ class _Run:
         gives = [tensor for tensor in subgraph.gives if tensor in self.last]
         if not gives:
             return
-        part = cut(self.walked.model, self.nodes, subgraph, gives)
+        part = cut(self.pipeline.model, self.nodes, subgraph, gives)
         self.floats.advance(part)
         if self.quantized is not None:
             self._write_integers(part)
             self.quantized.advance(part)
 
     def _write_integers(self, part: ir.Model) -> None:
-        """Gives the products of a part the integers that were found."""
-        writer, integers = GroupwiseWriter(part, FLOAT_ACCURACY), self.walked.integers or {}
+        """Writes the integers found so far into the linear layers of a part."""
+        writer, integers = GroupwiseWriter(part, FLOAT_ACCURACY), self.pipeline.integers or {}
         for node, _ in list(walk(part.graph)):
             name = node_name(node)
             if name in integers:
-                writer.write(node, integers[name], self.walked.plan.quantized[name])
+                writer.write(node, integers[name], self.pipeline.plan.quantized[name])
 
     def _summed(self, group: LayersOfInput, part: slice) -> Hessian:
         inputs = group.inputs
         assert inputs is not None
         size = part.stop - part.start
-        is_expert = bool(self.walked.plan.quantized[group.nodes[0]].part_of)
+        is_expert = bool(self.pipeline.plan.quantized[group.nodes[0]].part_of)
         has_cross = self.quantized is not None and not is_expert
         sums = InputSums(inputs.tensor, size, has_cross=has_cross)
         for batch in range(self.batches):
@@ -240,26 +240,25 @@ class _Run:
                 continue
             seen = inputs.rows(self.quantized.get(inputs.tensor, batch))[:, part]
             if can_be_summed(wanted) and not can_be_summed(seen):
-                raise CalibrationError(self._spoilt(inputs.tensor))
+                raise CalibrationError(self._not_finite(inputs.tensor))
             sums.add(seen, wanted if has_cross else None)  # other tokens go to a quantized expert
         if not sums.count and is_expert:
             return Hessian(np.eye(size), shrinkage=1.0)  # an expert that no sample goes to
         return sums.hessian()
 
-    def _spoilt(self, tensor: str) -> str:
+    def _not_finite(self, tensor: str) -> str:
         """The remedy for a tensor that is finite in the float model alone."""
-        ahead = linear_ahead(self.walked.model, tensor, self.walked.integers or {})
+        ahead = linear_ahead(self.pipeline.model, tensor, self.pipeline.integers or {})
         return (
-            f"tensor '{tensor}', which products read, is finite in the float model, and NaN, Inf "
-            f"or huge behind the integers of {listed(ahead)}: a function between them, such as "
-            "Log, "
-            "takes no rounded weights. Leave them in float: "
+            f"tensor '{tensor}', which linear layers read, is finite in the float model, and "
+            f"NaN, Inf or huge behind the integers of {listed(ahead)}: a function between them, "
+            "such as Log, takes no rounded weights. Leave them in float: "
             f"{' '.join(f'--exclude {name}' for name in ahead)}"
         )
 
 
-def linear_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> list[str]:
-    """The nearest products ahead of a tensor: those that it depends on by other nodes alone."""
+def linear_ahead(model: ir.Model, tensor: str, layers: Collection[str]) -> list[str]:
+    """The nearest of these layers ahead of a tensor: none of them stands between."""
     made = {value_name(value): node for node in model.graph for value in node.outputs}
     found: dict[str, None] = {}
     todo, seen = [tensor], {tensor}
@@ -267,7 +266,7 @@ def linear_ahead(model: ir.Model, tensor: str, products: Collection[str]) -> lis
         node = made.get(todo.pop())
         if node is None:
             continue
-        if node_name(node) in products:
+        if node_name(node) in layers:
             found[node_name(node)] = None
             continue
         inputs = {value_name(value) for value in node.inputs if value is not None}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onnxq.cli.samples_options import image_words
+from onnxq.cli.samples_options import image_arguments
 from onnxq.samples.images import Images
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def test_what_is_no_number_is_wrong_usage(
 
 def test_the_words_give_the_same_images_again() -> None:
     images = Images("folder", (4, 6), (0.5,), (0.25, 0.25, 0.5))
-    assert image_words(images) == [
+    assert image_arguments(images) == [
         "--image-mean=0.5",
         "--image-std=0.25,0.25,0.5",
         "--image-size=4,6",
     ]
-    assert image_words("folder") == []
+    assert image_arguments("folder") == []

@@ -186,7 +186,7 @@ def test_onnx_runtime_fuses_the_qdq_form_and_only_that(
     found = builder.optimized_ops(builder.qdq_model(operator, case, plan, integers), tmp_path)
     rule = builder.rule_of(operator, case)
     fused = not {"QuantizeLinear", "DequantizeLinear"} & set(found)
-    assert fused == (rule.is_fused), found
+    assert fused == rule.is_fused, f"{found}: Rule(lowered, precision) says else"
 
 
 @each_case(lambda op, _: op.has_lowering())
@@ -380,8 +380,10 @@ def test_rules_lowerings_and_kernels_still_missing_are_exactly_those_listed() ->
         name(op) for op in OPERATORS if all(builder.is_float(op, case) for case in op.cases())
     }
     assert without_rule == WITHOUT_RULE
-    assert {name(op) for op in OPERATORS if not op.has_lowering()} == WITHOUT_LOWERING
-    assert {name(op) for op in OPERATORS if not op.has_kernel()} == WITHOUT_KERNEL
+    without = {name(op) for op in OPERATORS if not op.has_lowering()}
+    assert without == WITHOUT_LOWERING, "an operator with a Rule has a `lower`"
+    without = {name(op) for op in OPERATORS if not op.has_kernel()}
+    assert without == WITHOUT_KERNEL, "an operator with a Rule has a `kernel`"
 
 
 def name(operator: Operator) -> str:

@@ -74,11 +74,11 @@ def test_a_matrix_on_the_left_multiplies_columns() -> None:
     made = canonicalize(load(source)).model
     stages = stages_of(made, plan_weights(made, WeightRequest(GroupSpec(group_size=16))))
     assert [stage.group for stage in stages[:2]] == [
-        LayersOfInput(Inputs("x", turned=True), ("left",)),
-        LayersOfInput(Inputs("x", turned=False), ("right",)),
+        LayersOfInput(Inputs("x", transposed=True), ("left",)),
+        LayersOfInput(Inputs("x", transposed=False), ("right",)),
     ]
     x = np.arange(12).reshape(3, 4)
-    assert np.array_equal(Inputs("x", turned=True).rows(x), x.T.astype(np.float32))
+    assert np.array_equal(Inputs("x", transposed=True).rows(x), x.T.astype(np.float32))
 
 
 SIZES = Sizes(depth=1)

@@ -19,7 +19,7 @@ MAX_SHOWN = 80  # characters of a location in a message
 
 
 def set_folder(model: ir.Model, folder: Path) -> None:
-    """Says of every external tensor, those of functions too, which folder it is to be in."""
+    """Sets the folder of every external tensor, those of functions too."""
     for _, tensor in all_tensors(model):
         if isinstance(tensor, ir.ExternalTensor):
             tensor.base_dir = folder
@@ -57,7 +57,7 @@ def _check_extent(tensor: ir.ExternalTensor, name: str, size: int) -> Problem | 
         return None
     offset = tensor.offset or 0
     if tensor.dtype == ir.DataType.STRING:
-        return Problem(f"tensor '{name}' of texts is in {_shown(tensor)}; only numbers can be")
+        return Problem(f"tensor '{name}' of strings is in {_shown(tensor)}; only numbers can be")
     length = tensor.nbytes if tensor.length is None else tensor.length
     if length != tensor.nbytes:
         return Problem(
@@ -80,7 +80,7 @@ def _size_of_file(tensor: ir.ExternalTensor, name: str) -> int | Problem:
     location, folder = os.fspath(tensor.location), Path(os.fspath(tensor.base_dir) or ".")
     shown = f"external data file {_shown(tensor)} (tensor '{name}')"
     if not isinstance(location, str) or not location or "\0" in location or location[-1] == "/":
-        return Problem(f"the name of {shown} is not one", DAMAGED)
+        return Problem(f"the name of {shown} is no file name", DAMAGED)
     beside = "Put the file itself beside the model."
     if leaves_folder(location):
         return Problem(f"{shown} lies outside the model's folder '{folder}'", beside)

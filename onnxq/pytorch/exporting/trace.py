@@ -32,7 +32,7 @@ _CLAMPS: frozenset[object] = frozenset(
 _BOUNDS = ("min", "max")
 
 
-class EvenBounds(TorchFunctionMode):
+class PromotedBounds(TorchFunctionMode):
     """A context in which clamp(x, 0, 1.0) is clamp(x, 0.0, 1.0)."""
 
     def __torch_function__(
@@ -61,8 +61,8 @@ def _as_hinted(mask: object, is_causal: bool | None = None, size: object = None)
 def _batched_experts(traced: object) -> Iterator[None]:
     """A context in which transformers' experts multiply by gathered weights, as ONNX can.
 
-    The grouped products that they run by default have no ONNX form, and a loop over those that
-    were chosen depends on values.
+    The grouped MatMul of their default has no ONNX operator, and a loop over the experts that were
+    chosen depends on values.
     """
     with contextlib.ExitStack() as stack:
         for part in traced.modules() if isinstance(traced, nn.Module) else ():
@@ -83,7 +83,7 @@ def tracing(traced: object) -> Iterator[None]:
     is given; `is_causal` is the hint that torch says it is.
     """
     is_fast, detect = torch.backends.mha.get_fastpath_enabled(), transformer._detect_is_causal_mask  # noqa: SLF001  # torch has no switch
-    with quiet_exporter(traced), WholeLayers(), EvenBounds(), _batched_experts(traced):
+    with quiet_exporter(traced), WholeLayers(), PromotedBounds(), _batched_experts(traced):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             transformer._detect_is_causal_mask = _as_hinted  # noqa: SLF001  # likewise
@@ -93,22 +93,22 @@ def tracing(traced: object) -> Iterator[None]:
             transformer._detect_is_causal_mask = detect  # noqa: SLF001  # as it was
 
 
-# --- Programs whose views are of copies: attention in ONNX's layout is not torch's in memory.
+# --- Programs with a copy ahead of each view of a transposed tensor, on which `view` may fail.
 #
-# torch.export records `view` where a tensor is contiguous in torch; taken apart into products and a
-# softmax, attention gives another order in memory, on which `view` fails. ONNX knows no such order:
+# torch.export records `view` where a tensor is contiguous in torch. Decomposed into MatMuls and a
+# softmax, attention gives strides on which that `view` fails. ONNX has no strides, so that
 # the copies are no nodes of the model.
 
 FAILED_VIEW = "Cannot view a tensor"
 """Words of torch's message."""
 _VIEWS = (torch.ops.aten.view.default, torch.ops.aten.reshape.default)
-_TURNS = (torch.ops.aten.transpose.int, torch.ops.aten.permute.default)
+_TRANSPOSES = (torch.ops.aten.transpose.int, torch.ops.aten.permute.default)
 
 
 def reshaped_program(
     module: torch.nn.Module, bound: BoundInputs, axes: Axes
 ) -> torch.export.ExportedProgram:
-    """torch.export's program of the module, with copies where memory may be out of order."""
+    """torch.export's program of the module, with copies where tensors may not be contiguous."""
     sizes: Mapping[str, object] = {label: torch.export.Dim(label) for label in axes.labels}
     shapes = {
         name: {axis: sizes[label] for axis, label in axes.of.get(name, {}).items()} or None
@@ -121,7 +121,7 @@ def reshaped_program(
     for node in program.graph.nodes:
         if node.target is torch.ops.aten.contiguous.default:
             node.target, node.kwargs = torch.ops.aten.clone.default, ordered
-        if node.target in _VIEWS and node.args[0].target in _TURNS:
+        if node.target in _VIEWS and node.args[0].target in _TRANSPOSES:
             with program.graph.inserting_before(node):
                 copy = program.graph.call_function(
                     torch.ops.aten.clone.default, (node.args[0],), ordered
@@ -203,7 +203,7 @@ def _written(
 ) -> ir.Model:
     # None, not {}, for an input without dynamic axes: torch wants an entry per input
     by_name = {name: axes.of.get(name) or None for name in bound.tensors}
-    # by place where it can be: a name that was asked for need not be a parameter's (past.0.key)
+    # positional where possible: an input name (past.0.key) need not be that of a parameter
     shapes = by_name if bound.kwargs else tuple(by_name.values())
     with tracing(source):
         program = torch.onnx.export(
@@ -219,7 +219,7 @@ def _written(
         )
         assert program is not None, "torch.onnx.export(dynamo=True) returns a program"
         optimize(program)
-    # afterwards, as torch does: its optimizer renames inputs that are called like another value
+    # after optimize, which renames inputs that have the name of another value
     name_inputs_and_outputs(program.model, list(bound.tensors), output_names)
     return program.model
 

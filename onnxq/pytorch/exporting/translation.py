@@ -66,7 +66,7 @@ _LSTM = _microsoft(
     {"R": ["tensor(float)"], "I": ["tensor(int32)"], "Q": ["tensor(int8)"]},
     {"direction": _ATTRIBUTE.STRING, "hidden_size": _ATTRIBUTE.INT},
 )
-_PRODUCT = _microsoft(
+_MATMUL = _microsoft(
     MATMUL_NBITS,
     {"A": "R", "B": "Q", "scales": "R", "zero_points": "Z", "g_idx": "I", "bias": "R"},
     ["zero_points", "g_idx", "bias"],
@@ -149,7 +149,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
         x, integers, scales, zero_points, bias, inputs: int, bits: int, block: int
     ):
         sizes = {"K": inputs, "N": int(integers.shape[0]), "bits": bits, "block_size": block}
-        return _PRODUCT(x, integers, scales, zero_points, None, bias, **sizes)
+        return _MATMUL(x, integers, scales, zero_points, None, bias, **sizes)
 
     own = torch.ops.onnxq
     return {
@@ -195,7 +195,7 @@ def translation_table(opset: int) -> dict[Callable[..., object], Callable[..., o
         return op.DequantizeLinear(integers, scale, zero_point, axis=axis)
 
     def leave_integers(x):  # type: ignore[no-untyped-def]  # onnxscript reads it
-        return op.Max(x)  # onnxq.qdq.tidy.movement.MARK
+        return op.Max(x)  # a MARK, which onnxq.qdq.tidy takes out again
 
     return dynamic_table(op) | {
         torch.ops.onnxq.leave_integers.default: leave_integers,

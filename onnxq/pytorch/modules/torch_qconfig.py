@@ -1,6 +1,6 @@
-"""QConfigs of torch.ao and of onnxq.pytorch.quantization as onnxq's own values.
+"""QConfigs of torch.ao and of onnxq.pytorch.quantization, converted to onnxq's own.
 
-Told by their module and class names, so that torch.ao need not be there.
+Module and class names tell such a QConfig, so that torch.ao need not be installed.
 """
 
 from typing import Any

@@ -2,15 +2,15 @@
 
     no static form, but a dynamic one    DYNAMIC_INT8: recurrences, and what a Loop repeats
     weight that the file has in 4 bits   FLOAT
-    product of two activations           FLOAT
-    product with a constant              INT8_FLOAT_OUTPUT; INT8 where integer products read it, or
-                                         a function that saves more on integers than it does
+    MatMul of two activations            FLOAT
+    linear layer                         INT8_FLOAT_OUTPUT; INT8 where linear layers in integers
+                                         read it, or a function that saves more on integers
     sum with a float operand             FLOAT; INT8 where integer nodes read it
-    table that float nodes read          WEIGHT_ONLY
+    embedding that float nodes read      WEIGHT_ONLY
     everything else                      INT8 where it pays (see insertion.insert_quantizers)
 
-They only take from what `place` gives. What they take may leave others without a reason, so that
-they are asked again until nothing changes.
+These rules take nodes out of static int8 that `insert_quantizers` has put there, and put none in.
+Neighbours may lose their reason for integers by it: by_neighbours is asked until nothing changes.
 """
 
 import math

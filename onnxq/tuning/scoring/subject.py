@@ -84,14 +84,14 @@ class Subject:
 
     def prepared(self, mapping: QConfigMapping) -> Prepared:
         """Prepared with that mapping, as `prepare` gives it."""
-        open_forms = mapping.all_open()
-        begun = self._begun.get(open_forms)
+        all_open = mapping.all_open()
+        begun = self._begun.get(all_open)
         if begun is None:
-            begun = self._prepared(open_forms)
+            begun = self._prepared(all_open)
             if len(self._begun) >= MOST_BEGUN:
                 del self._begun[next(iter(self._begun))]
-            self._begun[open_forms] = begun
-        return begun if mapping == open_forms else prepared_with(begun, mapping)
+            self._begun[all_open] = begun
+        return begun if mapping == all_open else prepared_with(begun, mapping)
 
     def _prepared(self, mapping: QConfigMapping) -> Prepared:
         wishes = self.wishes

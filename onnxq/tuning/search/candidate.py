@@ -226,7 +226,7 @@ class Candidate:
         """The candidate with these changes of the whole model."""
         return replace(self, whole=(*self.whole, *changes))
 
-    def node_forms(self, begun: Mapping[str, Precision | None]) -> dict[str, Precision | None]:
+    def node_precisions(self, begun: Mapping[str, Precision | None]) -> dict[str, Precision | None]:
         """Node name -> its precision; None: it is carried out inside of another one."""
         found = dict(begun)
         for group in self.groups:

@@ -123,13 +123,13 @@ def pareto_candidates(
 
 
 def float_candidates(candidate: Candidate) -> list[Candidate]:
-    """Candidates that are as fast as float, or nearly: all in float, all weights stored."""
+    """Candidates that are about as fast as float: all in float, or all weights in weight_only."""
     every = [_all_in(candidate, precision) for precision in FLOAT_PRECISIONS]
     return list({key_of(each.mapping): each for each in every}.values())
 
 
 def stored_candidate(candidate: Candidate) -> list[Candidate]:
-    """The candidate with all weights stored; none where no group can."""
+    """The candidate with all weights in weight_only; none where no group has that precision."""
     stored = _all_in(candidate, Precision.WEIGHT_ONLY)
     return [stored] if Precision.WEIGHT_ONLY in stored.precisions.values() else []
 

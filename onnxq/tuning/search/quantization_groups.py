@@ -286,8 +286,8 @@ def by_layer_type(groups: Iterable[QuantizationGroup]) -> tuple[Layers, ...]:
     return tuple(Layers(tuple(alike)) for alike in found.values())
 
 
-def dearest_parts(layer_sets: Iterable[Layers], noise: Mapping[str, float]) -> tuple[Layers, ...]:
-    """Parts of the layer_sets with the most noise, which are measured next."""
+def sensitive_parts(layer_sets: Iterable[Layers], noise: Mapping[str, float]) -> tuple[Layers, ...]:
+    """Parts of the layers with the most noise, which are measured next."""
     known = [layers for layers in layer_sets if layers.name in noise and len(layers.groups) > 1]
     least = LEAST_SHARE * sum(noise.values())
     dear = [layers for layers in known if noise[layers.name] >= least]

@@ -42,18 +42,18 @@ from onnxq.tuning.search.quantization_groups import (
     Layers,
     QuantizationGroup,
     by_layer_type,
-    dearest_parts,
     quantization_groups_of,
+    sensitive_parts,
 )
 from onnxq.tuning.sensitivity import Sensitivity, sensitivity_of
 
 Step = Callable[[int, int | None], None]
 """Called with (runs done, runs at most) after each of them."""
-MOST_SHARE = 0.5
-"""Share of the runs that the sensitivity takes at most: changes need the others."""
+SENSITIVITY_SHARE = 0.5
+"""Share of the runs that sensitivity analysis takes at most: the local search needs the others."""
 TIMES, HERE = "times", "here"
 BY_DEFAULT = "precisions as onnxq chooses them"
-"""Name of a second beginning, where another choice was asked for."""
+"""Name of a second start, where the user asked for another choice of precisions."""
 
 
 def open_journal(
@@ -81,8 +81,8 @@ def times_in(journal: Journal, evaluator: Evaluator, costs: Costs | None) -> Tim
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A search that has begun."""
+class StartedSearch:
+    """A search with its start, and the candidate measured there."""
 
     start: Candidate
     search: LocalSearch
@@ -95,7 +95,7 @@ class Begun:
 
 
 class Search:
-    """Search through its stages: begin, sensitivity, run."""
+    """Stages of a search, called in this order: begin, sensitivity, run."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class Search:
         most = self._goal.max_seconds
         return most is not None and time.monotonic() - self._begun_s > most
 
-    def beginnings(self, asked: QConfigMapping) -> tuple[Candidate, ...]:
-        """Where the search may begin: as asked for; from all in integers, as onnxq chooses, too.
+    def starts(self, asked: QConfigMapping) -> tuple[Candidate, ...]:
+        """Starts of the search: the qconfig as asked, and with precisions as onnxq chooses them.
 
-        Where onnxq's own choice gives no model beside what is asked for, it is none of them.
+        The second one is left out where it is the first, or where onnxq's choice gives no model.
         """
         quantized = self._evaluations.evaluator.quantized
         plans = {"": quantized(asked).plan}
@@ -143,9 +143,9 @@ class Search:
     def groups(
         self, asked: QConfigMapping, begun: Sequence[Precisions]
     ) -> tuple[QuantizationGroup, ...]:
-        """The groups that may be moved: of nodes that `asked` does not name."""
-        open_forms = asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
-        prepared = self._evaluations.evaluator.subject.prepared(open_forms)
+        """The quantization groups of nodes that `asked` leaves open: their precision may change."""
+        all_integers = asked.without_precisions().set_choice(Choice.ALL_INTEGERS)
+        prepared = self._evaluations.evaluator.subject.prepared(all_integers)
         return quantization_groups_of(prepared.model, prepared.decisions, asked, begun)
 
     def sensitivity(
@@ -161,31 +161,31 @@ class Search:
         quantized = QuantizedAlone(asked, tuple(groups))
         estimating = self._covering(quantized.together)
         found = self._costs(estimating, quantized, layer_types)
-        parts = dearest_parts(layer_types, {cost.group: cost.noise for cost in found.costs})
+        parts = sensitive_parts(layer_types, {cost.group: cost.noise for cost in found.costs})
         self._measured = (*layer_types, *parts)
         return found.beside(self._costs(estimating, quantized, parts)) if parts else found
 
     def _covering(self, together: QConfigMapping) -> Evaluations:
-        """The evaluations for estimates: with one calibration for all that are parts of that."""
+        """The evaluations for estimates: parts of `together` share its calibration."""
         evaluations = self._evaluations
         try:
             return Evaluations(evaluations.evaluator.covering(together), evaluations.journal)
-        except REFUSALS:  # which the sensitivity says
+        except REFUSALS:  # the sensitivity analysis reports it
             return evaluations
 
     def _costs(
         self, estimating: Evaluations, quantized: QuantizedAlone, layer_sets: Sequence[Layers]
     ) -> Sensitivity:
-        most = min(MOST_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
-        most = min(most, MOST_SHARE * self._runs_left())
+        most = min(SENSITIVITY_SHARE * self._goal.max_runs, self._goal.max_runs - 1) - self._spent
+        most = min(most, SENSITIVITY_SHARE * self._runs_left())
         alone = {layers.name: quantized.alone(layers) for layers in layer_sets}
         found = sensitivity_of(estimating, alone, self._executor, most)
         self._spent += found.runs
         return found
 
-    def begin(self, asked: QConfigMapping, changes: Sequence[ConfigChange] = ()) -> Begun:
+    def begin(self, asked: QConfigMapping, changes: Sequence[ConfigChange] = ()) -> StartedSearch:
         """The best start, and the PTQ algorithms that help there: they cost no time at run time."""
-        starts = self.beginnings(asked)
+        starts = self.starts(asked)
         evaluator = self._evaluations.evaluator
         precisions = {
             each.name: precisions_of(evaluator.quantized(each.start).plan) for each in starts
@@ -197,24 +197,24 @@ class Search:
             key = candidate.name, frozenset(candidate.precisions.items())
             if key not in known:
                 begun = precisions[candidate.name]
-                known[key] = None if ratio is None else ratio(candidate.node_forms(begun))
+                known[key] = None if ratio is None else ratio(candidate.node_precisions(begun))
             return known[key]
 
         score = self._evaluations.all([starts[0].mapping])[0]
         noise_begun = noise_of(score) if isinstance(score, Score) else 0.0
         objective = ObjectiveFunction(self._goal, evaluator.baseline.metric, noise_begun)
         proposals = Proposals(objective, NoiseEstimates({}), time_of)
-        kept = len(self._beside(starts[0], starts[0])) - 1  # where it begins was measured before
+        kept = len(self._extra_candidates(starts[0], starts[0])) - 1  # without the start
         local = LocalSearch(
             proposals, self._all, changes, max(1, self._goal.max_runs - kept), self._is_late
         )
         algorithms = [
             AlgorithmChange(name) for name in self._goal.improve if name not in asked.algorithms
         ]
-        return Begun(starts[0], local, local.begin(starts, algorithms))
+        return StartedSearch(starts[0], local, local.begin(starts, algorithms))
 
-    def run(self, begun: Begun, sensitivity: Sensitivity) -> SearchResult:
-        """The way to the goal from there."""
+    def run(self, begun: StartedSearch, sensitivity: Sensitivity) -> SearchResult:
+        """The local search from the start on, with what the sensitivity analysis measured."""
         layer_sets = {layers.name: layers.groups for layers in self._measured}
         noise = spread({cost.group: cost.noise for cost in sensitivity.costs}, layer_sets)
         local = begun.search
@@ -224,12 +224,12 @@ class Search:
         objective = local.proposals.objective
         if self._clock is not None:
             found = judged(found, self._clock, objective)
-        return judged(self._with_those_beside(begun.start, found), self._clock, objective)
+        return judged(self._with_extra_candidates(begun.start, found), self._clock, objective)
 
-    def _with_those_beside(self, start: Candidate, found: SearchResult) -> SearchResult:
-        """The search with what is measured beside it, as far as runs are left."""
+    def _with_extra_candidates(self, start: Candidate, found: SearchResult) -> SearchResult:
+        """The search with the extra candidates measured, as far as runs are left."""
         left = max(math.floor(self._goal.max_runs - self.runs), 0)
-        candidates = self._beside(start, found.best.candidate)[:left]
+        candidates = self._extra_candidates(start, found.best.candidate)[:left]
         scores = self._all([candidate.mapping for candidate in candidates])
         beside = [
             MeasuredCandidate(candidate, score)
@@ -238,14 +238,13 @@ class Search:
         ]
         return replace(found, points=(*found.points, *beside))
 
-    def _beside(self, start: Candidate, best: Candidate) -> list[Candidate]:
-        """Candidates that are measured beside those of the search, whatever is predicted of them.
+    def _extra_candidates(self, start: Candidate, best: Candidate) -> list[Candidate]:
+        """Candidates that are measured whatever the estimator predicts of them.
 
-        Those that are as fast as float, where time counts; and the best with one scale for each
-        weight of its products of matrices, which takes less time by no prediction, where a bound
-        says what that may lose. A convolution gains no time by it. Where bytes count, all weights
-        stored: integers of activations and kernels of integers have bytes that no prediction
-        counts.
+        Where time counts: float candidates, and, where a bound limits the loss, the best one with
+        per-tensor weights of its linear layers, whose gain of time the estimator does not know
+        (convolutions gain none). Where size counts: weights alone in integers, for the bytes that
+        quantized activations and their kernels add are not estimated.
         """
         is_speed = self._goal.objective is Objective.SPEED
         found = stored_candidate(start) if self._goal.objective is Objective.SIZE else []

@@ -93,7 +93,7 @@ def test_forms_of_nodes_are_those_of_the_mapping() -> None:
     there = Candidate(START, (PRODUCT,)).with_changes(
         [PrecisionChange(PRODUCT, Precision.INT8_FLOAT_OUTPUT)]
     )
-    precisions = there.node_forms(begun)
+    precisions = there.node_precisions(begun)
     named = {name: form_of(there.mapping, name) for name in begun}
     assert named.pop("/add") is Precision.INT8
     assert precisions == {**named, "/add": None}  # inside of the product

@@ -6,7 +6,7 @@ from onnxq.tuning.search.quantization_groups import (
     Member,
     QuantizationGroup,
     by_layer_type,
-    dearest_parts,
+    sensitive_parts,
 )
 
 PRECISIONS = (Precision.FLOAT, Precision.INT8)
@@ -39,4 +39,4 @@ def test_parts_of_the_dearest_layer_types_are_measured_next() -> None:
     dear = Layers((group("/a/1"), group("/a/2")))
     cheap = Layers((group("/b/1", "Gemm"), group("/b/2", "Gemm")))
     noise = {dear.name: 1.0, cheap.name: 1e-3}
-    assert dearest_parts([cheap, dear], noise) == dear.parts(2)
+    assert sensitive_parts([cheap, dear], noise) == dear.parts(2)

@@ -18,7 +18,7 @@ from onnxq.tuning.evaluation.evaluations import Evaluations, Journal, JournalHea
 from onnxq.tuning.scoring.goal import Goal
 from onnxq.tuning.search.candidate import PER_TENSOR
 from onnxq.tuning.search.pareto_candidates import Clock
-from onnxq.tuning.search.search import BY_DEFAULT, HERE, MOST_SHARE, TIMES, Search, times_in
+from onnxq.tuning.search.search import BY_DEFAULT, HERE, SENSITIVITY_SHARE, TIMES, Search, times_in
 from tests.examples import ALL_INTEGERS
 from tests.tuning.parts import chain, evaluator_of
 
@@ -56,7 +56,7 @@ def test_the_sensitivity_takes_its_share_of_the_runs_at_most(
     groups = run.groups(asked, ())
     assert {group.anchor.name for group in groups} == {"first", "second"}
     found = run.sensitivity(asked, groups)
-    assert 0 < run.runs <= MOST_SHARE * most
+    assert 0 < run.runs <= SENSITIVITY_SHARE * most
     assert run.runs == found.runs
     assert not told  # no whole run was made
 
@@ -64,8 +64,8 @@ def test_the_sensitivity_takes_its_share_of_the_runs_at_most(
 def test_from_all_integers_the_default_is_another_beginning(evaluator: Evaluator) -> None:
     evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
     run = Search(evaluations, Goal(), None, lambda *_runs: None)
-    (only,) = run.beginnings(evaluator.subject.default)
-    first, other = run.beginnings(ALL_INTEGERS)
+    (only,) = run.starts(evaluator.subject.default)
+    first, other = run.starts(ALL_INTEGERS)
     assert (only.name, first.name, other.name) == ("", "", BY_DEFAULT)
     assert other.start.nodes == only.start.nodes
 
@@ -82,7 +82,7 @@ def test_a_default_that_cannot_be_made_is_no_beginning(
 
     monkeypatch.setattr(evaluator, "quantized", refusing)
     evaluations = Evaluations(evaluator, Journal.open(None, HEAD))
-    (only,) = Search(evaluations, Goal(), None, lambda *_runs: None).beginnings(ALL_INTEGERS)
+    (only,) = Search(evaluations, Goal(), None, lambda *_runs: None).starts(ALL_INTEGERS)
     assert only.name == ""
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxq.pytorch import export, prepare_qat
-from onnxq.pytorch.exporting.trace import EvenBounds
+from onnxq.pytorch.exporting.trace import PromotedBounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class Clamped(nn.Module):
 
 @pytest.mark.parametrize("name", CLAMPS)
 def test_an_int_beside_a_float_is_what_torch_takes_it_for(name: str) -> None:
-    with EvenBounds():
+    with PromotedBounds():
         got = CLAMPS[name](X)
     torch.testing.assert_close(got, CLAMPS[name](X), rtol=0, atol=0)
 
