@@ -1,4 +1,4 @@
-"""Layers: nodes with a quantized weight, as the products of matrices that improvements think in."""
+"""Layers: nodes with a quantized weight, as the matrix products that PTQ algorithms see."""
 
 import dataclasses
 import math
@@ -220,7 +220,7 @@ def layers_of(model: ir.Model, plan: Plan) -> dict[str, Layer]:
 
 
 def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
-    """The Layer that a node is; None: it has no quantized weight, or no product is known of it."""
+    """The Layer that a node is; None: no quantized weight, or no matrix product is known."""
     decision, operator = plan.decisions[node_name(node)], catalog.find(node.op_type, node.domain)
     if not isinstance(decision, Quantize) or node_name(node) not in plan.weights:
         return None

@@ -51,7 +51,7 @@ class _Terminal(io.StringIO):
 
 
 def long_names() -> onnx.ModelProto:
-    """A square, a Log and a product, with names as exporters of nested modules give them."""
+    """A square, a Log and a MatMul, with names as exporters of nested modules give them."""
     at = "/encoder/layers.11/attention/self/"
     nodes = [
         helper.make_node("MatMul", ["x", "w"], [f"{at}a"], f"{at}query/MatMul"),
@@ -69,7 +69,7 @@ def long_names() -> onnx.ModelProto:
 
 
 def recurrent() -> onnx.ModelProto:
-    """An LSTM behind a product."""
+    """An LSTM behind a MatMul."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"], "product"),
         helper.make_node("LSTM", ["a", "wi", "wh"], ["y"], "lstm", hidden_size=16),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def attention() -> onnx.ModelProto:
-    """Three products of one tensor, then their biases, then a product of two activations."""
+    """Three MatMuls of one tensor, then their biases, then a MatMul of two activations."""
     node = helper.make_node
     nodes = [
         *(node("MatMul", ["x", f"w{i}"], [f"p{i}"], f"product{i}") for i in "qkv"),

@@ -32,7 +32,7 @@ def asked(bits: int) -> QConfigMapping:
 
 
 def layers(*, tied: bool = False) -> onnx.ModelProto:
-    """A plain, a grouped, a depthwise and a transposed convolution, a product and a Gemm."""
+    """A plain, a grouped, a depthwise and a transposed convolution, a MatMul and a Gemm."""
     node = helper.make_node
     nodes = [
         node("Conv", ["x", "w1", "b1"], ["c1"], "plain", pads=[1] * 4),

@@ -46,7 +46,7 @@ OUTLIERS = [2, 9]
 
 
 def encoder(gain: float = 30.0, *, pre_norm: bool = True) -> onnx.ModelProto:
-    """LayerNormalization with outlying channels, products, attention, Relu, products.
+    """LayerNormalization with outlying channels, MatMuls, attention, Relu, MatMuls.
 
     As in trained encoders, the weights behind are small where the channels are large.
     """
@@ -160,7 +160,7 @@ def test_outputs_gain_three_decibels_on_samples_that_nothing_saw(pre_norm: bool)
 
 @pytest.mark.filterwarnings("ignore:output")  # as above
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_products_whose_integers_are_made_at_run_time_gain_as_much(pre_norm: bool) -> None:
+def test_layers_whose_integers_are_made_at_run_time_gain_as_much(pre_norm: bool) -> None:
     source = encoder(pre_norm=pre_norm)
     prepared = onnxq.prepare(source, DYNAMIC)
     assert {site.tensor: site.folds for site in sites_of(prepared)} == {
@@ -186,16 +186,16 @@ def test_a_saved_qconfig_and_the_same_samples_give_the_same_bytes() -> None:
     assert made(QConfigMapping.from_yaml(named.to_yaml()))[1] == first
 
 
-def test_a_model_without_products_is_left_as_it_is_with_the_reason() -> None:
+def test_a_model_without_linear_layers_is_left_as_it_is_with_the_reason() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"], "relu")]
     prepared = onnxq.prepare(model(nodes, {}, {"x": ["N", 4]}))
     rows = {"x": np.zeros((8, 4), np.float32)}
     made = Smooth().improve(prepared, open_samples(onnxq.Samples(rows, 1), prepared.inputs))
     assert made.model is prepared.model
-    assert "no product" in made.outcomes[0].why
+    assert "no linear layer" in made.outcomes[0].why
 
 
-def test_a_product_of_the_models_own_input_is_a_site() -> None:
+def test_a_reader_of_the_models_own_input_is_a_site() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
     source = model(nodes, {"w": weights(1, WIDTH, 4)}, {"x": ["N", WIDTH]})
     rows = np.random.default_rng(1).normal(size=(32, WIDTH)).astype(np.float32)
