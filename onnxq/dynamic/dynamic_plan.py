@@ -54,7 +54,7 @@ from onnxq.qparams import PerTensor, QParams
 from onnxq.targets import Target
 from onnxq.targets.speedups import LINEAR_OPS
 
-OPERANDS = 2  # of a product
+OPERANDS = 2  # of a MatMul
 IN_FLOAT = "computed in float32"
 BLOCK_SIZE = 32  # weights per scale where the qconfig names none; ONNX Runtime's kernels want >= 16
 
@@ -110,7 +110,7 @@ class _Chosen:
 
 
 def _alike(model: ir.Model) -> dict[str, float]:
-    """Weight -> how much the numbers are the same that its first product multiplies."""
+    """Weight -> how much the numbers are the same that its first reader multiplies."""
     raw = raw_tensors(model)
     found: dict[str, float] = {}
     for node in (node for node in model.graph if node.op_type in LINEAR_OPS):
@@ -184,7 +184,7 @@ class _Planner:
     def _kept_tables(
         self, choices: Mapping[str, _Chosen | Float], twins: dict[ir.Value, ir.Value]
     ) -> dict[str, Float]:
-        """Readers of the tables that float products keep in the file: they stay in float."""
+        """Readers of the embeddings that float layers keep in the file: they stay in float."""
         left: dict[str, Float] = {}
         chosen = {name: c for name, c in choices.items() if isinstance(c, _Chosen)}
         nodes = {c.node for c in chosen.values()}
@@ -248,7 +248,7 @@ class _Planner:
         return self._few_rows(choice, weight) and self._observer(value, choice.entry) == default
 
     def _few_rows(self, choice: _Chosen, weight: DynamicWeight) -> bool:
-        """Whether the weight's product may have so few rows that a scale per column costs time."""
+        """Whether the weight's layer may have so few rows that a scale per column costs time."""
         if weight.few_rows:
             return True
         rows = rows_of(choice.node, choice.rule, self.sizes)

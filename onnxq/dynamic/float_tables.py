@@ -25,7 +25,7 @@ def kept_in_float(
 ) -> TableInFloat | None:
     """Why a Gather whose precision nobody named stays float; None: it does not.
 
-    Its integers would stand in the file beside the float table. They cost nothing where a product
+    Its integers would stand in the file beside the float table. They cost nothing where a MatMul
     that is quantized stores them anyway.
     """
     table = node.inputs[0] if node.op_type == LOOKUP else None

@@ -153,7 +153,7 @@ def _integers_of(plan: DynamicWeightPlan) -> tuple[object, ...]:
     if qparams is None:
         return ("float16",)
     scale, zero_point = qparams.scale, qparams.zero_point
-    # Gather has no kernel for blocks of int8: it writes uint8 integers, which no product shares
+    # Gather has no kernel for blocks of int8: it writes uint8 integers, which no MatMul shares
     if isinstance(qparams.granularity, PerBlock) and qparams.dtype != INT8:
         axis = qparams.granularity.axis
         scale, zero_point = np.moveaxis(scale, axis, 0), np.moveaxis(zero_point, axis, 0)
