@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 import onnxq
 from tests.dynamic_models import normal, op_types
 from tests.examples import as_ir
-from tests.qdq.test_block_products import BODIES, SIZES, as_nodes, both_make_it
+from tests.qdq.test_groupwise_matmuls import BODIES, SIZES, as_nodes, both_make_it
 
 if TYPE_CHECKING:
     import onnx_ir as ir
