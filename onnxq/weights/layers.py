@@ -36,7 +36,7 @@ CHUNK_ELEMENTS = 1 << 22  # of rows that are unfolded at once: 16 MiB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BiasSlot:
-    """Where a layer's bias stands: an input of its own, or of the Add behind a product."""
+    """Where a layer's bias stands: an input of its own, or of the Add behind a MatMul."""
 
     node: ir.Node
     slot: int
