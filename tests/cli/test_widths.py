@@ -71,7 +71,7 @@ def long_names() -> onnx.ModelProto:
 def recurrent() -> onnx.ModelProto:
     """An LSTM behind a MatMul."""
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["a"], "product"),
+        helper.make_node("MatMul", ["x", "w"], ["a"], "matmul"),
         helper.make_node("LSTM", ["a", "wi", "wh"], ["y"], "lstm", hidden_size=16),
     ]
     constants = {"w": weights(1, 8, 16), "wi": weights(2, 1, 64, 16), "wh": weights(3, 1, 64, 16)}

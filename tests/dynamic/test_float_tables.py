@@ -34,7 +34,7 @@ def tied() -> onnx.ModelProto:
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
 
 
-def test_a_table_that_a_float_product_keeps_stays_float() -> None:
+def test_a_table_that_a_float_matmul_keeps_stays_float() -> None:
     _, plan = planned(tied(), target=SLOW)
     decision = plan.decisions["words"]
     assert isinstance(decision, Float)
@@ -61,7 +61,7 @@ def test_a_float_table_and_its_transpose_are_stored_once() -> None:
     np.testing.assert_allclose(run(made, {"i": ids}), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_integers_that_a_product_stores_are_the_tables_too() -> None:
+def test_integers_that_a_matmul_stores_are_the_tables_too() -> None:
     _, plan = planned(tied())
     assert list(plan.quantized) == ["words", "head"]
 

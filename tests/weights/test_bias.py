@@ -46,7 +46,7 @@ def linear_layers(*, dynamic: bool = True) -> onnx.ModelProto:
         "b3": weights(5, 5),
     }
     nodes = [
-        node("MatMul", ["x", "w1"], ["p"], "product"),
+        node("MatMul", ["x", "w1"], ["p"], "matmul"),
         node("Add", ["p", "b1"], ["s"], "sum"),
         node("Relu", ["s"], ["r"], "relu"),
         node("MatMul", ["r", "w2"], ["m"], "bare"),
@@ -92,7 +92,7 @@ def test_every_layer_has_an_outcome_and_one_without_a_bias_says_so() -> None:
     prepared, plan = planned(linear_layers(), rows(64), FOUR_BITS)
     better = Bias().improve(prepared, plan, opened(prepared, rows(64)))
     outcomes = {outcome.place: outcome for outcome in better.outcomes}
-    assert set(outcomes) == {"product", "bare", "gemm", ""}
+    assert set(outcomes) == {"matmul", "bare", "gemm", ""}
     assert "no bias" in outcomes["bare"].why
     assert not outcomes["bare"].kept
     assert outcomes["gemm"].kept

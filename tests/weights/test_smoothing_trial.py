@@ -42,7 +42,7 @@ def linear_flow(
 ) -> Flow:
     """The flow of one layer, on batches of 8 rows."""
     weight = weights(1, 12, 8) / CHANNELS[:, np.newaxis]
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")]
     prepared = onnxq.prepare(model(nodes, {"w": weight}, {"x": ["N", 12]}), qconfig, target)
     batches: list[Batch] = [{"x": rows[i : i + 8]} for i in range(0, len(rows), 8)]
     return flow_of(prepared, batches)
@@ -64,8 +64,8 @@ def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -
         validation_of(flow, factors, flow.prepared.qconfig)
         for factors in ({}, {site: CHANNELS.astype(np.float64)})
     )
-    assert plain.runs_in_integers("product")
-    assert tried.runs_in_integers("product")
+    assert plain.runs_in_integers("matmul")
+    assert tried.runs_in_integers("matmul")
     assert tried.errors.shape == tried.signal.shape == (16,)
     judgement = tried.beside(plain)
     assert judgement.is_gain(1)
@@ -91,7 +91,7 @@ def test_a_target_whose_ranges_are_reduced_on_samples_can_be_tried() -> None:
     observed = replace(targets.resolve("x86-avx2"), reduce_range=ReduceRange.OBSERVED)
     flow = linear_flow(rows_of_noise(), ALL_INTEGERS, observed)
     validation = validation_of(flow, {}, ALL_INTEGERS)
-    assert validation.runs_in_integers("product")
+    assert validation.runs_in_integers("matmul")
 
 
 def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() -> None:
@@ -99,7 +99,7 @@ def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() ->
     rng = np.random.default_rng(0)
     rows = (5 + rng.normal(size=(64, 12))).astype(np.float32)
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+        helper.make_node("MatMul", ["x", "w"], ["m"], "matmul"),
         helper.make_node("Add", ["m", "b"], ["y"], "add"),
     ]
     proto = model(nodes, {"w": weights(1, 12, 8), "b": weights(2, 8)}, {"x": ["N", 12]})
