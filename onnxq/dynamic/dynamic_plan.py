@@ -37,8 +37,8 @@ from onnxq.dynamic.dynamic_weights import (
     with_bias_preserving,
     with_one_scale,
 )
-from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
+from onnxq.dynamic.lookup_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.positive_inputs import positive_values
 from onnxq.dynamic.tied_weights import find_twins, notes_on_copies, notes_on_twins, shared_limits
 from onnxq.graph.given_weights import is_given, notes_on_given, stored_bits
@@ -152,7 +152,7 @@ class _Planner:
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:
-            choices |= self._kept_tables(choices, twins)
+            choices |= self._kept_embeddings(choices, twins)
         chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
         for choice in chosen:
             for weight in choice.rule.weights:
@@ -181,7 +181,7 @@ class _Planner:
         named = {node_name(node): node.op_type for node in nodes}
         return {n for n, op_type in named.items() if self.qconfig.for_node(n, op_type) is not None}
 
-    def _kept_tables(
+    def _kept_embeddings(
         self, choices: Mapping[str, _Chosen | Float], twins: dict[ir.Value, ir.Value]
     ) -> dict[str, Float]:
         """Readers of the embeddings that float layers keep in the file: they stay in float."""

@@ -1,6 +1,6 @@
 """Weights that several nodes read, and weights that are one matrix, transposed or not.
 
-An embedding table that is, transposed, the output matrix too, is the usual one.
+An embedding that is, transposed, the output matrix too, is the usual one.
 """
 
 from collections.abc import Container, Iterable, Mapping

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxq.core.reason import Reason
-from onnxq.dynamic.float_tables import LOOKUP
+from onnxq.dynamic.lookup_tables import LOOKUP
 from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at, is_constant, shape, sizes

@@ -77,8 +77,8 @@ class SizeAim:
             return BitBudget(average=self.bits_average)
         whole = saved_bytes(model)
         floats = {d.tensor: d.outputs * d.inputs * FLOAT_BYTES for d in plan.quantized.values()}
-        tables = {d.embedding: d for d in plan.quantized.values() if d.embedding}
-        stored = sum(d.spec.size_bytes(d.outputs, d.inputs) for d in tables.values())
+        embeddings = {d.embedding: d for d in plan.quantized.values() if d.embedding}
+        stored = sum(d.spec.size_bytes(d.outputs, d.inputs) for d in embeddings.values())
         return BitBudget(size_bytes=self.size * whole - (whole - sum(floats.values())) - stored)
 
 

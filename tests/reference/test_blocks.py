@@ -70,7 +70,7 @@ def test_blocks_that_two_matmuls_read_are_dequantized() -> None:
 
 
 def test_blocks_that_a_transpose_turns_at_load_are_multiplied_as_others() -> None:
-    """A table and the MatMul with its transpose share their integers where rows are one block."""
+    """An embedding and the MatMul with its transpose share integers where rows are one block."""
     text = """m (int64[N] ids) => (float[N,12] y)
       { x = Gather(table, ids) t = Transpose(table) y = MatMul(x, t) }"""
     stored = QConfigDynamic(blocks("int8", SIDE).weight, Precision.WEIGHT_ONLY)

@@ -1,4 +1,4 @@
-"""Tables of embeddings in groups, and linear layers whose weight is one."""
+"""Embeddings in groups, and linear layers whose weight is one."""
 
 from __future__ import annotations
 
