@@ -146,7 +146,7 @@ def no_attention(hidden: int, copies: int) -> onnx.ModelProto:
 
 
 def split_off(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Each DynamicQuantizeLinear and QAttention as a product, Split and MultiHeadAttention."""
+    """Each DynamicQuantizeLinear and QAttention as a MatMul, Split and MultiHeadAttention."""
     nodes: list[onnx.NodeProto] = []
     sources = {n.output[0]: n.input[0] for n in model.graph.node if n.op_type != "QAttention"}
     sizes = {t.name: t.dims[0] for t in model.graph.initializer if t.name.startswith("b")}

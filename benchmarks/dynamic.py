@@ -1,4 +1,4 @@
-"""Speed of dynamic quantization: matrix products by shape, and an encoder layer of BERT base.
+"""Speed of dynamic quantization: MatMuls by shape, and an encoder layer of BERT base.
 
     python -m benchmarks dynamic shapes
     python -m benchmarks dynamic layer
@@ -8,9 +8,9 @@ median over the rounds of what was measured in the same round. Above 1, the vari
 
 `shapes`: Gemm with a bias and a Relu behind it, weights (K, N), M rows, in float and in each
 dynamic form; float runs the two nodes as one kernel, which no dynamic form does, so that other
-products gain at least as much. A session has up to 16 of them, each with an input and a weight
-of its own, and the time of a session with these inputs and no product is taken off: what is left is
-what a product costs inside a model. The same numbers go to
+MatMuls gain at least as much. A session has up to 16 of them, each with an input and a weight
+of its own, and the time of a session with these inputs and no MatMul is taken off: what is left is
+what a MatMul costs inside a model. The same numbers go to
 onnxq/targets/product_speedups.csv, which planning uses.
 `layer`: 12 heads, width 768, inner width 3072, at sequence 128 and 1; against float and against
 onnxruntime.quantization.quantize_dynamic in each of its variants.
@@ -53,8 +53,8 @@ ROUNDS = 31
 ROWS = (1, 4, 16, 64, 256)
 QPARAMS = (32, 64, 128, 256, 512, 2048)
 SHAPES = [(k, n) for k in QPARAMS for n in QPARAMS]
-COPIES = 16  # products in one session
-WEIGHT_BYTES = 2**20  # of one session in float, but for two products: they stay in the L2 cache
+COPIES = 16  # MatMuls in one session
+WEIGHT_BYTES = 2**20  # of one session in float, but for two MatMuls: they stay in the L2 cache
 PRECISIONS: dict[tuple[str, int], tuple[Precision, ObserverSpec]] = {
     ("dynamic_int8", 8): (Precision.DYNAMIC_INT8, NarrowRangeObserver.with_args()),
     ("weight_only_groupwise", 8): (
@@ -82,13 +82,13 @@ LAYER = Table(
     },
     keys=2,
 )
-EMPTY = "no product"
+EMPTY = "no MatMul"
 
 
 # --- shapes
 
 
-def products(k: int, n: int, copies: int) -> onnx.ModelProto:
+def matmuls(k: int, n: int, copies: int) -> onnx.ModelProto:
     """Gemm and Relu, as often as that, each with an input, a weight and a bias of its own."""
     rng = np.random.default_rng(0)
     nodes = []
@@ -103,7 +103,7 @@ def products(k: int, n: int, copies: int) -> onnx.ModelProto:
     return model_of(nodes, constants, inputs, outputs, OPSET)
 
 
-def no_product(k: int, copies: int) -> onnx.ModelProto:
+def no_matmul(k: int, copies: int) -> onnx.ModelProto:
     """The same inputs, and next to nothing done with them."""
     shape = helper.make_node("Shape", ["x0"], ["y0"], start=1)
     made = model_of([shape], {}, {f"x{i}": ["rows", k] for i in range(copies)}, {}, OPSET)
@@ -114,17 +114,17 @@ def no_product(k: int, copies: int) -> onnx.ModelProto:
 def quantized(
     model: onnx.ModelProto, precision: Precision, weight: ObserverSpec, target: str = "portable"
 ) -> ir.Model:
-    """Every product in that precision, whatever the target thinks of it."""
+    """Every MatMul in that precision, whatever the target thinks of it."""
     mapping = QConfigMapping().set_global(QConfigDynamic(weight, precision))
     return onnxq.quantize_dynamic(model, mapping, target=target, objective="size")
 
 
 def shape_sessions(k: int, n: int, copies: int) -> dict[str, onnxruntime.InferenceSession]:
     """Nothing, float and each variant."""
-    model = products(k, n, copies)
+    model = matmuls(k, n, copies)
     one_scale = NarrowRangeObserver.with_args(ch_axis=None)
     sessions = {
-        EMPTY: session(no_product(k, copies)),
+        EMPTY: session(no_matmul(k, copies)),
         "float": session(model),
         ONE_SCALE: session(quantized(model, Precision.DYNAMIC_INT8, one_scale)),
         STORED: session(quantized(model, Precision.WEIGHT_ONLY, NarrowRangeObserver.with_args())),
@@ -193,7 +193,7 @@ def layer() -> onnx.ModelProto:
     def linear(x: str, name: str, k: int, n: int) -> str:
         constants[f"{name}_w"] = rng.standard_normal((k, n)) / np.sqrt(k)
         constants[f"{name}_b"] = rng.standard_normal(n) * 0.1
-        y = node("MatMul", [x, f"{name}_w"], f"{name}_product")
+        y = node("MatMul", [x, f"{name}_w"], f"{name}_matmul")
         return node("Add", [y, f"{name}_b"], name)
 
     def norm(x: str, name: str) -> str:

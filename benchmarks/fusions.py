@@ -51,8 +51,8 @@ MICROSOFT = "com.microsoft"
 ROUNDS = 31
 COPIES = 8  # of a small node in one session
 WIDTHS, ROWS = (384, 768, 1024), (1, 16, 128)
-PRODUCTS = ((256, 256), (256, 1024), (768, 768), (768, 3072), (3072, 768))
-PRODUCT_ROWS = (1, 32, 128, 512)
+MATMULS = ((256, 256), (256, 1024), (768, 768), (768, 3072), (3072, 768))
+MATMUL_ROWS = (1, 32, 128, 512)
 HEAD = 64
 TARGET = "x86-vnni"
 PEER = "quantize_dynamic QInt8 channel"
@@ -64,7 +64,7 @@ NORMS = Table(
     },
     keys=2,
 )
-PRODUCT_TIMES = Table(
+MATMUL_TIMES = Table(
     "products",
     {
         **{"rows": "", "K": "", "N": "", "inside, us": ".0f"},
@@ -155,11 +155,11 @@ def norms() -> Iterator[Row]:
             yield NORMS.row(width, rows, us, *(over(times, *pair) for pair in pairs))
 
 
-# --- products
+# --- MatMuls
 
 
-def product_models(rows: int, inner: int, columns: int) -> Models:
-    """The same product in each form, and in float."""
+def matmul_models(rows: int, inner: int, columns: int) -> Models:
+    """The same MatMul in each form, and in float."""
     random = np.random.default_rng(0)
     scale = random.uniform(0.001, 0.01, columns).astype(np.float32)
     bias = random.standard_normal(columns).astype(np.float32)
@@ -196,7 +196,7 @@ def product_models(rows: int, inner: int, columns: int) -> Models:
         used = {slot for node in nodes for slot in node.input}
         graph = helper.make_graph(
             nodes,
-            "product",
+            "matmul",
             [helper.make_tensor_value_info("x", kind, (1, rows, inner))],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, rows, columns))],
             [numpy_helper.from_array(a, key) for key, a in constants.items() if key in used],
@@ -206,17 +206,17 @@ def product_models(rows: int, inner: int, columns: int) -> Models:
     return made
 
 
-def products() -> Iterator[Row]:
+def matmuls() -> Iterator[Row]:
     """Microseconds with the bias inside, and what the others take over it."""
-    for rows in PRODUCT_ROWS:
-        for inner, columns in PRODUCTS:
+    for rows in MATMUL_ROWS:
+        for inner, columns in MATMULS:
             integers = np.random.default_rng(1).integers(0, 256, (1, rows, inner)).astype(np.uint8)
             reals = (integers.astype(np.float32) - np.float32(X_ZERO)) * X_SCALE
             feeds: dict[str, Feeds] = {"": {"x": integers}, "float": {"x": reals}}
-            times = seconds(product_models(rows, inner, columns), feeds)
+            times = seconds(matmul_models(rows, inner, columns), feeds)
             us = np.median(times["inside"]) * 1e6
             others = (over(times, n, "inside") for n in ("Add", "QGemm", "QGemm, DQ", "float"))
-            yield PRODUCT_TIMES.row(rows, inner, columns, us, *others)
+            yield MATMUL_TIMES.row(rows, inner, columns, us, *others)
 
 
 # --- attention
@@ -359,10 +359,10 @@ def layers() -> Iterator[Row]:
                 yield LAYERS.row(name, length, variant, ms, ratio, 1 / ratio, shown)
 
 
-PARTS = {"norms": norms, "products": products, "attention": attention, "layers": layers}
+PARTS = {"norms": norms, "products": matmuls, "attention": attention, "layers": layers}
 
 
-@benchmark(NORMS, PRODUCT_TIMES, ATTENTION, LAYERS)
+@benchmark(NORMS, MATMUL_TIMES, ATTENTION, LAYERS)
 @with_names(PARTS)
 def measure(names: Sequence[str]) -> Iterator[Row]:
     """The rows of the parts that are asked for."""

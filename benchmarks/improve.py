@@ -101,8 +101,8 @@ def kinds(name: str) -> Iterator[Kind]:
     yield Kind("default", default, "x86-vnni", WEIGHTS + FACTORS + both)
     if name == "sentence_encoder":
         entry = replace(onnxq_default_dynamic_qconfig, precision=Precision.DYNAMIC_INT8)
-        products = QConfigMapping().set_op_type("MatMul", entry).set_op_type("Gemm", entry)
-        yield Kind("dynamic", products, "x86-vnni", (("smooth",),))
+        linear = QConfigMapping().set_op_type("MatMul", entry).set_op_type("Gemm", entry)
+        yield Kind("dynamic", linear, "x86-vnni", (("smooth",),))
         every = default.set_choice(Choice.ALL_INTEGERS)
         yield Kind("all integers", every, "x86-vnni", (("smooth",),))
     if name not in TRAINED or name == IMBALANCED:
@@ -249,7 +249,7 @@ def has_exact_weights(path: Path, made: Improved) -> bool:
         assert layer.rule.weight is not None
         slot, tensor = layer.rule.weight.slot, f"{name}_exact"
         if nodes[name].input[slot] not in real:
-            return False  # a product of integers with a float result
+            return False  # a MatMul of integers with a float result
         model.graph.initializer.append(onnx.numpy_helper.from_array(layer.written, tensor))
         nodes[name].input[slot] = tensor
     onnx.save(model, path)

@@ -66,7 +66,7 @@ def ours(bits: int, method: str, scheme: str = "affine") -> Maker:
 
 
 def with_tables(embedding_bits: int) -> Maker:
-    """Our 4 bits, and one table for embedding and head."""
+    """Our 4 bits, and one matrix for embedding and head."""
 
     def make(model: ir.Model, samples: dict[str, Array]) -> ir.Model:
         return onnxq.quantize_weights(

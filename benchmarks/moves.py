@@ -9,7 +9,7 @@ and in integers with a scale per channel of a weight, or per tensor, everywhere 
 onnxq's default. dB at the worst output on test
 samples; bytes; time over float's, whole runs in turns, CPU time of one thread, median of 31.
 
-`products` times a product of 16-bit integers, com.microsoft's MatMulInteger16, beside float's.
+`products` times a MatMul of 16-bit integers, com.microsoft's MatMulInteger16, beside float's.
 
 What follows for the search stands in docs/guides/tune.md, what this printed in
 benchmarks/results/moves.md.
@@ -60,7 +60,7 @@ ROUNDS = 31
 AT_ONCE = 50  # images
 TRAINED = ("resnet20", "mobilenetv2")
 DRAWN = ("transformer", "sentence_encoder", "shufflenet", "mobilenetv3")
-PRODUCTS = ((128, 256, 256), (128, 768, 768))  # rows, K, N
+MATMULS = ((128, 256, 256), (128, 768, 768))  # rows, K, N
 MODELS = Table(
     "models",
     {
@@ -69,7 +69,7 @@ MODELS = Table(
     },
     keys=2,
 )
-PRODUCT_TIMES = Table("products", {"product": "", "16-bit integers over float": RATIO})
+MATMUL_TIMES = Table("products", {"product": "", "16-bit integers over float": RATIO})
 _per_tensor = replace(onnxq_default_qconfig, weight=NarrowRangeObserver.with_args(ch_axis=None))
 _wide = onnxq_default_qconfig.activation_observer.with_args(dtype="uint16")
 WAYS = {
@@ -128,12 +128,12 @@ def rows(name: str, folder: Path) -> Iterator[Row]:
         yield MODELS.row(name, way, db, ratio.cell, beside, size)
 
 
-def product(node: onnx.NodeProto, weight: Array, x: Array, gives: int) -> partial[object]:
+def matmul(node: onnx.NodeProto, weight: Array, x: Array, gives: int) -> partial[object]:
     """Run of a model of that node alone."""
     reads = helper.np_dtype_to_tensor_dtype(x.dtype)
     graph = helper.make_graph(
         [node],
-        "product",
+        "matmul",
         [helper.make_tensor_value_info("x", reads, x.shape)],
         [helper.make_tensor_value_info("y", gives, [len(x), weight.shape[1]])],
         [numpy_helper.from_array(weight, "w")],
@@ -143,35 +143,35 @@ def product(node: onnx.NodeProto, weight: Array, x: Array, gives: int) -> partia
     return partial(session(made).run, None, {"x": x})
 
 
-def products() -> Iterator[Row]:
-    """Products of 16-bit integers beside float's."""
+def matmuls() -> Iterator[Row]:
+    """MatMuls of 16-bit integers beside float's."""
     random = np.random.default_rng(0)
     names = ["x", "w"], ["y"]
     wide = helper.make_node("MatMulInteger16", *names, domain=MICROSOFT)
     plain = helper.make_node("MatMul", *names)
-    for count, k, n in PRODUCTS:
+    for count, k, n in MATMULS:
         w = random.integers(-3000, 3000, (k, n)).astype(np.int16)
         x = random.integers(-3000, 3000, (count, k)).astype(np.int16)
         floats = w.astype(np.float32), x.astype(np.float32)
         times = taking_turns(
             {
-                "16 bits": product(wide, w, x, TensorProto.INT32),
-                "float": product(plain, *floats, TensorProto.FLOAT),
+                "16 bits": matmul(wide, w, x, TensorProto.INT32),
+                "float": matmul(plain, *floats, TensorProto.FLOAT),
             },
             ROUNDS,
         )
         ratio = paired_ratio(times["16 bits"], times["float"])
-        yield PRODUCT_TIMES.row(f"{count} x {k} x {n}", ratio.cell)
+        yield MATMUL_TIMES.row(f"{count} x {k} x {n}", ratio.cell)
 
 
-@benchmark(MODELS, PRODUCT_TIMES, needs=("torch",))
+@benchmark(MODELS, MATMUL_TIMES, needs=("torch",))
 @with_names((*TRAINED, *DRAWN))
 def measure(names: Sequence[str]) -> Iterator[Row]:
-    """The ways of each model, then products of 16-bit integers."""
+    """The ways of each model, then MatMuls of 16-bit integers."""
     for name in names or (*TRAINED, *DRAWN):
         with tempfile.TemporaryDirectory() as folder:
             yield from rows(name, Path(folder))
     try:
-        yield from products()
+        yield from matmuls()
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as error:
-        yield PRODUCT_TIMES.row("all", f"not in this ONNX Runtime: {error}")
+        yield MATMUL_TIMES.row("all", f"not in this ONNX Runtime: {error}")

@@ -2,7 +2,7 @@
 
     python -m benchmarks prefill
 
-One product of width x width, on one thread; the forms take turns in every round. Decoding has one
+One MatMul of width x width, on one thread; the forms take turns in every round. Decoding has one
 row; a prompt is a prefill of as many rows as it has tokens.
 """
 
@@ -29,17 +29,17 @@ FLOAT = "float"
 LEVELS = ((4, 4), (4, 0), (8, 4), (2, 4))
 """Bits, and the accuracy level of ONNX Runtime's MatMulNBits."""
 FORMS = ("int8", *(f"{bits} bits, level {level}" for bits, level in LEVELS))
-PRODUCTS = Table("products", {"rows": "", **dict.fromkeys(FORMS, RATIO), "fastest": ""})
+MATMULS = Table("products", {"rows": "", **dict.fromkeys(FORMS, RATIO), "fastest": ""})
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-def product(width: int) -> onnx.ModelProto:
+def matmul(width: int) -> onnx.ModelProto:
     """Y = X W, W random."""
     weight = np.random.default_rng(0).standard_normal((width, width), np.float32) / 45
     info = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "product",
+        "matmul",
         [info("x", onnx.TensorProto.FLOAT, ["N", width])],
         [info("y", onnx.TensorProto.FLOAT, ["N", width])],
         [onnx.numpy_helper.from_array(weight, "w")],
@@ -48,12 +48,12 @@ def product(width: int) -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-@benchmark(PRODUCTS)
+@benchmark(MATMULS)
 @click.option("--width", default=2048)
 @with_rounds(30)
 def measure(width: int, rounds: int) -> Iterator[Row]:
-    """Times over float of the product with each number of rows."""
-    source = product(width)
+    """Times over float of the MatMul with each number of rows."""
+    source = matmul(width)
     sessions = {FLOAT: session(source)}
     sessions["int8"] = session(onnxq.quantize_dynamic(source, check=Check.NONE))
     for bits, level in LEVELS:
@@ -66,4 +66,4 @@ def measure(width: int, rounds: int) -> Iterator[Row]:
         times = taking_turns(runs_on(sessions, {"x": x}), rounds)
         ratios = {name: paired_ratio(times[name], times[FLOAT]) for name in FORMS}
         fastest = min(ratios, key=lambda name: ratios[name].median)
-        yield PRODUCTS.row(count, *(ratio.cell for ratio in ratios.values()), fastest)
+        yield MATMULS.row(count, *(ratio.cell for ratio in ratios.values()), fastest)

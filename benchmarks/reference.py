@@ -8,7 +8,7 @@ activations and int8 weights per channel, int32 biases:
 
     resnet     the 53 convolutions of ResNet-50 at 224x224
     mobilenet  the 52 convolutions of MobileNetV2 at 224x224, 17 of them depthwise
-    matmul     the 6 products of a transformer block, 128 tokens of 768
+    matmul     the 6 MatMuls of a transformer block, 128 tokens of 768
     gemm       three fully connected layers with biases
 
 For every node, three take the same inputs in turns: the kernel that onnxq.catalog finds, ONNX

@@ -1,8 +1,8 @@
-"""The most that smoothing can give the encoder with outliers: errors of its products, apart.
+"""The most that smoothing can give the encoder with outliers: errors of its layers, apart.
 
     python -m benchmarks smooth   # a minute
 
-The encoder is that of benchmarks/defaults.py. All products with weights are rounded to 8 bits as
+The encoder is that of benchmarks/defaults.py. All linear layers are rounded to 8 bits as
 quantization does, everything else is float: weights with a scale per channel of the result,
 activations with one scale and offset for the whole tensor, from the extremes of the calibration.
 Weights alone and activations alone tell how much of the error each of them makes: their noises add.
@@ -11,7 +11,7 @@ Weights alone and activations alone tell how much of the error each of them make
 
     s[j] = max|X[:, j]|^a / max|W[j, :]|^(1 - a)
 
-Rows: exponents a, the same for every product. dB at the output on the test samples; behind the
+Rows: exponents a, the same for every layer. dB at the output on the test samples; behind the
 slash, without the part of the error that is the same for all of them, which `bias` takes away.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[np.floating]
     Batch = Mapping[str, npt.NDArray[np.generic]]
 
-PRODUCTS = ("MatMul", "Gemm")
+LINEAR_OPS = ("MatMul", "Gemm")
 EXPONENTS = (0.4, 0.5, 0.6, 0.7, 0.8)
 BOTH = "{0[0]:.2f} / {0[1]:.2f}"
 EXPONENT_NOISE = Table(
@@ -65,7 +65,7 @@ LEAST = 1e-6
 
 @dataclass(frozen=True)
 class Rounded:
-    """Parts of products that are rounded.
+    """Parts of layers that are rounded.
 
     Attributes:
         weights: whether weights are.
@@ -98,7 +98,7 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """The encoder, with what its products read.
+    """The encoder, with what its layers read.
 
     Attributes:
         model: in float.
@@ -115,7 +115,7 @@ class Encoder:
     @classmethod
     def of(cls, model: ir.Model, calibration: Sequence[Batch], test: Sequence[Batch]) -> Encoder:
         """The encoder with the extremes of its calibration."""
-        names = list(dict.fromkeys(read_of(node) for node in products(model)))
+        names = list(dict.fromkeys(read_of(node) for node in linear_layers(model)))
         shown = model.clone()
         values = {v.name: v for node in shown.graph for v in node.outputs}
         del shown.graph.outputs[:]
@@ -135,7 +135,7 @@ class Encoder:
         """Noise of the model in which these parts are rounded."""
         model = self.model.clone()
         read: dict[str, list[ir.Node]] = {}
-        for node in products(model):
+        for node in linear_layers(model):
             read.setdefault(read_of(node), []).append(node)
         for name, nodes in read.items():
             factors = self._factors(name, nodes, rounded.exponent)
@@ -162,12 +162,12 @@ class Encoder:
         return np.asarray(found / np.exp(np.log(found).mean()), np.float32)
 
 
-def products(model: ir.Model) -> list[ir.Node]:
-    """Products with weights, in graph order."""
+def linear_layers(model: ir.Model) -> list[ir.Node]:
+    """Linear layers, in graph order."""
     return [
         node
         for node in model.graph
-        if node.op_type in PRODUCTS and node.inputs[1] is not None and node.inputs[1].const_value
+        if node.op_type in LINEAR_OPS and node.inputs[1] is not None and node.inputs[1].const_value
     ]
 
 

@@ -6,7 +6,7 @@
 Each model is searched from onnxq's default for "30 dB" (min_sqnr_db=30, as fast as it gets), "not
 slower" (max_time=1, as fast as it gets, with no bound on accuracy), and "0.1 point" (at most 0.001
 of top-1 accuracy below float) where there are labels; some from all integers, too, to find what was
-worked out by hand before: the products with weights alone of a transformer, the front end of audio
+worked out by hand before: the linear layers alone of a transformer, the front end of audio
 in float, the recurrences. The goals of a model share a journal: times, sensitivity and scores are
 measured once. Samples are those of benchmarks/defaults.py and of scripts/_architectures; the
 goal is checked on test samples, which choose nothing. With labels, half of the test images are

@@ -6,7 +6,7 @@
 
 All read the same float file, and quantize the weights of its MatMuls in groups of 32. ONNX
 Runtime's quantizers take no Gemm, so that onnxq leaves Gemms in float here, too. Scales are
-float32; products are at accuracy level 4 where ONNX Runtime's writer lets it be set. SQNR is of all
+float32; MatMuls are at accuracy level 4 where ONNX Runtime's writer lets it be set. SQNR is of all
 outputs, on samples that no method saw. "MB": of the file, embeddings included. ONNX Runtime's HQQ
 stores its zero points as float32, as our scheme real does: 6 bits per weight where others have 5.1.
 Calibration samples are the same for both GPTQs.

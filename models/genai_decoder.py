@@ -173,7 +173,7 @@ def _places(graph: _Graph, mask: ir.Value, positions: ir.Value, sizes: Sizes) ->
     return _Places(positions, seqlens, total, cos, sin)
 
 
-def _product(graph: _Graph, name: str, x: ir.Value, weights: Weights) -> ir.Value:
+def _linear(graph: _Graph, name: str, x: ir.Value, weights: Weights) -> ir.Value:
     """X W' of the Linear whose weight has that name."""
     place = "/" + name.removesuffix(".weight").replace(".", "/").replace("layers/", "layers.")
     right = graph.constant(f"{place[1:].replace('/', '.')}.MatMul.weight", weights[name].T)
@@ -192,7 +192,7 @@ def _attention(
     """Attention of a layer, and its keys and values."""
     at = f"/model/layers.{layer}/attn"
     q, k, v = (
-        _product(graph, _weight(layer, f"self_attn.{part}_proj"), x, weights) for part in "qkv"
+        _linear(graph, _weight(layer, f"self_attn.{part}_proj"), x, weights) for part in "qkv"
     )
     q, k = (
         graph.add(
@@ -219,7 +219,7 @@ def _attention(
     for part, present in (("key", key), ("value", value)):
         present.name, present.dtype = f"present.{layer}.{part}", FLOAT
         present.shape = ir.Shape(_cache(sizes, "total_sequence_length"))
-    return _product(graph, _weight(layer, "self_attn.o_proj"), y, weights), key, value
+    return _linear(graph, _weight(layer, "self_attn.o_proj"), y, weights), key, value
 
 
 def _skip_norm(
@@ -243,10 +243,10 @@ def _skip_norm(
 def _mlp(graph: _Graph, layer: int, x: ir.Value, weights: Weights) -> ir.Value:
     """down(silu(gate(x)) * up(x))."""
     gate, up = (
-        _product(graph, _weight(layer, f"mlp.{part}_proj"), x, weights) for part in ("gate", "up")
+        _linear(graph, _weight(layer, f"mlp.{part}_proj"), x, weights) for part in ("gate", "up")
     )
     at = f"/model/layers.{layer}/mlp"
     (share,) = graph.add(f"{at}/act_fn/Sigmoid", "Sigmoid", [gate])
     (silu,) = graph.add(f"{at}/act_fn/Mul", "Mul", [gate, share])
     (y,) = graph.add(f"{at}/Mul", "Mul", [silu, up])
-    return _product(graph, _weight(layer, "mlp.down_proj"), y, weights)
+    return _linear(graph, _weight(layer, "mlp.down_proj"), y, weights)

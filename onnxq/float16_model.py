@@ -115,7 +115,7 @@ def half(
     Args:
         model: path, ModelProto or onnx_ir.Model, float32 or bfloat16; it is not changed.
         samples: to find overflows on, and to compare both on; None: made-up inputs.
-        weight_bits: 2, 4 or 8: products get group-wise weights first, as `quantize_weights` makes
+        weight_bits: 2, 4 or 8: layers get group-wise weights first, as `quantize_weights` makes
             them (q4f16); None: float16 weights.
         keep: names or globs of nodes that stay float32.
         io_type: type of the model's inputs and outputs, "float32" or "float16".
@@ -235,7 +235,7 @@ def _by_type(model: ir.Model) -> dict[str, str]:
 
 
 def _is_fatal(node: ir.Node) -> bool:
-    """Whether ONNX Runtime 1.31 crashes on a node in float16: it moves the batch before a product.
+    """Whether ONNX Runtime 1.31 crashes on a node in float16: it moves the batch before a MatMul.
 
     Its fusion into FusedMatMul's transBatchA has lost the Cast that it put between them.
     """

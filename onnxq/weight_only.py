@@ -20,7 +20,7 @@ from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
 from onnxq.static.prepared import ModelSource
 from onnxq.weights.mixed_bits import SizeAim
-from onnxq.weights.stacked_products import split_stacked_products
+from onnxq.weights.stacked_matmuls import split_stacked_matmuls
 from onnxq.weights.weight_plan import WeightRequest
 from onnxq.weights.write_weights import ACCURACIES, INT8_ACCURACY, WeightFormat
 
@@ -44,10 +44,10 @@ def quantize_weights(
     journal: str | Path | None = None,
     executor: Executor | None = None,
 ) -> QuantizedModel:
-    """The model with group-wise weights of a few bits in its products, and a verdict on it.
+    """The model with group-wise weights of a few bits in its linear layers, and a verdict on it.
 
     Every MatMul and Gemm with a constant matrix becomes com.microsoft MatMulNBits. Activations stay
-    in float; ONNX Runtime rounds them to int8 inside a product at accuracy level 4.
+    in float; ONNX Runtime rounds them to int8 inside MatMulNBits at accuracy level 4.
 
     Args:
         model: path, ModelProto or onnx_ir.Model of the float model; it is not changed.
@@ -58,17 +58,17 @@ def quantize_weights(
             and less accurate; "real": zero points are float32, which is nearer, larger, and
             computed in float32 at any accuracy_level.
         method: "rtn", "hqq" or "gptq"; None: gptq where samples are given, hqq without.
-        accuracy_level: 4: ONNX Runtime rounds activations to int8 in the product, which is its
+        accuracy_level: 4: ONNX Runtime rounds activations to int8 in MatMulNBits, which is its
             fastest; 0: it computes in float32.
-        format: "matmulnbits", or "qdq": DequantizeLinear ahead of the product, for runtimes
+        format: "matmulnbits", or "qdq": DequantizeLinear ahead of the MatMul, for runtimes
             that have operators of ai.onnx alone (opset 21; 25 for 2 bits). ONNX Runtime makes
             MatMulNBits of some of them, and dequantizes the others in every run.
         embedding_bits: 2, 4 or 8 per number of an embedding, and of an output matrix that is one,
             which share their integers; None: they stay in float. Found without samples.
-        exclude: names or globs of products and lookups that stay in float.
+        exclude: names or globs of linear layers and lookups that stay in float.
         check: what to try the result on, and what it has to keep: samples that it was not made
             from, or an onnxq.Check.
-        size: part of the float model's size that the file is to have: each product gets 2, 4 or 8
+        size: part of the float model's size that the file is to have: each layer gets 2, 4 or 8
             bits, or stays in float, by what that costs on the samples. Or an
             onnxq.SizeAim(bits_average=4.5): bits per weight on the average, scales on top.
         journal: file that integers are written to as they are found. A call that ends anywhere goes
@@ -76,14 +76,14 @@ def quantize_weights(
             None: integers stay in memory.
         executor: whose workers find the integers; the result is the same. None: this process.
     Raises:
-        ModelError: the model is unreadable, quantized already, has no products with constant
+        ModelError: the model is unreadable, quantized already, has no linear layers with constant
             matrices, or NaN or Inf in one; ONNX Runtime does not run it.
         CalibrationError: unusable samples, or none where the method needs some; a journal of
             another model, samples, plan or version.
         QConfigError: bits, group size, method, accuracy level or a name in `exclude` is not known;
             a bound without samples; samples with state; or a size that 2 bits do not reach.
         OutputError: the journal cannot be written, or the disk is full.
-        UnsupportedError: 3 bits, which ONNX Runtime has no products for.
+        UnsupportedError: 3 bits, which ONNX Runtime has no kernels for.
         VerificationError: an output is below the check's bound; the error has the verdict.
         WorkerError: workers died, more often than it was tried.
     Warns:
@@ -97,7 +97,7 @@ def quantize_weights(
     )
     check_accuracy(accuracy_level)
     canonical = canonicalize(load(model), types_by_run)
-    split_stacked_products(canonical.model, request.exclude)
+    split_stacked_matmuls(canonical.model, request.exclude)
     job = WeightsJob(
         canonical.model,
         request,
@@ -151,7 +151,7 @@ def as_request(
 
 
 def _of_embeddings(spec: GroupSpec, bits: int | None, format: WeightFormat) -> GroupSpec | None:
-    """Form of embeddings beside that of products; whole zero points, which lookups want."""
+    """Form of embeddings beside that of linear layers; whole zero points, which lookups want."""
     if bits is None:
         return None
     if format is WeightFormat.QDQ:

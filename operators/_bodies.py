@@ -187,7 +187,7 @@ class BodyWriter:
             value.name = f"{self._prefix}_{label}_{suffix}"
         return Quantized(*values)
 
-    def product(self, label: str, x: Quantized, w: Matrix, bias: ir.Value | None) -> ir.Value:
+    def matmul(self, label: str, x: Quantized, w: Matrix, bias: ir.Value | None) -> ir.Value:
         """float32(sum (x - x_zp) (w - w_zp)) * (x_scale * w_scale) + bias.
 
         In the precision that ONNX Runtime fuses to DynamicQuantizeMatMul or MatMulIntegerToFloat.
@@ -197,5 +197,5 @@ class BodyWriter:
         )
         real = self.op(f"{label}_real", "Cast", [total], {"to": ir.DataType.FLOAT.value})
         scale = self.op(f"{label}_multiplier", "Mul", [x.scale, w.scale])
-        product = self.op(f"{label}_product", "Mul", [real, scale])
-        return product if bias is None else self.op(f"{label}_biased", "Add", [product, bias])
+        result = self.op(f"{label}_product", "Mul", [real, scale])
+        return result if bias is None else self.op(f"{label}_biased", "Add", [result, bias])

@@ -64,7 +64,7 @@ def late_columns(
 ) -> Columns:
     """B as by `columns`; a B with batches may have its scales in one vector, (N,) or (1, ..., N).
 
-    ONNX Runtime's products to float32 have no kernel for these, and multiply by them last.
+    ONNX Runtime's MatMuls to float32 have no kernel for these, and multiply by them last.
     """
     own = (*b.shape[:-2], 1, b.shape[-1]) if b.ndim > 2 else scale.shape
     vector = scale.ndim > 0 and scale.size > 1 and scale.size == scale.shape[-1]

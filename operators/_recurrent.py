@@ -1,7 +1,7 @@
-"""Dynamic quantization that GRU and RNN share: one matrix product for all steps, then a Scan.
+"""Dynamic quantization that GRU and RNN share: one MatMul for all steps, then a Scan.
 
-    P = X W^T + bias        one integer product for the whole sequence and both directions
-    h_t = cell(P_t, h_t-1)  the body of a Scan per direction; h R^T is an integer product in it
+    P = X W^T + bias        one integer MatMul for the whole sequence and both directions
+    h_t = cell(P_t, h_t-1)  the body of a Scan per direction; h R^T is an integer MatMul in it
 
 X and h are quantized to uint8 when the model runs (DynamicQuantizeLinear): X once, h at each step.
 Shapes: X (T, N, I), h (N, H), P (T, N, G H) with G gates, integers of W (I, D, G H) and of R
@@ -85,7 +85,7 @@ class Recurrence(op.Operator):
 
     @abstractmethod
     def scan(self, node: ir.Node, directions: int) -> ScanParts:
-        """The Scan of integer matrix products that replaces the node."""
+        """The Scan of integer MatMuls that replaces the node."""
 
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
         """Float: no scale of the state is known ahead, and there is no integer kernel."""
@@ -99,7 +99,7 @@ class Recurrence(op.Operator):
         return dynamic_rule(node)
 
     def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
-        """A Scan of integer products, or the node itself with stored weights."""
+        """A Scan of integer MatMuls, or the node itself with stored weights."""
         if site.plan.precision is not op.Precision.DYNAMIC_INT8:
             return lower_as_itself(site)
         functions = self.functions(call_of(site.node))
@@ -184,7 +184,7 @@ def lower_as_itself(site: op.DynamicSite) -> list[ir.Value]:
 
 
 class _Lowering:
-    """One node being written: Y (T, D, N, H) and Y_h (D, N, H), by integer products."""
+    """One node being written: Y (T, D, N, H) and Y_h (D, N, H), by integer MatMuls."""
 
     def __init__(self, site: op.DynamicSite, scan: ScanParts) -> None:
         node = site.node
@@ -231,9 +231,9 @@ class _Lowering:
         if self._plan.added is not None:
             outside = np.concatenate([one.outside for one in self._plan.added])
             bias = steps.reals_of("input_bias", outside)
-        product = steps.product("input", steps.quantized("input", x), matrix, bias)
+        projected = steps.matmul("input", steps.quantized("input", x), matrix, bias)
         sizes = [piece * self._hidden for piece in self._plan.pieces] * self._directions
-        return steps.split("input_parts", product, sizes)
+        return steps.split("input_parts", projected, sizes)
 
     def _recurrent(self, d: int) -> list[Matrix]:
         """The matrices of R that the cell multiplies by, (H, columns) each."""

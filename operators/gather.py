@@ -48,18 +48,18 @@ class Gather(op.Operator):
             return (np.take(x, indices.astype(np.intp), call.integer("axis", 0)),)
 
     def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
-        """A constant table has one scale per row; short rows share one.
+        """A constant lookup table has one scale per row; short rows share one.
 
         float32(integers[i] - zero_point[i]) * scale[i]: only the rows that are read are
-        dequantized, and the float table exists neither in the file nor in memory.
+        dequantized, and the float embedding exists neither in the file nor in memory.
         """
         table = constant(node, 0)
         if table is None:
             return op.Float.because(
-                "it picks from data that are computed at run time: it has no table"
+                "it picks from data that are computed at run time: it has no lookup table"
             )
         if table.ndim < 1 or not table.size:
-            return op.Float.because("its table has no element")
+            return op.Float.because("its lookup table has no element")
         if refused := infinite_operand(node, (0,)):
             return refused
         axis = node.attributes.get_int("axis", 0) % table.ndim

@@ -1,4 +1,4 @@
-"""Rows of a table in groups of 2, 4 or 8 bits, dequantized as they are picked."""
+"""Rows of a lookup table in groups of 2, 4 or 8 bits, dequantized as they are picked."""
 
 import math
 from collections.abc import Iterable

@@ -13,7 +13,7 @@ from onnxq.operator.nodes import has_input, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._channel_scales import only_along
 from onnxq.operators._dynamic import STORED, lower_stored
-from onnxq.operators._dynamic_product import (
+from onnxq.operators._dynamic_linear import (
     DynamicLinear,
     constant_operand,
     left_rule,

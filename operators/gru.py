@@ -22,7 +22,7 @@ class GRU(Recurrence):
     """Y, Y_h of X (T, N, I): h = (1 - z) n + z h' with h' of the step before; ONNX GRU-14.
 
     z = f(P_z + h' R_z^T), r = f(P_r + h' R_r^T), P = X W^T + Wb, Rb being added where it can;
-    linear_before_reset 0: n = g(P_n + (r h') R_n^T + Rb_n), two matrix products per step;
+    linear_before_reset 0: n = g(P_n + (r h') R_n^T + Rb_n), two MatMuls per step;
     linear_before_reset 1: n = g(P_n + r (h' R_n^T + Rb_n)), one.
     """
 
@@ -89,9 +89,9 @@ def _linear_cell(
     body: BodyWriter, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value
 ) -> ir.Value:
     (matrix,), (early, late) = direction.matrices, pieces
-    product = body.product("recurrent", body.quantized("h", h), matrix, direction.bias)
+    recurrent = body.matmul("recurrent", body.quantized("h", h), matrix, direction.bias)
     sizes = [2 * direction.hidden, direction.hidden]
-    r_early, r_late = body.split("recurrent_parts", product, sizes)
+    r_early, r_late = body.split("recurrent_parts", recurrent, sizes)
     z, r = _gates(body, direction, early, r_early)
     reset = body.op("reset", "Mul", [r, r_late])
     return _mixed(body, direction, body.op("late", "Add", [late, reset]), z, h)
@@ -101,18 +101,18 @@ def _cell(
     body: BodyWriter, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value
 ) -> ir.Value:
     (first, second), (early, late) = direction.matrices, pieces
-    product = body.product("recurrent", body.quantized("h", h), first, None)
-    z, r = _gates(body, direction, early, product)
+    recurrent = body.matmul("recurrent", body.quantized("h", h), first, None)
+    z, r = _gates(body, direction, early, recurrent)
     reset = body.op("reset", "Mul", [r, h])
-    second_product = body.product("reset", body.quantized("reset", reset), second, None)
-    return _mixed(body, direction, body.op("late", "Add", [late, second_product]), z, h)
+    second_recurrent = body.matmul("reset", body.quantized("reset", reset), second, None)
+    return _mixed(body, direction, body.op("late", "Add", [late, second_recurrent]), z, h)
 
 
 def _gates(
-    body: BodyWriter, direction: Direction, early: ir.Value, product: ir.Value
+    body: BodyWriter, direction: Direction, early: ir.Value, recurrent: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
     """The gates z and r, (N, H) each."""
-    total = body.op("early", "Add", [early, product])
+    total = body.op("early", "Add", [early, recurrent])
     both = gate(body, "early_gate", direction.functions[0], total)
     z, r = body.split("gates", both, [direction.hidden, direction.hidden])
     return z, r

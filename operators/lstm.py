@@ -26,7 +26,7 @@ Y_BATCH_FIRST = (2, 0, 1, 3)  # (T, D, N, H) -> (N, T, D, H)
 class LSTM(op.Operator):
     """Y, Y_h, Y_c = LSTM(X, W, R, B, sequence_lens, initial_h, initial_c, P); ONNX LSTM-14.
 
-    Dynamic: com.microsoft DynamicQuantizeLSTM, both matrix products in integers, the whole X
+    Dynamic: com.microsoft DynamicQuantizeLSTM, both MatMuls in integers, the whole X
     quantized at once and H at each step. Layout 1, which ONNX Runtime's LSTM lacks, by Transposes.
     """
 

@@ -12,7 +12,7 @@ from onnxq.operator.nodes import constant, is_constant, shape
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._channel_scales import fitted, only_along
 from onnxq.operators._dynamic import STORED, lower_stored
-from onnxq.operators._dynamic_product import (
+from onnxq.operators._dynamic_linear import (
     DynamicLinear,
     constant_operand,
     left_rule,
@@ -130,7 +130,7 @@ class MatMul(op.Operator):
     def dynamic_rule(self, node: ir.Node) -> op.DynamicRule | op.Float:
         """A constant matrix on either side has a scale per column or row; other ranks have one.
 
-        With W (M, K) on the left, W X = (X^T W^T)^T: activations by weights, which is the product
+        With W (M, K) on the left, W X = (X^T W^T)^T: activations by weights, which is the MatMul
         that has fast kernels; integers are stored as W^T.
         """
         slot = constant_operand(node)

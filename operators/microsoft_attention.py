@@ -30,14 +30,14 @@ class MicrosoftAttention(op.Operator):
     H / heads), attention_bias (added to the scores), past_sequence_length. Outputs Y (B, S, H) and
     present. Dynamic: DynamicQuantizeLinear of X and com.microsoft QAttention, which has scales per
     column; scores, softmax and V stay in float32. An attention_bias, or a V of its own size:
-    the integer product by itself, and MultiHeadAttention.
+    the integer MatMul by itself, and MultiHeadAttention.
     """
 
     op_type = "Attention"
     domain = MICROSOFT
 
     def rule(self, node: ir.Node) -> op.Rule | op.Float:
-        """Float: its result would be, and dynamic quantization has the products already.
+        """Float: its result would be, and dynamic quantization has the MatMuls already.
 
         QAttention on integers whose scale is known ahead takes 0.93 to 1.07 of the time of the
         dynamic form (1 to 128 rows, widths 256 and 768; benchmarks/results/fusions.md), at the same
@@ -145,10 +145,8 @@ def _quantized(site: op.DynamicSite, slots: Sequence[ir.Value | None]) -> list[i
     _dynamic.check_integer(site.node, weight, qparams)
     integers, x_scale, x_point = _dynamic.quantized_at_run_time(site, "x", x)
     if _is_split(site.node):
-        product = _dynamic.integer_matmul(
-            site, "qkv", (integers, x_scale, x_point), weight, qparams
-        )
-        projected = site.step("Add", [product, bias], f"{site.node.name}_qkv")
+        matmul = _dynamic.integer_matmul(site, "qkv", (integers, x_scale, x_point), weight, qparams)
+        projected = site.step("Add", [matmul, bias], f"{site.node.name}_qkv")
         return _split(site, projected, slots)
     scale, *point = _dynamic.parameters_of(site, weight, qparams)
     w_point = point[0] if point else None

@@ -24,7 +24,7 @@ class RNN(Recurrence):
         return as_indexed(call, "Tanh")
 
     def scan(self, node: ir.Node, directions: int) -> ScanParts:
-        """One product per step; both biases go with that of X."""
+        """One MatMul per step; both biases go with that of X."""
         found = biases(node, directions)
         added = None if found is None else [Biases(w + r, None) for w, r in found]
         return ScanParts(1, (1,), (1,), added, _cell)
@@ -57,8 +57,8 @@ def _cell(
     body: BodyWriter, direction: Direction, pieces: Sequence[ir.Value], h: ir.Value
 ) -> ir.Value:
     (matrix,), (piece,) = direction.matrices, pieces
-    product = body.product("recurrent", body.quantized("h", h), matrix, None)
-    return gate(body, "new", direction.functions[0], body.op("total", "Add", [piece, product]))
+    recurrent = body.matmul("recurrent", body.quantized("h", h), matrix, None)
+    return gate(body, "new", direction.functions[0], body.op("total", "Add", [piece, recurrent]))
 
 
 def _float(cell: FloatCell, p: Singles, h: Singles) -> Singles:

@@ -71,7 +71,7 @@ def write(
             return save(made, path)
         qconfigs = {
             Way.INTEGERS: lambda: default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS),
-            Way.PRODUCTS: lambda: products_alone(source),
+            Way.PRODUCTS: lambda: linear_layers_alone(source),
         }
         made = onnxq.quantize(
             source,
@@ -82,13 +82,13 @@ def write(
         return save(made, path)
 
 
-def products_alone(source: Path) -> QConfigMapping:
+def linear_layers_alone(source: Path) -> QConfigMapping:
     """MatMul and Gemm with constant weights in integers, by MinMax; everything else in float."""
-    products = QConfig(MinMaxObserver.with_args(), NarrowRangeObserver.with_args())
+    linear = QConfig(MinMaxObserver.with_args(), NarrowRangeObserver.with_args())
     mapping = QConfigMapping(None)
     for node, _ in walk(onnxq.prepare(source).model.graph):
         if node.op_type in {"MatMul", "Gemm"} and is_constant(node, 1):
-            mapping = mapping.set_node(node_name(node), products)
+            mapping = mapping.set_node(node_name(node), linear)
     return mapping
 
 

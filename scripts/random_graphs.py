@@ -153,7 +153,7 @@ def made(drawn: Drawn) -> Iterator[tuple[str, Callable[[], ir.Model]]]:
 
 
 def spec(drawn: Drawn) -> dict[str, QConfigDynamic]:
-    """All products and cells in integers: by default, most are too small to gain from it."""
+    """All linear layers and cells in integers: by default, most are too small to gain from it."""
     weight = onnxq_default_dynamic_qconfig.weight
     found = {node.op_type for node in nodes_of(proto(drawn).graph.node)}
     found |= {"MatMul"} if "Einsum" in found else set()  # which becomes one

@@ -5,7 +5,7 @@
 
 Both are built as a release is, and checked by `twine check --strict`. Then, per Python and file: a
 new virtual environment, `pip install FILE` with what it depends on, `pip check`, `onnxq --version`,
-and from an empty folder `onnxq doctor` and a model of two products that is quantized, verified and
+and from an empty folder `onnxq doctor` and a model of two MatMuls that is quantized, verified and
 predicted. The exit code is 1 where anything fails. Needs a package index; minutes. The table that
 this printed is in scripts/try_wheels.md.
 """

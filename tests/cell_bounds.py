@@ -1,6 +1,6 @@
 """How far LSTM, GRU and RNN cells in integers can be from float, step by step; torch's gate order.
 
-Both products of a step are bounded by `product_error`. sigma has the slope 1/4 at most, tanh 1:
+Both MatMuls of a step are bounded by `matmul_error`. sigma has the slope 1/4 at most, tanh 1:
 
     RNN     h' = tanh(p + q)               |dh'| <= dp + dq
     GRU     n = tanh(p_n + r q_n)          |dn| <= dp_n + r dq_n + dr (|q_n| + dq_n)
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.operators.recurrent_bound import ROUNDING, product_error, sigmoid
+from tests.operators.recurrent_bound import ROUNDING, matmul_error, sigmoid
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
@@ -54,7 +54,7 @@ class Cell:
 
 
 def _error(x: Reals, error: Reals | float, w: Reals) -> Reals:
-    return product_error(x, error, w.T, np.abs(w).max(1) / QMAX)
+    return matmul_error(x, error, w.T, np.abs(w).max(1) / QMAX)
 
 
 def _gru(p: Reals, dp: Reals, q: Reals, dq: Reals, h: Reals, dh: Reals) -> tuple[Reals, Reals]:

@@ -58,8 +58,8 @@ def run(source: ir.Model | onnx.ModelProto, feeds: Mapping[str, npt.NDArray[np.g
         return np.asarray(session.run(feeds)[0], np.float32)
 
 
-def product_bound(x: F32, w: F32, qmax: int = SATURATING_QMAX) -> F32:
-    """Largest error of x @ w, uint8 by int8 with a scale per column; shape of the product.
+def matmul_bound(x: F32, w: F32, qmax: int = SATURATING_QMAX) -> F32:
+    """Largest error of x @ w, uint8 by int8 with a scale per column; shape of the result.
 
     x is off by at most a step (half from rounding, half from the zero point's), w by half an LSB:
     |x w - x' w'| <= sum |dx| |w| + |x| |dw| + |dx| |dw|. A thousandth more for float32.
@@ -70,11 +70,11 @@ def product_bound(x: F32, w: F32, qmax: int = SATURATING_QMAX) -> F32:
     return np.asarray(1.001 * (error + step * half * len(w)), np.float32)
 
 
-def product(opset: int = 18, rows: int | str = "N") -> onnx.ModelProto:
-    """y = x w + b as MatMul "product" and Add."""
+def linear(opset: int = 18, rows: int | str = "N") -> onnx.ModelProto:
+    """y = x w + b as MatMul "linear" and Add."""
     return model(
         [
-            helper.make_node("MatMul", ["x", "w"], ["p"], "product"),
+            helper.make_node("MatMul", ["x", "w"], ["p"], "linear"),
             helper.make_node("Add", ["p", "b"], ["y"], "add"),
         ],
         {"w": weights(1, SIDE, SIDE), "b": weights(2, SIDE)},

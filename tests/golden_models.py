@@ -99,7 +99,7 @@ def one(op_type: str, shapes: list[tuple[int, ...]], x: list[Any], **attributes:
 
 
 def shared() -> onnx.ModelProto:
-    """Two products of one x, as Q and K are, and the bias of one."""
+    """Two MatMuls of one x, as Q and K are, and the bias of one."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["q"], "query"),
         helper.make_node("MatMul", ["x", "v"], ["k"], "key"),

@@ -146,7 +146,7 @@ def modelopt() -> onnx.ModelProto:
 
 
 def nncf() -> onnx.ModelProto:
-    """A layer of attention: products of activations between Q and DQ of uint8."""
+    """A layer of attention: MatMuls of activations between Q and DQ of uint8."""
     f = File()
     x = f.qdq("x", 0.03, np.uint8(120))
     q, k, v = (

@@ -121,7 +121,7 @@ def embedded(kind: str) -> onnx.ModelProto:
 
 
 def repeated() -> onnx.ModelProto:
-    """A product that a Loop repeats four times, large enough to be faster on integers."""
+    """A MatMul that a Loop repeats four times, large enough to be faster on integers."""
     side = 16 * WIDTH
     info = helper.make_tensor_value_info
     body = helper.make_graph(

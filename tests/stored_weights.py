@@ -125,7 +125,7 @@ def shifted() -> onnx.ModelProto:
 
 
 def nbits() -> onnx.ModelProto:
-    """onnxruntime's MatMulNBits, beside a float product."""
+    """onnxruntime's MatMulNBits, beside a float MatMul."""
     g = Graph(opset=21)
     g.constant("w_q", integers(0, 256, N, 8, 16).astype(np.uint8))
     g.constant("w_scale", scales(N * 8))

@@ -22,7 +22,7 @@ from onnxq.qconfig import (
 )
 from onnxq.static.plan import Plan
 from onnxq.static.reasons import QuantizedAtRunTime
-from tests.dynamic_models import SIDE, UNMEASURED, normal, op_types, product, quantized, run, stored
+from tests.dynamic_models import SIDE, UNMEASURED, linear, normal, op_types, quantized, run, stored
 from tests.examples import images, model, network, weights
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MIXED = default_qconfig_mapping().set_op_type("Gemm", ENTRY)
 
 def test_a_file_is_quantized_and_gets_smaller(tmp_path: Path) -> None:
     source = model(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")],
         {"w": weights(0, 256, 256)},
         {"x": ["N", 256]},
     )
@@ -47,8 +47,8 @@ def test_a_file_is_quantized_and_gets_smaller(tmp_path: Path) -> None:
 
 
 def test_verify_compares_a_dynamic_model_with_its_float_model() -> None:
-    made = quantized(product())
-    findings = onnxq.verify(product(), made, {"x": normal(20, SIDE)})
+    made = quantized(linear())
+    findings = onnxq.verify(linear(), made, {"x": normal(20, SIDE)})
     (output,) = findings.outputs
     # integers of 7 bits: the noise of each weight is at most 1/128 of the largest in its column
     assert output.sqnr_db > 30
@@ -57,7 +57,7 @@ def test_verify_compares_a_dynamic_model_with_its_float_model() -> None:
 
 @pytest.mark.parametrize("entry", [ENTRY, BLOCKS], ids=["integer", "blocks"])
 def test_every_integer_of_a_dynamic_model_is_checked(entry: QConfigDynamic) -> None:
-    findings = onnxq.cross_check(quantized(product(), entry), {"x": normal(20, SIDE)})
+    findings = onnxq.cross_check(quantized(linear(), entry), {"x": normal(20, SIDE)})
     if entry is ENTRY:
         findings.check()  # end to end, bit for bit
     assert findings.nodes
@@ -67,7 +67,7 @@ def test_every_integer_of_a_dynamic_model_is_checked(entry: QConfigDynamic) -> N
 
 def test_verify_refuses_another_float_model() -> None:
     with pytest.raises(ModelError, match="was made from float model"):
-        onnxq.verify(product(opset=19), quantized(product()), {"x": normal(2, SIDE)})
+        onnxq.verify(linear(opset=19), quantized(linear()), {"x": normal(2, SIDE)})
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_verify_refuses_another_float_model() -> None:
 )
 def test_options_that_are_not_known_are_refused(option: dict[str, str], message: str) -> None:
     with pytest.raises(QConfigError, match=message):
-        onnxq.quantize_dynamic(product(), **option)  # type: ignore[arg-type]
+        onnxq.quantize_dynamic(linear(), **option)  # type: ignore[arg-type]
 
 
 # --- static and dynamic in one model
@@ -122,7 +122,7 @@ def test_what_cannot_be_quantized_dynamically_gets_its_reason() -> None:
     source = model(
         [
             helper.make_node("MatMul", ["x", "x"], ["s"], "square"),
-            helper.make_node("MatMul", ["s", "w"], ["y"], "product"),
+            helper.make_node("MatMul", ["s", "w"], ["y"], "matmul"),
         ],
         {"w": weights(0, SIDE, SIDE)},
         {"x": [SIDE, SIDE]},

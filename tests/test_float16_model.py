@@ -109,15 +109,15 @@ def test_nodes_that_are_named_stay_float32() -> None:
     assert kinds == {ir.DataType.FLOAT, ir.DataType.FLOAT16}
 
 
-def test_products_have_weights_of_four_bits_where_asked() -> None:
+def test_matmuls_have_weights_of_four_bits_where_asked() -> None:
     model = parsed(
         "g (float[n, 32] x) => (float[n, 32] y) { a = MatMul(x, w) y = Relu(a) }",
         {"w": SQUARE},
     )
     made = onnxq.half(model, {"x": X}, weight_bits=4)
-    (product,) = [node for node in made.graph if node.op_type == "MatMulNBits"]
-    assert product.inputs[2] is not None
-    assert product.inputs[2].dtype == ir.DataType.FLOAT16
+    (matmul,) = [node for node in made.graph if node.op_type == "MatMulNBits"]
+    assert matmul.inputs[2] is not None
+    assert matmul.inputs[2].dtype == ir.DataType.FLOAT16
     assert types(made)["Relu"] == ir.DataType.FLOAT16
 
 

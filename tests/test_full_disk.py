@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WIDTH = 128
-PRODUCTS = parsed(
+MATMULS = parsed(
     f"g (float[n, {WIDTH}] x) => (float[n, {WIDTH}] y) {{ h = MatMul(x, w)\n y = MatMul(h, v) }}",
     {"w": normal(WIDTH, WIDTH), "v": normal(WIDTH, WIDTH, seed=1)},
 )
@@ -84,7 +84,7 @@ def short_files(size_bytes: int) -> Iterator[None]:
 
 def arguments(command: str, tmp_path: Path, out: Path) -> list[str]:
     """The words of a command on models in tmp_path."""
-    onnx.save(PRODUCTS, tmp_path / "m.onnx")
+    onnx.save(MATMULS, tmp_path / "m.onnx")
     np.savez(tmp_path / "m.npz", x=normal(16, WIDTH, seed=5))
     model = tiny_decoder()
     onnxq.save(model, tmp_path / "d.onnx")

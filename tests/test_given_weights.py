@@ -128,9 +128,9 @@ def test_groups_of_four_bits_become_matmulnbits_with_their_integers(
     size: int, symmetric: bool
 ) -> None:
     made = onnxq.quantize_weights(given.groups(size, symmetric=symmetric))
-    (product,) = made.graph
-    assert product.attributes["block_size"].value == size
-    packed, scale, *points = [tensor_of(v).numpy() for v in product.inputs[1:] if v is not None]
+    (matmul,) = made.graph
+    assert matmul.attributes["block_size"].value == size
+    packed, scale, *points = [tensor_of(v).numpy() for v in matmul.inputs[1:] if v is not None]
     stored = unpacked_rows(packed.reshape(N, -1), 4)
     assert np.array_equal(stored, given.integers(0, 16, given.K, N).T)
     assert np.array_equal(scale.reshape(N, -1), given.scales(given.K // size, N).T)
@@ -142,12 +142,12 @@ def test_integers_of_eight_bits_that_get_four_are_a_note() -> None:
     assert any("need others for the bits that are asked for" in n for n in notes_of(made))
 
 
-def test_groups_beside_other_products_stay_as_they_are() -> None:
+def test_groups_beside_other_matmuls_stay_as_they_are() -> None:
     for way in WAYS.values():
         made = way(given.nbits())
-        (product,) = [n for n in made.graph if n.op_type == "MatMulNBits"]
+        (matmul,) = [n for n in made.graph if n.op_type == "MatMulNBits"]
         assert np.array_equal(
-            tensor_of(input_at(product, 1)).numpy(),
+            tensor_of(input_at(matmul, 1)).numpy(),
             given.integers(0, 256, N, 8, 16).astype(np.uint8),
         )
 

@@ -40,7 +40,7 @@ OWN_BYTES = 2000  # names, metadata, Q and DQ
 
 
 def wide(kind: int) -> onnx.ModelProto:
-    """Two products of 128 x 128."""
+    """Two MatMuls of 128 x 128."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
     return model(
         [

@@ -219,7 +219,7 @@ def test_weights_that_are_rounded_at_load_are_weights() -> None:
     assert dict(found.activations) == {"int8, per tensor": 3}
 
 
-def test_a_file_without_products_is_left_as_it_is() -> None:
+def test_a_file_without_matmuls_is_left_as_it_is() -> None:
     f = File()
     f.op("Relu", f.qdq("x", 0.1, np.uint8(128)), out="y")
     model = f.model("by hand")

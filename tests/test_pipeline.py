@@ -66,7 +66,7 @@ def test_samples_may_be_one_array_per_input() -> None:
 def test_state_is_handed_on_as_asked() -> None:
     nodes = [
         helper.make_node("Add", ["x", "h"], ["s"], "add"),
-        helper.make_node("MatMul", ["s", "w"], ["y"], "product"),
+        helper.make_node("MatMul", ["s", "w"], ["y"], "matmul"),
         helper.make_node("Relu", ["y"], ["h_out"], "relu"),
     ]
     source = model(nodes, {"w": weights(1, 4, 4)}, {"x": [2, 4], "h": [2, 4]}, {"y": 1, "h_out": 1})
@@ -199,7 +199,7 @@ def test_labels_are_ignored_and_the_batch_is_as_asked(wanted: str) -> None:
 
 
 def masked() -> onnx.ModelProto:
-    """Attention's way with masks: a product, a mask that is computed, Exp, a product."""
+    """Attention's way with masks: a MatMul, a mask that is computed, Exp, a MatMul."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["m"], "scores"),
         helper.make_node("Relu", ["x"], ["r"], "relu"),
@@ -331,15 +331,15 @@ def test_the_repr_of_each_stage_is_a_line() -> None:
 
 @pytest.mark.parametrize("choice", [Choice.BEST, Choice.ALL_INTEGERS])
 @pytest.mark.parametrize(
-    ("product", "shape"),
+    ("matmul", "shape"),
     [("MatMul(x, w)", (0, 5)), ("MatMul(x, w)", (5, 0)), ("Gemm <transB = 1> (x, w)", (0, 5))],
 )
-def test_a_product_by_a_weight_without_elements_stays_float(
-    product: str, shape: tuple[int, int], choice: Choice
+def test_a_matmul_by_a_weight_without_elements_stays_float(
+    matmul: str, shape: tuple[int, int], choice: Choice
 ) -> None:
-    inputs, outputs = shape[::-1] if "transB" in product else shape
+    inputs, outputs = shape[::-1] if "transB" in matmul else shape
     text = f"""g (float[n, {inputs}] x, float[n, 8] z) => (float[n, {outputs}] y, float[n, 8] r)
-        {{ y = {product} r = MatMul(z, v) }}"""
+        {{ y = {matmul} r = MatMul(z, v) }}"""
     source = parsed(text, {"w": np.zeros(shape, np.float32), "v": weights(0, 8, 8)})
     samples = {"x": np.zeros((4, inputs), np.float32), "z": weights(1, 4, 8)}
     asked = default_qconfig_mapping().set_choice(choice)

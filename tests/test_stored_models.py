@@ -45,7 +45,7 @@ def stored(opset: int, *, whole_input: bool = False) -> onnx.ModelProto:
         make("GlobalAveragePool", ["r"], ["g"], "mean"),
         make("Flatten", ["g"], ["t"], "flatten"),
         make("DequantizeLinear", ["v", "s"], ["vf"], "matrix"),
-        make("MatMul", ["t", "vf"], ["y"], "product"),
+        make("MatMul", ["t", "vf"], ["y"], "matmul"),
     ]
     made = model(nodes, constants, {"x": ["N", 3, 8, 8]}, opset=opset)
     if whole_input:

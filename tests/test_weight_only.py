@@ -12,11 +12,11 @@ MODEL = parsed("g (float[n, 32] x) => (float[n, 8] y) { y = MatMul(x, w) }", {"w
 SAMPLES = {"x": normal(64, 32, seed=5)}
 
 
-def test_products_have_weights_in_blocks() -> None:
+def test_matmuls_have_weights_in_blocks() -> None:
     made = onnxq.quantize_weights(MODEL)
     assert op_types(made) == ["MatMulNBits"]
-    (product,) = made.graph
-    attributes = {name: a.value for name, a in product.attributes.items()}
+    (matmul,) = made.graph
+    attributes = {name: a.value for name, a in matmul.attributes.items()}
     assert attributes == {"K": 32, "N": 8, "bits": 4, "block_size": 32, "accuracy_level": 4}
 
 

@@ -6,7 +6,7 @@ has a quantized weight, and ONNX Runtime has an integer form of its operator at 
 integers is meant to compute in float. It fell back when the optimized graph still has a node of its
 name that computes in float, or the DequantizeLinear of its weight.
 
-Of dynamic quantization, integer products stand in the file as such. A product by a weight that is
+Of dynamic quantization, integer MatMuls stand in the file as such. A layer whose weight is
 stored in blocks is meant to become MatMulNBits, which multiplies integers too; it fell back when
 the DequantizeLinear of its weight is still there. Weights that are dequantized by Cast and Mul are
 meant to compute in float.
@@ -55,7 +55,7 @@ def execution_in(model: ir.Model, optimized: ir.Model) -> Execution:
 
 
 def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
-    """Nodes of a file between DequantizeLinear and QuantizeLinear, and products by blocks."""
+    """Nodes of a file between DequantizeLinear and QuantizeLinear, and MatMuls by blocks."""
     for node in model.graph.all_nodes():
         if read.is_quantize(node) or read.is_dequantize(node):
             continue

@@ -302,7 +302,7 @@ def _apart(node: OpRun, inputs: Sequence[Any]) -> Array | None:
 
 
 def _terms(inputs: Sequence[Any], outputs: Sequence[Any]) -> float:
-    """The terms of the longest sums: of a product (M, K) (K, N) -> (M, N) that is K.
+    """The terms of the longest sums: of a MatMul (M, K) (K, N) -> (M, N) that is K.
 
     Of a node with one operand: the elements that become one, or an axis (Softmax).
     """

@@ -6,7 +6,7 @@ moved a node to where no kernel is. The nodes to blame are found by bisection ov
     runs with nodes[:i] quantized, fails with nodes[:i + 1]   =>   nodes[i] goes to float
 
 in about log2(nodes) trials each, until all that is left runs. Cheap nodes come last, so that they
-are blamed rather than the products that they stand beside.
+are blamed rather than the MatMuls that they stand beside.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -3,7 +3,7 @@
     model --plan_job--> plan --find_integers--> integers --write_weights--> model --try_out-->
     verdict
 
-One path for models of any size: integers are found product after product, and go to a file where a
+One path for models of any size: integers are found layer after layer, and go to a file where a
 place for them is named.
 """
 
@@ -43,7 +43,7 @@ class WeightsJob:
     Attributes:
         samples: that methods look at; None: none.
         check: what the result is tried on, and the bound that it keeps there.
-        aim: size that bits are mixed for; None: all products have those of the request.
+        aim: size that bits are mixed for; None: all layers have those of the request.
     """
 
     model: ir.Model
@@ -87,12 +87,12 @@ def plan_job(job: WeightsJob) -> tuple[WeightPlan, Mixed | None]:
             "bits are mixed by what they cost on samples, and none are given. Give some, or the "
             "same bits for all linear layers."
         )
-    mixed = mixed_bits(job.model, plan.products, samples, job.aim.budget(job.model, plan))
+    mixed = mixed_bits(job.model, plan.linear_layers, samples, job.aim.budget(job.model, plan))
     return _readable(mixed.plan.with_embeddings_of(plan), job.format), mixed
 
 
 def _readable(plan: WeightPlan, format: WeightFormat) -> WeightPlan:
-    """The plan without products that ONNX Runtime would misread in that format."""
+    """The plan without layers that ONNX Runtime would misread in that format."""
     if format is not WeightFormat.QDQ:
         return plan
     floats = misread(plan)
@@ -150,7 +150,7 @@ def _integers(
     place: Path | None,
     executor: Executor | None,
 ) -> Mapping[str, Mapping[str, ir.TensorProtocol]]:
-    """Product -> tensors of its integers."""
+    """Layer -> tensors of its integers."""
     sees = any(decision.method.needs_samples for decision in plan.quantized.values())
     if not sees:
         for _ in batches:  # seen for the verdict alone

@@ -70,7 +70,7 @@ def import_qdq(
     "--weight-bits",
     type=int,
     metavar="2|4|8",
-    help="Group-wise weights in products, float16 elsewhere (4: q4f16).",
+    help="Group-wise weights in linear layers, float16 elsewhere (4: q4f16).",
 )
 @click.option(
     "--keep",

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     default=4,
     show_default=True,
     metavar="0|4",
-    help="4: products round activations to int8, the fastest; 0: they compute in float32.",
+    help="4: linear layers round activations to int8, the fastest; 0: they compute in float32.",
 )
 @click.option(
     "--format",
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     default="matmulnbits",
     show_default=True,
     metavar="matmulnbits|qdq",
-    help="Operators of the products; qdq is for runtimes with ai.onnx's alone.",
+    help="Operators of the linear layers; qdq is for runtimes with ai.onnx's alone.",
 )
 @click.option(
     "--embedding-bits",
@@ -77,13 +77,13 @@ if TYPE_CHECKING:
     "--exclude",
     multiple=True,
     metavar="NODE",
-    help="A product, or a glob of some, that stays in float; repeatable.",
+    help="A linear layer, or a glob of some, that stays in float; repeatable.",
 )
 @click.option(
     "--bits-average",
     type=float,
     metavar="BITS",
-    help="2, 4, 8 bits or float for each product, so many on the average (4.5), by what they cost "
+    help="2, 4, 8 bits or float per linear layer, so many on the average (4.5), by what they cost "
     "on SAMPLES. Scales come on top.",
 )
 @click.option(
@@ -129,7 +129,7 @@ def quantize_weights(
     as_json: bool,
     workers: Workers,
 ) -> None:
-    """Store weights of MODEL's products group-wise in 2, 4 or 8 bits; activations stay float."""
+    """Store weights of MODEL's linear layers in 2, 4 or 8 bits; activations stay float."""
     work, asked = Stopwatch(), Asked(check, min_sqnr, no_verdict)
     check_report(report, check or samples)
     output = made_output(output, model, f"int{bits}")
@@ -160,10 +160,10 @@ def quantize_weights(
     from onnxq.graph.saving import save
     from onnxq.ort.types_by_run import types_by_run
     from onnxq.survey.survey import BesideFiles
-    from onnxq.weights.stacked_products import split_stacked_products
+    from onnxq.weights.stacked_matmuls import split_stacked_matmuls
 
     canonical = canonicalize(source, types_by_run)
-    split_stacked_products(canonical.model, request.exclude)
+    split_stacked_matmuls(canonical.model, request.exclude)
     job = WeightsJob(
         canonical.model,
         request,

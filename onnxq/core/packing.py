@@ -1,4 +1,4 @@
-"""Narrow integers in bytes, the first in the low bits, as products of blocks hold them."""
+"""Narrow integers in bytes, the first in the low bits, as MatMulNBits holds them."""
 
 import numpy as np
 import numpy.typing as npt

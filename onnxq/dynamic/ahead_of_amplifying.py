@@ -1,9 +1,9 @@
-"""Products that a logarithm, a high root or a divisor reads: a Fourier transform, a filter bank.
+"""Linear layers that a logarithm, high root or divisor reads: a Fourier transform, a filter bank.
 
     x -> Conv or MatMul -> squares, sums, roots, moves, bounds -> MatMul -> Log, ^(1/3), 1 / x
 
 These take quiet parts for as much as loud ones, and what integers lose is a share of the loud ones.
-How far they lie apart, only samples tell: with nothing known, such products stay in float. With
+How far they lie apart, only samples tell: with nothing known, such layers stay in float. With
 samples, onnxq.static.noise.error_paths predicts what is left. A square root leaves enough: of the
 magnitudes of a spectrum 37.7 of 38.6 dB, where a cube root leaves 33.5 of 38.3, and a quotient by a
 local mean 19.9 of 39.0.
@@ -35,7 +35,7 @@ GUARD = 1e-2
 class _Way:
     """Way from a value to an amplifying node."""
 
-    products: int
+    layers: int
     divides: bool
     amplifying: str
 
@@ -43,7 +43,7 @@ class _Way:
 def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
     """Linear layer -> the amplifying node that reads sums, powers or moves of it, in words.
 
-    One sweep against the graph's order, by the way with the fewest products; ways to divisors apart
+    One sweep against the graph's order, by the way with the fewest layers; ways to divisors apart
     from others, as they may end on the way. Nodes of loops are not looked at.
     """
     found: dict[ir.Node, str] = {}
@@ -56,19 +56,19 @@ def ahead_of_amplifying(model: ir.Model) -> dict[ir.Node, str]:
         ahead = list(_amplifying(node, operator))
         for way in behind:
             for step in propagated_errors(operator, node, operator.rule(node)):
-                if not step.is_followed(way.products) or (way.divides and _is_loud(node, step)):
+                if not step.is_followed(way.layers) or (way.divides and _is_loud(node, step)):
                     continue
-                if step.products:
+                if step.layers:
                     found.setdefault(node, way.amplifying)
-                ahead.append((step.value, replace(way, products=way.products + step.products)))
+                ahead.append((step.value, replace(way, layers=way.layers + step.layers)))
         for value, way in ahead:
             key = value, way.divides
-            read[key] = min(way, read.get(key, way), key=attrgetter("products"))
+            read[key] = min(way, read.get(key, way), key=attrgetter("layers"))
     return found
 
 
 def _amplifying(node: ir.Node, operator: Operator) -> Iterator[tuple[ir.Value, _Way]]:
-    """The input of an amplifying node, with no products on the way; nothing for other nodes."""
+    """The input of an amplifying node, no linear layer on the way; nothing for other nodes."""
     for response in operator.responses(node):
         if not isinstance(response, Curve):
             continue

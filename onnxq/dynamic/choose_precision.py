@@ -124,9 +124,9 @@ def _suits(precision: Precision, node: ir.Node, rule: DynamicRule, dtype: QDType
 
 
 def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
-    """Whether another product reads one of its weights too.
+    """Whether another linear layer reads one of its weights too.
 
-    Where 32 steps do, integer products were at least 0.9 times as fast as blocks of 8 bits wherever
+    Where 32 steps do, integer MatMuls were at least 0.9 times as fast as blocks of 8 bits wherever
     one of the two was faster than float, and up to 2.4 times (hidden 128 to 1024, batch 1 to 32).
     """
     values = [node.inputs[weight.slot] for weight in rule.weights]
@@ -136,7 +136,7 @@ def _is_shared(node: ir.Node, rule: DynamicRule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of the activation in one product, as the rule counts them.
+    """Rows of the activation in one MatMul, as the rule counts them.
 
     Attributes:
         known: how many; None: a size of theirs is open.
@@ -184,13 +184,13 @@ def matrix_sizes(node: ir.Node, rule: DynamicRule) -> tuple[int, int]:
 
 
 def rows_of(node: ir.Node, rule: DynamicRule, sizes: Mapping[str, Sequence[int]]) -> Rows:
-    """Rows of a product's activation."""
+    """Rows of a linear layer's activation."""
     declared, counted = _rows(node, rule, {}), _rows(node, rule, sizes)
     known = [size for size in counted or () if isinstance(size, int)]
-    product = math.prod(known)
+    count = math.prod(known)
     assumed = declared is not None and not all(isinstance(size, int) for size in declared)
     is_known = counted is not None and len(known) == len(counted) and not assumed
-    return Rows(product if is_known else None, max(product, 1), assumed)
+    return Rows(count if is_known else None, max(count, 1), assumed)
 
 
 def _rows(
@@ -204,7 +204,7 @@ def _rows(
         return None
     shape: tuple[int | ir.SymbolicDim, ...] = tuple(sizes.get(value_name(value), value.shape))
     rank = len(shape)
-    if rank <= 1:  # a vector is one row, whichever side of the product it stands on
+    if rank <= 1:  # a vector is one row, whichever side of the MatMul it stands on
         return []
     skipped = {axis % rank for axis in rule.not_rows}
     return [size for axis, size in enumerate(shape) if axis not in skipped]

@@ -37,8 +37,8 @@ from onnxq.dynamic.dynamic_weights import (
     with_bias_preserving,
     with_one_scale,
 )
-from onnxq.dynamic.float_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
+from onnxq.dynamic.lookup_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.positive_inputs import positive_values
 from onnxq.dynamic.tied_weights import find_twins, notes_on_copies, notes_on_twins, shared_limits
 from onnxq.graph.given_weights import is_given, notes_on_given, stored_bits
@@ -54,7 +54,7 @@ from onnxq.qparams import PerTensor, QParams
 from onnxq.targets import Target
 from onnxq.targets.speedups import LINEAR_OPS
 
-OPERANDS = 2  # of a product
+OPERANDS = 2  # of a MatMul
 IN_FLOAT = "computed in float32"
 BLOCK_SIZE = 32  # weights per scale where the qconfig names none; ONNX Runtime's kernels want >= 16
 
@@ -110,7 +110,7 @@ class _Chosen:
 
 
 def _alike(model: ir.Model) -> dict[str, float]:
-    """Weight -> how much the numbers are the same that its first product multiplies."""
+    """Weight -> how much the numbers are the same that its first reader multiplies."""
     raw = raw_tensors(model)
     found: dict[str, float] = {}
     for node in (node for node in model.graph if node.op_type in LINEAR_OPS):
@@ -152,7 +152,7 @@ class _Planner:
         choices = {node_name(node): self._choose(node) for node in nodes}
         twins = find_twins(_matrices(nodes))
         if self.objective is Objective.SPEED:
-            choices |= self._kept_tables(choices, twins)
+            choices |= self._kept_embeddings(choices, twins)
         chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
         for choice in chosen:
             for weight in choice.rule.weights:
@@ -181,10 +181,10 @@ class _Planner:
         named = {node_name(node): node.op_type for node in nodes}
         return {n for n, op_type in named.items() if self.qconfig.for_node(n, op_type) is not None}
 
-    def _kept_tables(
+    def _kept_embeddings(
         self, choices: Mapping[str, _Chosen | Float], twins: dict[ir.Value, ir.Value]
     ) -> dict[str, Float]:
-        """Readers of the tables that float products keep in the file: they stay in float."""
+        """Readers of the embeddings that float layers keep in the file: they stay in float."""
         left: dict[str, Float] = {}
         chosen = {name: c for name, c in choices.items() if isinstance(c, _Chosen)}
         nodes = {c.node for c in chosen.values()}
@@ -248,7 +248,7 @@ class _Planner:
         return self._few_rows(choice, weight) and self._observer(value, choice.entry) == default
 
     def _few_rows(self, choice: _Chosen, weight: DynamicWeight) -> bool:
-        """Whether the weight's product may have so few rows that a scale per column costs time."""
+        """Whether the weight's layer may have so few rows that a scale per column costs time."""
         if weight.few_rows:
             return True
         rows = rows_of(choice.node, choice.rule, self.sizes)

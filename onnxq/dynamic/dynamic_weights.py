@@ -24,7 +24,7 @@ from onnxq.qparams.group_ranges import rounded, search_ranges, unshrunk
 from onnxq.qparams.group_spec import BITS, GROUP_SIZES, GroupSpec, Scheme
 from onnxq.targets.bias_preserving import BiasPreservingRounding
 
-_PRODUCTS = ("Conv", "Gemm", "MatMul")
+_LAYERS = ("Conv", "Gemm", "MatMul")
 PART_ELEMENTS = 1 << 20  # of a weight whose scales are raised together
 IMAGE = 4  # rank of the weights of a Conv over images
 MATRIX = 2  # rank of the weights that can be stored in blocks
@@ -95,7 +95,7 @@ def with_bias_preserving(
     """
     value, qparams = input_at(node, plan.slot), plan.qparams
     is_alone = len(value.uses()) == 1 and not is_given(value)
-    if node.op_type not in _PRODUCTS or not is_alone:
+    if node.op_type not in _LAYERS or not is_alone:
         return plan
     if input_at(node, 0) not in positive and not _is_depthwise(tensor_of(value)):
         return plan
@@ -115,8 +115,8 @@ def _is_depthwise(weight: ir.TensorProtocol) -> bool:
 def with_one_scale(weight: DynamicWeightPlan) -> DynamicWeightPlan:
     """The weight with its largest scale for all columns, or as it is where a column loses too much.
 
-    ONNX Runtime multiplies x_scale by each column's w_scale whenever a product runs, a time per
-    column that all rows share: much of a product of a few rows, and little of one of FEW_ROWS and
+    ONNX Runtime multiplies x_scale by each column's w_scale whenever a MatMul runs, a time per
+    column that all rows share: much of a MatMul of a few rows, and little of one of FEW_ROWS and
     more, where a scale per column is nearly always worth it (benchmarks/results/dynamic.md).
 
     A column whose scale is s keeps integers up to integer_limit * s / max s; errors of rounding

@@ -1,6 +1,6 @@
 """Sizes that the inputs of a model are expected to have, where it leaves them open.
 
-Whether integers pay depends on how many rows a product has. Shapes that the user gives come first,
+Whether integers pay depends on how many rows a MatMul has. Shapes that the user gives come first,
 then those of a sample; without either
 
     the batch, axis 0, and every axis of a cache ("past" or "cache" in the input's name)    1

@@ -1,4 +1,4 @@
-"""Inputs of products as the model alone tells them, where no sample was seen.
+"""Inputs of linear layers as the model alone tells them, where no sample was seen.
 
 Raw data, such as the pixels of a patch or the samples of a sound, are much the same:
 
@@ -41,7 +41,7 @@ PROBE = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """Input of a product, as far as the model tells.
+    """Input of a linear layer, as far as the model tells.
 
     Attributes:
         alike: how much its numbers are the same, as `search_ranges` has it.

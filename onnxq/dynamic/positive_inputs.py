@@ -1,6 +1,6 @@
 """Tensors whose numbers have a mean above 0, as activations leave them: the graph alone tells it.
 
-What a product of such an input adds up is off by the mean times the sum of its weight's rounding
+A layer's sums over such an input are off by the mean times the sum of its weight's rounding
 errors. There errors are rounded so that they cancel (targets.bias_preserving).
 """
 

@@ -86,20 +86,20 @@ class SlowerThanFloat(Reason):
 
 class TableInFloat(Reason):
     WORDS = (
-        "its table '{table}' stays in the file in float for '{reader}': integers beside it would "
-        "make the file larger; objective 'size' quantizes it anyway"
+        "its lookup table '{table}' stays in the file in float for '{reader}': integers beside it "
+        "would make the file larger; objective 'size' quantizes it anyway"
     )
     table: str
     reader: str
 
 
 class OneNumberPerRow(Reason):
-    WORDS = "its table '{table}' has one number per row: one scale for all would round each of them"
+    WORDS = "its lookup table '{table}' has one number per row: one scale would round each of them"
     table: str
 
 
 class SavesTooLittle(Reason):
-    WORDS = "its table takes {bytes} bytes: below {least} integers save too little for their error"
+    WORDS = "its lookup table takes {bytes} bytes: below {least} integers save too little"
     bytes: int
     least: int
 

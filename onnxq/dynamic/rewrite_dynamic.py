@@ -14,7 +14,7 @@ One DynamicQuantizeLinear for all readers of a tensor, where ONNX Runtime still 
 
 ONNX Runtime then runs one DynamicQuantizeLinear and three MatMulIntegerToFloat. It merges equal
 nodes before it fuses, though: where two weights have the same scale, their x_scale * w_scale is one
-Mul with two readers, and neither product is fused. Scalar constants are told apart by value only,
+Mul with two readers, and neither MatMul is fused. Scalar constants are told apart by value only,
 so the second such scale is written as a vector, one (equal) number per column, which is not merged.
 """
 
@@ -53,7 +53,7 @@ FORMAT = "dynamic"
 
 Perm = tuple[int, ...] | None
 """Order of a weight's axes in which its integers are stored; None: as they are."""
-QUANTIZER, PRODUCT = "DynamicQuantizeLinear", "MatMulInteger"
+QUANTIZER, INTEGER_MATMUL = "DynamicQuantizeLinear", "MatMulInteger"
 _INTEGERS, _SCALE = 0, 1  # outputs of the quantizer
 
 
@@ -166,7 +166,7 @@ class _DynamicWriter:
             stored = self.new.half(value, first, self.model.graph)
         else:
             layout = permuted(unpermuted(weight.rounded_in or qparams, perm), first)
-            # ONNX Runtime looks for the integers of MatMulNBits in the graph of the product alone,
+            # ONNX Runtime looks for the integers of MatMulNBits in the graph of the MatMul alone,
             # and refuses the model where it does not find them
             in_blocks = isinstance(qparams.granularity, PerBlock)
             home = edit.graph_of(node) if in_blocks else self.model.graph
@@ -235,9 +235,9 @@ class ShareQuantizers(ir.passes.InPlacePass):
         for graph in model.graphs():
             modified = edit.merge_equal(graph, _said) or modified
             for node in filter(_is_quantizer, list(graph)):
-                for product in _twins(node):
+                for scale in _twins(node):
                     names = names or edit.FreeNames(model)
-                    modified = _as_vector(product, names) or modified
+                    modified = _as_vector(scale, names) or modified
         return ir.passes.PassResult(model, modified)
 
 
@@ -255,7 +255,7 @@ def _is_quantizer(node: ir.Node) -> bool:
 
 
 def _twins(quantizer: ir.Node) -> Iterable[ir.Node]:
-    """Products of the quantizer's scale with a number that an earlier such product has, too."""
+    """Muls of the quantizer's scale by a number that an earlier such Mul has, too."""
     seen: set[bytes] = set()
     for use in list(quantizer.outputs[_SCALE].uses()):
         scale = _number(use.node)
@@ -274,28 +274,28 @@ def _number(node: ir.Node) -> np.ndarray | None:
     return tensor.numpy() if tensor is not None and tensor.size == 1 else None
 
 
-def _as_vector(product: ir.Node, names: edit.FreeNames) -> bool:
+def _as_vector(mul: ir.Node, names: edit.FreeNames) -> bool:
     """Gives x_scale * w_scale a w_scale per column. False where the weight has one column only."""
-    scale, columns = product.inputs[1], _columns(product)
+    scale, columns = mul.inputs[1], _columns(mul)
     graph = scale.graph if scale is not None else None
-    number = _number(product)
+    number = _number(mul)
     if scale is None or graph is None or number is None or columns is None or columns < 2:
         return False
     name = names.value(f"{scale.name}_per_column")
     tensor = ir.Tensor(np.full(columns, number.reshape(())), name=name)
-    product.replace_input_with(1, edit.new_initializer(graph, name, tensor))
-    product.outputs[0].shape = ir.Shape((columns,))
+    mul.replace_input_with(1, edit.new_initializer(graph, name, tensor))
+    mul.outputs[0].shape = ir.Shape((columns,))
     edit.forget_unread(scale)
     return True
 
 
-def _columns(product: ir.Node) -> int | None:
-    """Columns of the weight whose integer product x_scale * w_scale multiplies."""
-    for use in product.outputs[0].uses():
+def _columns(mul: ir.Node) -> int | None:
+    """Columns of the weight whose MatMulInteger x_scale * w_scale multiplies."""
+    for use in mul.outputs[0].uses():
         for value in use.node.inputs:
             cast = value.producer() if value is not None else None
             total = cast.inputs[0].producer() if cast is not None and cast.inputs[0] else None
-            if cast is None or total is None or total.op_type != PRODUCT:
+            if cast is None or total is None or total.op_type != INTEGER_MATMUL:
                 continue
             weight = constant(total.inputs[1])
             shape = weight.shape.numpy() if weight is not None else ()
@@ -331,7 +331,7 @@ class Outermost:
         for node in nodes:
             values = [value for value in node.inputs if value is not None]
             known = all(v.producer() in found or self._is_constant(v) for v in values)
-            # ONNX Runtime makes MatMulNBits of a DQ and a product in the same graph
+            # ONNX Runtime makes MatMulNBits of a DQ and a MatMul in the same graph
             if known and node not in belong and not is_dequantize(node):
                 found[node] = None
         return found

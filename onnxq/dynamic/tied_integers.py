@@ -2,8 +2,8 @@
 
     B = A^T, both initializers  ->  B = Transpose(A), which ONNX Runtime folds at load
 
-An embedding table that is the output matrix too reaches us as two initializers: the exporter's
-Transpose of the table is a constant like any other, and folded.
+An embedding that is the output matrix too reaches us as two initializers: the exporter's
+Transpose of the embedding is a constant like any other, and folded.
 """
 
 from collections.abc import Iterable

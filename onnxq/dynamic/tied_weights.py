@@ -1,6 +1,6 @@
 """Weights that several nodes read, and weights that are one matrix, transposed or not.
 
-An embedding table that is, transposed, the output matrix too, is the usual one.
+An embedding that is, transposed, the output matrix too, is the usual one.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -153,7 +153,7 @@ def _integers_of(plan: DynamicWeightPlan) -> tuple[object, ...]:
     if qparams is None:
         return ("float16",)
     scale, zero_point = qparams.scale, qparams.zero_point
-    # Gather has no kernel for blocks of int8: it writes uint8 integers, which no product shares
+    # Gather has no kernel for blocks of int8: it writes uint8 integers, which no MatMul shares
     if isinstance(qparams.granularity, PerBlock) and qparams.dtype != INT8:
         axis = qparams.granularity.axis
         scale, zero_point = np.moveaxis(scale, axis, 0), np.moveaxis(zero_point, axis, 0)

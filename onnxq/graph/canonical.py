@@ -97,7 +97,7 @@ def canonicalize(model: ir.Model, run: RunCallable | None = None) -> Canonical:
 def canonicalize_module(model: ir.Model, run: RunCallable | None = None) -> Canonical:
     """The canonical form of an exported module whose own weights stay: they train, or are integers.
 
-    As `canonicalize`, but that constant factors and summands behind a product stay nodes: in the
+    As `canonicalize`, but that constant factors and summands behind a MatMul stay nodes: in the
     module they are no part of the weight. So does a hard swish that is written out: its integers
     would be of a tensor that the module does not have alone. Arguments and errors are the same.
     """

@@ -29,7 +29,7 @@ def check_quantizable(model: ir.Model) -> None:
     """Passes a float model with something to quantize, bodies and functions included.
 
     A float model may store weights, or take inputs, as integers that a DequantizeLinear reads, and
-    have products with weights in groups.
+    have linear layers with weights in groups.
     """
     if len(model.graph) == 0:
         raise ModelError(

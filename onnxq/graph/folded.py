@@ -194,7 +194,7 @@ class _Writer:
 def _foldable(folded: Folded, result: ir.TensorProtocol) -> Folded:
     """A DequantizeLinear of bytes as Cast, Sub and Mul, which ONNX Runtime computes once, at load.
 
-    It computes a DequantizeLinear in every run, or makes it a part of a product in integers.
+    It computes a DequantizeLinear in every run, or makes it a part of a layer in integers.
     """
     if folded.op_type != "DequantizeLinear":
         return folded

@@ -1,7 +1,7 @@
 """Inputs of a node whose errors its outputs have, and how: one node against the graph's order.
 
 Ahead of a function that amplifies them, errors are followed through moves, bounds, sums, means,
-powers, products and quotients. Not further than MOST_PRODUCTS of those with constants: a short-time
+powers, products and quotients. Not further than MOST_LAYERS linear layers: a short-time
 Fourier transform, a filter bank behind it, and the mean over time that levels its bands.
 """
 
@@ -16,8 +16,8 @@ from onnxq.operator.nodes import find_input, is_constant
 from onnxq.operator.response import Curve, Factored, Linear, Summed, Weighted
 from onnxq.operator.rule import Float, OpCategory, Rule, WeightSlot
 
-MOST_PRODUCTS = 3
-"""Products with constants on one way: a Fourier transform, a filter bank, a mean over time."""
+MOST_LAYERS = 3
+"""Linear layers on one way: a Fourier transform, a filter bank, a mean over time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class PropagatedError:
     bounds: tuple[float, float] | None = None
 
     @property
-    def products(self) -> int:
-        """With constants, in this node: 1 or 0."""
+    def layers(self) -> int:
+        """Linear layers, in this node: 1 or 0."""
         return int(isinstance(self.through, (Weighted, WeightSlot)))
 
-    def is_followed(self, products: int) -> bool:
-        """Whether the error is known well enough ahead of so many products with constants.
+    def is_followed(self, layers: int) -> bool:
+        """Whether the error is known well enough ahead of so many linear layers.
 
         Ahead of one, bounds let through a part of which nothing is known.
         """
-        if products and self.bounds is not None:
+        if layers and self.bounds is not None:
             return False
-        return products + self.products <= MOST_PRODUCTS
+        return layers + self.layers <= MOST_LAYERS
 
 
 def propagated_errors(

@@ -185,7 +185,7 @@ class Site(NodeSite):
         return self.emit(slots, op_type=op_type, domain=MICROSOFT, attributes=attributes)
 
     def check_pair(self, first: int = 0, second: int = 1) -> None:
-        """Guards the types that ONNX Runtime's matrix products exist for.
+        """Guards the types that ONNX Runtime's MatMuls exist for.
 
         Raises:
             UnsupportedError: not uint8 with uint8 or int8, nor int8 with int8.

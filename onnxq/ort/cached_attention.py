@@ -14,7 +14,7 @@ CACHE_RANK = 4
 """Rank of keys and values: (batch, heads, tokens, head)."""
 _DOMAIN = "com.microsoft"
 _ATTENTION = "GroupQueryAttention"
-_PRODUCTS = ("MatMul", "MatMulInteger")
+_MATMULS = ("MatMul", "MatMulInteger")
 _FIRST = ("Cast", "RotaryEmbedding", "SimplifiedLayerNormalization")
 """Operators whose result is as wide as the first of what they read."""
 _WIDEST = ("Add", "Mul")
@@ -98,7 +98,7 @@ def _width(value: ir.Value | None) -> int | None:
         axis = 0 if node.attributes.get_int("transB", 0) else 1
         weight = _stored_shape(node.inputs[1])
         return weight[axis] if axis < len(weight) else None
-    if node.op_type in _PRODUCTS:
+    if node.op_type in _MATMULS:
         weight = _stored_shape(node.inputs[1])
         return weight[-1] if weight else None
     if node.op_type in _FIRST:

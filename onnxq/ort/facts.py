@@ -145,7 +145,7 @@ def _by_name() -> dict[str, tuple[Fact, ...]]:
 
 
 def _since_1_32(fact: Fact) -> tuple[Fact, Fact]:
-    """A product's fact before and since ONNX Runtime packs its matrix between 16-bit Q and DQ."""
+    """A MatMul's fact before and since ONNX Runtime packs its matrix between 16-bit Q and DQ."""
     return (
         dataclasses.replace(fact, until=(1, 32)),
         dataclasses.replace(fact, packs_beside_16_bits=True, since=(1, 32)),

@@ -37,7 +37,7 @@ def _pair_of_products() -> int:
     a = ir.Value(name="a", shape=ir.Shape([1, 2]), type=ir.TensorType(ir.DataType.UINT8))
     b = ir.Value(name="b", const_value=ir.tensor(np.full((2, 1), 127, np.int8), name="b"))
     y = ir.Value(name="y", shape=ir.Shape([1, 1]), type=ir.TensorType(ir.DataType.INT32))
-    node = ir.Node("", "MatMulInteger", [a, b], outputs=[y], name="product")
+    node = ir.Node("", "MatMulInteger", [a, b], outputs=[y], name="matmul")
     graph = ir.Graph([a], [y], nodes=[node], initializers=[b], opset_imports={"": 21})
     here = FirstRunIn.THIS_PROCESS
     with open_session(ir.Model(graph, ir_version=10), threads=1, first_run=here) as session:

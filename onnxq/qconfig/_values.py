@@ -175,7 +175,7 @@ class QConfigDynamic:
         if not isinstance(size, int) or size not in BLOCK_SIZES:
             raise QConfigError(
                 f"QConfigDynamic.block_size: got {reprlib.repr(size)}; wanted one of "
-                f"{', '.join(map(str, BLOCK_SIZES))}, which ONNX Runtime has products for."
+                f"{', '.join(map(str, BLOCK_SIZES))}, which ONNX Runtime has kernels for."
             )
         if self.precision not in (None, Precision.WEIGHT_ONLY_GROUPWISE):
             raise QConfigError(

@@ -1,8 +1,8 @@
-"""Keeps products in float that ONNX Runtime 1.32 would compute with activations rounded to int8.
+"""Keeps MatMuls in float that ONNX Runtime 1.32 would compute with activations rounded to int8.
 
     DQ(uint16) -> MatMul(DQ(w, axis 1)) -> Q     becomes     DQ -> MatMul(DQ(w, axis -1)) -> Q
 
-Since 1.32 it makes MatMulNBits, accuracy level 4, of a product by a stored matrix between Q and DQ
+Since 1.32 it makes MatMulNBits, accuracy level 4, of a MatMul by a stored matrix between Q and DQ
 of 16 bits, for which it has no kernel on integers (`Fact.packs_beside_16_bits`). It looks for one
 scale, for axis 1, or for axis 0 with blocks. The same axis counted from behind means the same in
 ONNX, and does not match; one scale for all becomes one per column. Earlier versions compute such a
@@ -21,7 +21,7 @@ from onnxq.targets.speedups import LINEAR_OPS
 
 VANISHING = ("Identity", "Dropout")
 PASSED = (*VANISHING, "Relu", "Clip", "Add")
-"""Nodes behind a product that may become a part of it, or of the Q behind them."""
+"""Nodes behind a MatMul that may become a part of it, or of the Q behind them."""
 SIXTEEN_BITS = {ir.DataType.UINT16, ir.DataType.INT16}
 MATRIX = 2  # rank of what becomes MatMulNBits
 NEWEST = (1, 32)  # the first ONNX Runtime that packs there
@@ -39,7 +39,7 @@ def keep_float_matmul(model: ir.Model) -> None:
 
 
 def _stored_matrix(node: ir.Node) -> ir.Node | None:
-    """The DQ of a product's constant matrix that ONNX Runtime may pack; None: there is none."""
+    """The DQ of a MatMul's constant matrix that ONNX Runtime may pack; None: there is none."""
     if node.domain or node.op_type not in LINEAR_OPS:
         return None
     if not facts.of(node, NEWEST).packs_beside_16_bits or node.attributes.get_int("transB", 0) != 0:

@@ -142,7 +142,7 @@ def in_integers(given: ir.Model, target: Target) -> tuple[ir.Model, int]:
     for node in list(made.graph):
         found = matmul_add(node)
         if found is not None and _multiplies_integers(node) and not _is_rounded(found):
-            _write_product(made, found, names)
+            _write_matmul(made, found, names)
     RemoveUnused()(made)
     compact(made, names_in(given))
     return made, wide
@@ -202,8 +202,8 @@ def _is_rounded(found: MatMulAdd) -> bool:
     return not (found.becomes_gemm or found.adds_vector) or (alone and read.is_quantize(readers[0]))
 
 
-def _write_product(model: ir.Model, found: MatMulAdd, names: FreeNames) -> None:
-    """MatMulIntegerToFloat in place of a product that ONNX Runtime would make a float Gemm of."""
+def _write_matmul(model: ir.Model, found: MatMulAdd, names: FreeNames) -> None:
+    """MatMulIntegerToFloat in place of a MatMul that ONNX Runtime would make a float Gemm of."""
     model.opset_imports.setdefault(MICROSOFT, 1)
     x, weight = (read.dequantizer(value) for value in found.matmul.inputs)
     assert x is not None
@@ -249,7 +249,7 @@ def float_beside_integers(model: ir.Model) -> dict[WhyNoIntegers, list[str]]:
             continue
         readers = [use.node for use in node.outputs[0].uses()]
         rounds = len(readers) == 1 and read.is_quantize(readers[0])
-        to_float = node.op_type != "Conv"  # a product of matrices has a kernel with float results
+        to_float = node.op_type != "Conv"  # a MatMul has a kernel with float results
         if not _multiplies_integers(node) or not (rounds or to_float):
             found.setdefault(_why_float(node, weight), []).append(str(node.name))
     return found

@@ -48,7 +48,7 @@ def keep_loadable(model: ir.Model) -> None:
 
 
 def _biased(model: ir.Model) -> Iterator[MatMulAdd]:
-    """The products of int8 integers that are no plain matrix, with a vector added."""
+    """The MatMuls of int8 integers that are no plain matrix, with a vector added."""
     for node in model.graph.all_nodes():
         found = matmul_add(node)
         if found is None or not found.is_flattened or not _is_signed(node.inputs[0]):

@@ -12,7 +12,7 @@ from onnxq.errors import QConfigError, UnsupportedError
 BITS = (2, 4, 8)
 GROUP_SIZES = (16, 32, 64, 128)
 ODD_BITS = (3, 5, 6, 7)
-"""Widths between those that ONNX Runtime's products have kernels for."""
+"""Widths between those that MatMulNBits has kernels for."""
 TYPES = {2: (UINT2, INT2), 4: (UINT4, INT4), 8: (UINT8, INT8)}
 """Bits -> types of affine and of symmetric integers."""
 POINT_BITS = 8  # rows of zero points end on a byte

@@ -49,7 +49,7 @@ class Evaluators:
     Args:
         integer: a model on integers (onnxq.reference.integer_form).
         machines: to be run beside.
-        threads: that convolutions and matrix products use.
+        threads: that convolutions and MatMuls use.
         float_nodes: as `onnxq.reference.evaluator` takes it.
     Raises:
         UnsupportedError: operators that the reference cannot run.

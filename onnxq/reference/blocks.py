@@ -1,10 +1,10 @@
-"""Products by stored weights, as ONNX Runtime runs them: MatMulNBits with int8 activations.
+"""MatMuls by stored weights, as ONNX Runtime runs them: MatMulNBits with int8 activations.
 
     W (integers) -> DQ -> MatMul or Gemm    becomes    MatMulNBits, accuracy level 4
 
-That is the form in which ONNX Runtime executes such a product: each block of a row of activations
-is rounded to int8. On floats, the result would differ by what that rounding does. Which products
-these are, `block_products` says; all others are dequantized, and computed in float.
+That is the form in which ONNX Runtime executes such a MatMul: each block of a row of activations
+is rounded to int8. On floats, the result would differ by what that rounding does. Which MatMuls
+these are, `groupwise_matmul` says; all others are dequantized, and computed in float.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def write_groupwise_matmuls(model: ir.Model) -> None:
         return
     infer_types(model)
     names = FreeNames(model)
-    # every answer before the first change: a product is what stands in front of the next one
+    # every answer before the first change: a MatMul is what stands in front of the next one
     found = [(node, groupwise_matmul(node)) for node in candidates]
     for node, matmul in found:
         if matmul is not None:
@@ -100,19 +100,19 @@ def _arrays(matmul: GroupwiseMatMul) -> dict[str, npt.NDArray[np.generic]]:
     }
 
 
-# --- Products by stored weights that ONNX Runtime computes by MatMulNBits: its own rules
+# --- MatMuls by stored weights that ONNX Runtime computes by MatMulNBits: its own rules
 #
 #     W (integers) -> DQ -> MatMul or Gemm    becomes    MatMulNBits
 #
-# where, of the product, what stands around it, and the integers, each function below says yes. All
+# where, of the MatMul, what stands around it, and the integers, each function below says yes. All
 # else is dequantized and multiplied in float. The rules are those of DQMatMulNodeGroupSelector
 # (core/optimizer/qdq_transformer/selectors_actions/qdq_selectors.cc) and of what runs before it:
 # MatMulAddFusion, GemmTransposeFusion, and the elimination of equal and of empty nodes. Measured on
-# ONNX Runtime 1.31.1 and 1.32.0; `tests/qdq/test_block_products.py` asks the installed one.
+# ONNX Runtime 1.31.1 and 1.32.0; `tests/qdq/test_groupwise_matmuls.py` asks the installed one.
 
 
 MIN_BLOCK = 16
-MAX_BLOCK = 256  # unless facts.of(product).packs_beside_16_bits
+MAX_BLOCK = 256  # unless facts.of(node).packs_beside_16_bits
 LOOSE_BLOCK = 32  # session.qdq_matmulnbits_block_size, for weights that have no blocks
 WIDTHS = (2, 4, 8)  # bits of integers
 MATRIX = 2
@@ -120,7 +120,7 @@ TURN = [1, 0]
 CLIPS = ("Relu", "Clip")
 SIXTEEN_BITS = (ir.DataType.UINT16, ir.DataType.INT16)
 VANISHING = ("Identity", "Dropout")
-"""Nodes that are taken out before products are looked at."""
+"""Nodes that are taken out before MatMuls are looked at."""
 
 Dims = tuple[int | str | None, ...]
 """Sizes, or their symbols; None where neither is known."""
@@ -128,7 +128,7 @@ Dims = tuple[int | str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class GroupwiseMatMul:
-    """A product that becomes MatMulNBits.
+    """A MatMul that becomes MatMulNBits.
 
     Attributes:
         dequantize: the node that reads the integers.
@@ -144,7 +144,7 @@ class GroupwiseMatMul:
 
 
 def reads_stored_matrix(node: ir.Node) -> bool:
-    """Whether it is a product whose second operand is dequantized beside it."""
+    """Whether it is a MatMul or Gemm whose second operand is dequantized beside it."""
     if node.domain or node.op_type not in LINEAR_OPS or len(node.inputs) < MATRIX:
         return False
     source = dequantizer(node.inputs[1])
@@ -242,7 +242,7 @@ def _equals(other: ir.Value, number: npt.NDArray[np.generic]) -> bool:
     return bool(tensor.numpy() == number)
 
 
-# --- the product
+# --- the MatMul
 
 
 def _is_plain(node: ir.Node, columns: int) -> bool:
@@ -278,12 +278,12 @@ def _gives_floats(node: ir.Node, columns: int) -> bool:
 
 
 def _is_ignored(neighbour: ir.Node, node: ir.Node) -> bool:
-    """Whether a Q or DQ beside the product does not keep ONNX Runtime from packing it."""
+    """Whether a Q or DQ beside the MatMul does not keep ONNX Runtime from packing it."""
     return facts.of(node).packs_beside_16_bits and integer_type(neighbour) in SIXTEEN_BITS
 
 
 def _added(node: ir.Node, columns: int) -> ir.Node | None:
-    """The Add behind a product of two matrices that ONNX Runtime makes a Gemm of."""
+    """The Add behind a MatMul of two matrices that ONNX Runtime makes a Gemm of."""
     matmul, x = node.outputs[0], node.inputs[0]
     behind = readers(matmul, VANISHING)
     if node.op_type != "MatMul" or len(behind) != 1 or goes_out(matmul, VANISHING):
@@ -305,7 +305,7 @@ def _added(node: ir.Node, columns: int) -> ir.Node | None:
 
 
 def _belongs_to(other: ir.Value | None, add: ir.Node, node: ir.Node) -> bool:
-    """Whether the Add of two products becomes a part of the other one, which stands later."""
+    """Whether the Add of two MatMuls becomes a part of the other one, which stands later."""
     rival = None if other is None else other.producer()
     if rival is None or rival.op_type != "MatMul" or rival.domain or rival.graph is not node.graph:
         return False

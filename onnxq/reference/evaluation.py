@@ -37,7 +37,7 @@ class Evaluator(ReferenceEvaluator):
     Args:
         proto, opsets, functions, verbose, new_ops, check_shape_annotations: as its base.
         weights: arrays of the initializers whose protobuf says that they are elsewhere.
-        threads: that convolutions and matrix products use.
+        threads: that convolutions and MatMuls use.
     Attributes:
         reads: of each node, the names that it and graphs inside of it read.
     """

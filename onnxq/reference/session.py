@@ -42,7 +42,7 @@ def evaluator(
     Args:
         model: QDQ, QOperator, mixed, or what ONNX Runtime wrote as its optimized graph; path,
             ModelProto or onnx_ir.Model. It is not changed.
-        threads: that convolutions and matrix products use.
+        threads: that convolutions and MatMuls use.
         float_nodes: runs the float nodes that onnxq has no kernel for, in place of onnx's own
             implementation; see onnxq.reference.elsewhere.
         saturation_mode: how the machine adds products of integers; a Target says its own.
@@ -93,7 +93,7 @@ def integer_evaluator(
 def integer_form(
     model: ir.Model, saturation_mode: SaturationMode = SaturationMode.EXACT
 ) -> ir.Model:
-    """A copy with its functions inlined, each DQ -> op -> Q fused, and products by blocks too.
+    """A copy with its functions inlined, each DQ -> op -> Q fused, and MatMuls by blocks too.
 
     Float weights between DQ and Q are quantized, as ONNX Runtime does when it loads the model. On
     ARM, int8 activations stay int8; on x86 they become uint8.

@@ -159,7 +159,7 @@ def _name(bits: int) -> str:
 
 
 def mixed_json(mixed: Mixed) -> dict[str, object]:
-    """Plain values of the table for programs, with the bits of every product."""
+    """Plain values of the table for programs, with the bits of every layer."""
     return {
         "front": [_values(mix) for mix in mixed.front],
         "chosen": {**_values(mixed.chosen), "bits": dict(mixed.chosen.bits)},

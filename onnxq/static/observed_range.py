@@ -99,7 +99,7 @@ def _named(
 
 
 def _by_weight(made: Plan, found: Channels) -> Channels:
-    """Channels of nodes that have a weight to hold back; products of two activations have none."""
+    """Channels of nodes that have a weight to hold back; MatMuls of two activations have none."""
     channels: Channels = {}
     for name in found.keys() & made.weights.keys():
         weight = made.weights[name]

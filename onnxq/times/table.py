@@ -116,7 +116,7 @@ class Costs:
         onnxruntime: version.
         threads: of a session.
         date: of the measurement, as 2026-11-22.
-        throughput: most operations per second in products, which tells the instructions in use.
+        throughput: most operations per second in MatMuls, which tells the instructions in use.
         timings: what was measured.
         fits: those that are known; others follow from the timings when they are asked for.
     """

@@ -14,7 +14,7 @@ from onnxq.ort import facts, layouts
 from onnxq.targets.speedups import GATES, LINEAR_OPS
 
 WEIGHT = 1
-"""Input slot of the weight of a convolution, a product, and a recurrent node (of its inputs)."""
+"""Input slot of the weight of a convolution, a MatMul, and a recurrent node (of its inputs)."""
 GROUPED = "grouped"
 FUSED = "fused"
 """Kind of an activation that a float convolution computes itself."""
@@ -27,7 +27,7 @@ class Work:
     """Work of one node.
 
     Attributes:
-        operator: op_type of the float node, a product's for all of them, or a Change's value.
+        operator: op_type of the float node, MatMul for all linear layers, or a Change's value.
         kind: among nodes of one operator, where their kernels differ: "pointwise"; mostly empty.
         read: elements of the inputs that are no constants.
         products: multiplications and additions, or elements under the windows of a pool.
@@ -67,7 +67,7 @@ def work_of(node: ir.Node, sizes: Mapping[str, Sizes]) -> Work | None:
     if node.op_type == layouts.CONVOLUTION and is_constant(node, WEIGHT):
         return _convolution(node, sizes, plain)
     if node.op_type in LINEAR_OPS:
-        return _product(node, sizes, plain)
+        return _linear(node, sizes, plain)
     if node.op_type in GATES:
         return _recurrent(node, sizes, plain)
     if value_name(node.outputs[0]) not in sizes:  # nobody reads it
@@ -117,15 +117,15 @@ def _blocks(channels: int) -> int:
     return -(-channels // layouts.BLOCK) * layouts.BLOCK
 
 
-def _product(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
+def _linear(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:
     """A (..., m, k) B (..., k, n): k products for every result; Gemm runs as MatMul does."""
-    product = LINEAR_OPS[0]
+    matmul = LINEAR_OPS[0]
     result = sizes[value_name(node.outputs[0])]
     if is_constant(node, WEIGHT):
         weight = math.prod(_sizes(node, WEIGHT, sizes))
         # a matrix without columns has no products, and nothing to divide by
         summed = weight // (result[-1] or 1 if result else 1)
-        return Work(product, "", plain.read, plain.written, weight, plain.written * summed)
+        return Work(matmul, "", plain.read, plain.written, weight, plain.written * summed)
     summed = (_sizes(node, 0, sizes) or (1,))[-1]
     return Work(plain.operator, "activations", plain.read, plain.written, 0, plain.written * summed)
 

@@ -25,7 +25,7 @@ from onnxq.weights.improvement import Improved, WeightImprovement, register
 from onnxq.weights.judgement import thinned
 from onnxq.weights.layers import Layer, layers_of
 from onnxq.weights.layerwise import LayerWork, Proposal, layerwise, with_outcomes
-from onnxq.weights.round import rounding_of, rounding_products
+from onnxq.weights.round import rounding_of, rounding_work
 
 SAMPLES = 64
 """Rows that are looked at where there are as many: more of them gain some tenths of a dB."""
@@ -135,7 +135,7 @@ class _Bounded:
         if len(self._works) > 1:
             places = self._layer.unfolded.places(x) * self._batches
             groups, outputs, inputs = self._layer.scale.shape[0], *self._layer.matrix.shape[1:]
-            wanted = rounding_products(groups, outputs, inputs, places)
+            wanted = rounding_work(groups, outputs, inputs, places)
             if not self._budget.allows(places * groups * outputs * inputs, wanted):
                 self._why = TOO_MUCH.format(wanted)
                 self._works.pop()

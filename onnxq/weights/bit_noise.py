@@ -1,11 +1,11 @@
-"""Noise that each product brings to the outputs, by the bits of its weight: measured and predicted.
+"""Noise that each layer brings to the outputs, by the bits of its weight: measured and predicted.
 
-    carried(n)    noise of the outputs where product n alone has integers of REFERENCE bits,
-    measured own(n, b)     tr((W - Q) H (W - Q)'), noise at the product itself, from the Hessian H
+    carried(n)    noise of the outputs where layer n alone has integers of REFERENCE bits,
+    measured own(n, b)     tr((W - Q) H (W - Q)'), noise at the layer itself, from the Hessian H
     noise(n, b)   carried(n) * own(n, b) / own(n, REFERENCE)
 
-One walk measures `carried` of all products: each has a cache of its own, which leaves the float
-model's behind that product. All are rounded to nearest: it is their order that matters.
+One walk measures `carried` of all layers: each has a cache of its own, which leaves the float
+model's behind that layer. All are rounded to nearest: it is their order that matters.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ MEASURED_BATCHES = 2
 
 @dataclass(frozen=True, slots=True)
 class BitNoise:
-    """Noise of a product by the bits of its weight.
+    """Noise of a layer by the bits of its weight.
 
     Attributes:
         own: bits -> mean square of the error of its results, over their own.
@@ -60,9 +60,9 @@ class BitNoise:
 def bit_noise(
     model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], few: Sequence[Batch]
 ) -> dict[str, BitNoise]:
-    """Product -> its noise by bits.
+    """Layer -> its noise by bits.
 
-    `few`: some of them, that the caches run: each product costs as many runs of what is behind
+    `few`: some of them, that the caches run: each layer costs as many runs of what is behind
     it.
     """
     own = own_noise(model, plan, batches)
@@ -75,7 +75,7 @@ def bit_noise(
 def own_noise(
     model: ir.Model, plan: WeightPlan, batches: Iterable[Batch]
 ) -> dict[str, dict[int, float]]:
-    """Product -> bits -> mean square of the error of its results, over their own; rounded."""
+    """Layer -> bits -> mean square of the error of its results, over their own; rounded."""
     nodes = {node_name(node): node for node, _ in walk(model.graph)}
     found = {}
     for group, inputs in SequentialPipeline(model, plan, batches).groups([*plan.quantized]):
@@ -111,7 +111,7 @@ def output_noise(
 ) -> list[float]:
     """Noise of the outputs over their power, of each variant of the model.
 
-    `variants`: product -> spec of its integers, rounded to nearest; all others stay in float.
+    `variants`: layer -> spec of its integers, rounded to nearest; all others stay in float.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(workers(1))
@@ -169,7 +169,7 @@ class _Variants:
                 self._cache(index).advance(self._rounded(subgraph, gives, changed))
 
     def _cache(self, index: int) -> ActivationCache:
-        """The cache of a variant, begun where its first product runs."""
+        """The cache of a variant, begun where its first layer runs."""
         if index not in self.caches:
             cache = ActivationCache(self.floats, len(self.batches), 1 / len(self.variants))
             self.caches[index] = self.stack.enter_context(cache)
@@ -178,7 +178,7 @@ class _Variants:
     def _rounded(
         self, subgraph: Subgraph, gives: Sequence[str], specs: Mapping[str, GroupSpec]
     ) -> ir.Model:
-        """The subgraph with these products in groups."""
+        """The subgraph with these layers in groups."""
         decisions = {
             name: replace(self.plan.quantized[name], spec=spec, method=Method.RTN)
             for name, spec in specs.items()

@@ -1,4 +1,4 @@
-"""Embeddings, which Gather takes rows of, and products whose weight is one of them.
+"""Embeddings, which Gather takes rows of, and linear layers whose weight is one of them.
 
     E = Gather(T, ids)        Y = X T'        integers of T's rows serve both
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxq.core.reason import Reason
-from onnxq.dynamic.float_tables import LOOKUP
+from onnxq.dynamic.lookup_tables import LOOKUP
 from onnxq.dynamic.tied_weights import find_twins
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at, is_constant, shape, sizes
@@ -61,13 +61,13 @@ def why_no_rows(node: ir.Node, group_size: int) -> Reason | None:
 
 
 def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
-    """Weight of products -> the embedding that it is; embeddings of lookups are among them."""
+    """Weight of linear layers -> the embedding that it is; embeddings of lookups are among them."""
     read: dict[ir.Value, str] = {}
     for node in nodes:
         if is_lookup(node):
             read.setdefault(input_at(node, 0), node_name(node))
-    products = [n for n in nodes if n.op_type in LINEAR_OPS and not n.domain]
-    weights = [v for n in products for v in n.inputs if v is not None and v.is_initializer()]
+    linear = [n for n in nodes if n.op_type in LINEAR_OPS and not n.domain]
+    weights = [v for n in linear for v in n.inputs if v is not None and v.is_initializer()]
     found = {value_name(value): Tie(value_name(value), name) for value, name in read.items()}
     for value, twin in find_twins([*read, *weights]).items() if weights else ():
         for one, other in ((value, twin), (twin, value)):

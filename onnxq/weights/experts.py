@@ -1,4 +1,4 @@
-"""Mixtures of experts: com.microsoft MoE as products of each expert, which QMoE stores in groups.
+"""Mixtures of experts: com.microsoft MoE as Gemms of each expert, which QMoE stores in groups.
 
     Y[t] = sum over the experts e of token t of r[t, e] fc2_e(act(fc1_e(X[t])))
 
@@ -26,7 +26,7 @@ from onnxq.weights.reasons import MixtureInBody, NoQMoE
 FC1, FC2, FC3 = 2, 4, 6
 """Slots of the weights of MoE; biases stand behind them."""
 PART_OF = "onnxq.part_of"
-"""Metadata of the products of an expert: name of the node that they are parts of."""
+"""Metadata of the Gemms of an expert: name of the node that they are parts of."""
 SWIGLU = "swiglu"
 LEAST_GROUPS = 2  # of a row: zero points of one lie otherwise in ONNX Runtime 1.29
 DEFAULTS = {"alpha": 1.0, "beta": 0.0}
@@ -58,7 +58,7 @@ def why_no_qmoe(node: ir.Node, spec: GroupSpec, main: ir.Graph) -> Reason | None
 
 
 def unfolded(model: ir.Model, mixtures: Collection[str]) -> ir.Model:
-    """The model with products of each expert in place of these nodes; it shares what it can."""
+    """The model with the Gemms of each expert in place of these nodes; it shares what it can."""
     if not mixtures:
         return model
     copy = model.clone()
@@ -70,7 +70,7 @@ def unfolded(model: ir.Model, mixtures: Collection[str]) -> ir.Model:
 
 
 def part_name(mixture: str, expert: int, slot: int) -> str:
-    """Name of an expert's product in the model that is taken apart."""
+    """Name of an expert's Gemm in the model that is taken apart."""
     return f"{mixture}.experts.{expert}.{'fc1' if slot == FC1 else 'fc2'}"
 
 
@@ -127,7 +127,7 @@ class _Unfolding:
         return self._op("ScatterND", y, places, sum_)
 
     def _layer(self, expert: int, slot: int, x: ir.Value) -> ir.Value:
-        """The product of an expert's layer, (rows, outputs)."""
+        """The Gemm of an expert's layer, (rows, outputs)."""
         node = self._node
         inputs = [x, self._part(expert, slot)]
         if find_input(node, slot + 1) is not None:

@@ -1,4 +1,4 @@
-"""Integers of every product of a plan, group after group, by whoever does the work.
+"""Integers of every layer of a plan, group after group, by whoever does the work.
 
     Hessian of the group's inputs  ->  a solver, once      onnxq.weights.solve
     rows of its weights, PART_BYTES at a time  ->  integers   any Executor
@@ -77,7 +77,7 @@ def find_integers(
     integers: QuantizedWeightsFile,
     executor: Executor | None = None,
 ) -> Integers:
-    """Product -> tensors of its integers, which the file holds.
+    """Layer -> tensors of its integers, which the file holds.
 
     `batches`: of samples; read where a method needs to see inputs, and nowhere else.
     `integers`: holds those that were found before; the others are added.
@@ -126,7 +126,7 @@ def _known(group: LayersOfInput, values: Mapping[str, ir.Value], raw: Collection
 def _solved(
     executor: Executor | None, solver: RowSolver, parts: Iterable[WeightRows]
 ) -> Iterator[tuple[str, Packed]]:
-    """(product, packed integers) of each part, in order."""
+    """(layer, packed integers) of each part, in order."""
     asked: list[str] = []
 
     def noted() -> Iterator[WeightRows]:
@@ -140,7 +140,7 @@ def _solved(
 
 
 def parts_of(node: ir.Node, decision: Groupwise) -> Iterator[WeightRows]:
-    """Parts of a product's weight, read as they are asked for."""
+    """Parts of a layer's weight, read as they are asked for."""
     value = input_at(node, decision.slot)
     part_bytes = GPTQ_PART_BYTES if decision.method.needs_samples else PART_BYTES
     rows = max(1, part_bytes // (decision.inputs * np.dtype(np.float32).itemsize))
@@ -152,7 +152,7 @@ def parts_of(node: ir.Node, decision: Groupwise) -> Iterator[WeightRows]:
 
 
 def _joined(parts: Iterable[tuple[str, Packed]]) -> Iterator[tuple[str, Packed]]:
-    """(product, packed integers of all its rows), as soon as it has all."""
+    """(layer, packed integers of all its rows), as soon as it has all."""
     for name, packed in itertools.groupby(parts, key=lambda part: part[0]):
         yield name, _stacked([arrays for _, arrays in packed])
 

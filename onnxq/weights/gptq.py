@@ -1,4 +1,4 @@
-"""GPTQ on plain arrays: quantized values of a matrix whose product, not whose entries, is nearest.
+"""GPTQ on plain arrays: quantized values of a matrix whose results, not whose entries, are nearest.
 
 With H the Hessian, E[x x'] of the inputs, a matrix W and its rounded values Q differ by
 

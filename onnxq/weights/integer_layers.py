@@ -1,4 +1,4 @@
-"""Products in integers, static and dynamic: how their weight and their input are rounded."""
+"""Layers in integers, static and dynamic: how their operands are rounded."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class IntegerLayer:
 def integer_layers(
     prepared: Prepared, objective: Objective = Objective.SPEED
 ) -> dict[str, IntegerLayer]:
-    """Node name -> product, in the order in which they run."""
+    """Node name -> layer, in the order in which they run."""
     dynamic = _dynamic(prepared, objective)
     found = {}
     for node, _ in walk(prepared.model.graph):
@@ -67,7 +67,7 @@ def at_run_time(x: Singles) -> Singles:
 
 
 def _static_layer(node: ir.Node, decision: Quantize, prepared: Prepared) -> IntegerLayer | None:
-    """The product; None: it has no weight, or another node's kernel carries it out."""
+    """The layer; None: it has no weight, or another node's kernel carries it out."""
     if decision.rule.weight is None or decision.folded_into:
         return None
     key = weight_key(prepared, node, decision.rule)
@@ -81,7 +81,7 @@ def _static_layer(node: ir.Node, decision: Quantize, prepared: Prepared) -> Inte
 
 
 def _observer(node: ir.Node, prepared: Prepared) -> ObserverSpec:
-    """Observer of a static product's input, or of the one that will stand in its place."""
+    """Observer of a static layer's input, or of the one that will stand in its place."""
     x = input_at(node, 0)
     if x.name in prepared.observed:
         return prepared.observed[x.name]
@@ -93,7 +93,7 @@ def _observer(node: ir.Node, prepared: Prepared) -> ObserverSpec:
 def _dynamic_layer(
     node: ir.Node, decision: QuantizeDynamic, prepared: Prepared
 ) -> IntegerLayer | None:
-    """The product; None: not one of a matrix and integers."""
+    """The layer; None: not one of a matrix and integers."""
     operator = catalog.find(node.op_type, node.domain)
     rule = None if operator is None else operator.dynamic_rule(node)
     if decision.precision is not Precision.DYNAMIC_INT8 or not isinstance(rule, DynamicRule):

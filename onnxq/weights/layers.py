@@ -1,4 +1,4 @@
-"""Layers: nodes with a quantized weight, as the products of matrices that improvements think in."""
+"""Layers: nodes with a quantized weight, as the matrix products that PTQ algorithms see."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ CHUNK_ELEMENTS = 1 << 22  # of rows that are unfolded at once: 16 MiB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BiasSlot:
-    """Where a layer's bias stands: an input of its own, or of the Add behind a product."""
+    """Where a layer's bias stands: an input of its own, or of the Add behind a MatMul."""
 
     node: ir.Node
     slot: int
@@ -220,7 +220,7 @@ def layers_of(model: ir.Model, plan: Plan) -> dict[str, Layer]:
 
 
 def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
-    """The Layer that a node is; None: it has no quantized weight, or no product is known of it."""
+    """The Layer that a node is; None: no quantized weight, or no matrix product is known."""
     decision, operator = plan.decisions[node_name(node)], catalog.find(node.op_type, node.domain)
     if not isinstance(decision, Quantize) or node_name(node) not in plan.weights:
         return None

@@ -158,7 +158,7 @@ class _Walk:
                 outcomes.append(self._outcome(layer, work.proposal()))
             self._run_quantized(subgraph)
             self._drop(index)
-        why = "it stands in a branch or a loop, or no product of matrices is known of it"
+        why = "it stands in a branch or a loop, or no matrix product is known of it"
         return outcomes + [Outcome(self.name, name, False, why=why) for name in self.unknown]
 
     def _outcome(self, layer: Layer, proposal: Proposal) -> Outcome:

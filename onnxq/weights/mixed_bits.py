@@ -1,8 +1,8 @@
-"""Mixed bits: 2, 4, 8 or float for each product, so that a budget is met with the least noise.
+"""Mixed bits: 2, 4, 8 or float for each linear layer, so that a budget is met with least noise.
 
-    least sum of noise(n, b)    where the sizes of all products together are at most the budget
+    least sum of noise(n, b)    where the sizes of all layers together are at most the budget
 
-Noises of products add up at the outputs, as they are small and independent; what is chosen so is
+Noises of layers add up at the outputs, as they are small and independent; what is chosen so is
 run beside the same bits everywhere, and the better of the two is taken.
 """
 
@@ -30,7 +30,7 @@ from onnxq.weights.weight_plan import Groupwise, WeightPlan
 
 FLOAT_BITS, FLOAT_BYTES = 32, 4
 CHOICES = (*BITS, FLOAT_BITS)
-"""Bits that a product can have."""
+"""Bits that a layer can have."""
 SHOWN = (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 8.0)
 """Average bits of the rows of the table."""
 
@@ -40,7 +40,7 @@ class SizeAim:
     """Size that is asked for; one of the two is given.
 
     Attributes:
-        bits_average: bits of an integer, on the average of all weights of products.
+        bits_average: bits of an integer, on the average of all weights of linear layers.
         size: of the file, over that of the float model.
     Raises:
         QConfigError: both or none, or a size that is not above 0 and at most 1.
@@ -68,7 +68,7 @@ class SizeAim:
         return given if given is None or isinstance(given, SizeAim) else cls(size=given)
 
     def budget(self, model: ir.Model, plan: WeightPlan) -> BitBudget:
-        """The budget that the products have to keep.
+        """The budget that the layers have to keep.
 
         Raises:
             QConfigError: nothing can meet it.
@@ -77,14 +77,14 @@ class SizeAim:
             return BitBudget(average=self.bits_average)
         whole = saved_bytes(model)
         floats = {d.tensor: d.outputs * d.inputs * FLOAT_BYTES for d in plan.quantized.values()}
-        tables = {d.embedding: d for d in plan.quantized.values() if d.embedding}
-        stored = sum(d.spec.size_bytes(d.outputs, d.inputs) for d in tables.values())
+        embeddings = {d.embedding: d for d in plan.quantized.values() if d.embedding}
+        stored = sum(d.spec.size_bytes(d.outputs, d.inputs) for d in embeddings.values())
         return BitBudget(size_bytes=self.size * whole - (whole - sum(floats.values())) - stored)
 
 
 @dataclass(frozen=True, slots=True)
 class BitBudget:
-    """Most that products may take; one of the two is given."""
+    """Most that the layers may take; one of the two is given."""
 
     average: float | None = None
     size_bytes: float | None = None
@@ -96,7 +96,7 @@ class BitBudget:
             )
 
     def cost(self, decision: Groupwise, bits: int) -> float:
-        """Part of the budget that a product takes with so many bits."""
+        """Part of the budget that a layer takes with so many bits."""
         weights = decision.outputs * decision.inputs
         if self.average is not None:
             return float(bits * weights)
@@ -114,10 +114,10 @@ class BitBudget:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Bits of every product.
+    """Bits of every linear layer.
 
     Attributes:
-        bits: product -> 2, 4, 8, or 32 for float.
+        bits: layer -> 2, 4, 8, or 32 for float.
         average: bits, over all weights.
         noise: of the outputs over their power, as predicted.
     """
@@ -134,7 +134,7 @@ class Mix:
 
     @property
     def counts(self) -> dict[int, int]:
-        """Bits -> products."""
+        """Bits -> layers."""
         return {bits: sum(b == bits for b in self.bits.values()) for bits in CHOICES}
 
 
@@ -157,7 +157,7 @@ class Mixed:
 def mixed_bits(
     model: ir.Model, plan: WeightPlan, batches: Iterable[Batch], budget: BitBudget
 ) -> Mixed:
-    """The plan with the bits of each product chosen within a budget."""
+    """The plan with the bits of each layer chosen within a budget."""
     _check(plan, budget)
     model = unfolded(model, plan.mixtures)
     few = list(itertools.islice(batches, MEASURED_BATCHES))
@@ -184,7 +184,7 @@ def _check(plan: WeightPlan, budget: BitBudget) -> None:
     least = sum(budget.cost(d, BITS[0]) for d in plan.quantized.values())
     if budget.size_bytes is not None and budget.size_bytes < least:
         raise QConfigError(
-            f"the size asked for leaves {_room(budget.size_bytes)} for the weights of products; in "
+            f"the size asked for leaves {_room(budget.size_bytes)} for linear layers' weights; in "
             f"{BITS[0]} bits they take {size_text(int(least))}. Ask for more, or for larger blocks."
         )
 
@@ -233,7 +233,7 @@ def _mix(plan: WeightPlan, noise: Mapping[str, BitNoise], bits: Mapping[str, int
 
 
 def _even(plan: WeightPlan, noise: Mapping[str, BitNoise], budget: BitBudget) -> Mix | None:
-    """The most bits that all products can have within the budget; None: not even 2."""
+    """The most bits that all layers can have within the budget; None: not even 2."""
     for bits in reversed(CHOICES):
         if sum(budget.cost(d, bits) for d in plan.quantized.values()) <= budget.most(plan):
             return _mix(plan, noise, dict.fromkeys(plan.quantized, bits))

@@ -3,7 +3,7 @@
 Each node alone, bodies of If, Loop and Scan included. A weight that is, transposed or not, the
 embedding too, stays in float with it unless embeddings are asked for: its integers would stand
 in the file beside the float embedding. Integers of an embedding come before any sample has gone
-through the model, so that they are found without; a product that shares them has the embedding's
+through the model, so that they are found without; a layer that shares them has the embedding's
 precision.
 """
 
@@ -115,7 +115,7 @@ def _decision(
     if is_mixture(node):
         return Float(Excluded())
     if node.op_type not in LINEAR_OPS or operator is None or not operator.has_dynamic_rule():
-        return _no_product(node)
+        return _not_linear(node)
     rule = operator.dynamic_rule(node)
     if isinstance(rule, Float):
         return rule
@@ -140,7 +140,7 @@ def _decision(
 
 
 def _experts(node: ir.Node, request: WeightRequest, main: ir.Graph) -> dict[str, WeightDecision]:
-    """Decisions on the products of each expert of a mixture, or that it stays in float."""
+    """Decisions on the linear layers of each expert of a mixture, or that it stays in float."""
     spec, mixture = request.spec.with_whole_points, node_name(node)
     if reason := why_no_qmoe(node, spec, main):
         return {mixture: Float(reason)}
@@ -157,7 +157,7 @@ def _experts(node: ir.Node, request: WeightRequest, main: ir.Graph) -> dict[str,
 
 
 def _taken_over(made: Groupwise, value: ir.Value) -> WeightDecision:
-    """The product with the integers that the file has, where it stores some in as few bits."""
+    """The layer with the integers that the file has, where it stores some in as few bits."""
     if stored_bits(value) > made.spec.bits:
         return made
     spec = given_spec(value, made.inputs_first, made.spec)
@@ -191,7 +191,7 @@ def _lookup(node: ir.Node, request: WeightRequest, excluded: Collection[str]) ->
 
 
 def _stack(node: ir.Node, request: WeightRequest, excluded: Collection[str]) -> WeightDecision:
-    """Decision on a lookup of whole matrices, which a product behind it reads."""
+    """Decision on a lookup of whole matrices, which a MatMul behind it reads."""
     spec, (count, outputs, inputs) = request.spec.with_whole_points, sizes(node, 0)
     if node_name(node) in excluded:
         return Float(Excluded())
@@ -254,7 +254,7 @@ def _in_blocks(rule: DynamicRule, value: ir.Value, request: WeightRequest) -> Gr
     )
 
 
-def _no_product(node: ir.Node) -> Float:
+def _not_linear(node: ir.Node) -> Float:
     why = without_form(node)
     if isinstance(why, NoDynamicOperator):
         return Float(NoGroupwiseOperator(why.label, why.constant))
@@ -264,7 +264,7 @@ def _no_product(node: ir.Node) -> Float:
 def _hidden(
     nodes: Sequence[ir.Node], decisions: Mapping[str, WeightDecision], main: ir.Graph
 ) -> dict[str, WeightDecision]:
-    """Products in bodies, whose inputs nobody sees, with a method that needs to see none."""
+    """Linear layers in bodies, whose inputs nobody sees, with a method that needs to see none."""
     found: dict[str, WeightDecision] = {}
     for name, decision in (
         (node_name(n), decisions[node_name(n)]) for n in nodes if n.graph is not main
@@ -308,7 +308,7 @@ def _nothing(decisions: Mapping[str, WeightDecision]) -> str:
     }
     said = "; ".join(f"'{name}': {reason}" for reason, name in list(reasons.items())[:3])
     return (
-        "the model has no product with a constant matrix (MatMul, Gemm) to store in groups"
+        "the model has no linear layer (MatMul or Gemm with a constant matrix) to store in groups"
         + (f" ({said})" if said else "")
         + ". Quantize it with `onnxq quantize` or `onnxq quantize-dynamic`."
     )

@@ -1,10 +1,10 @@
-"""Integers of weights in one file, product after product, as they are made; a journal, too.
+"""Integers of weights in one file, layer after layer, as they are made; a journal, too.
 
     {"format": ..., "model_hash": ..., ...}          the head: what the integers are of
     {"key": "node", "arrays": [...], "crc": ...}     a line, filled up with blanks
     <bytes of the arrays>                            each at a multiple of ALIGNMENT
 
-A record is on the disk before the next product begins. A process that is killed leaves whole
+A record is on the disk before the next layer begins. A process that is killed leaves whole
 records, and perhaps a part of one, which the next `open` cuts off. Arrays are read where they lie:
 what a model of any size needs in memory is the record that is being written.
 """
@@ -74,7 +74,7 @@ class _Placed:
 
 
 class QuantizedWeightsFile(AppendOnlyFile):
-    """Arrays of products by key, in a file that can be gone on with, or in memory.
+    """Arrays of layers by key, in a file that can be gone on with, or in memory.
 
     Its tensors stay readable when it is closed, for as long as the file is there.
     """

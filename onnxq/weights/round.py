@@ -64,8 +64,8 @@ MOST_INPUTS = 8192
 """Inputs of a layer, at most: its Hessian takes 512 MiB then, its inverse a minute."""
 LEAST_PLACES = 4
 """Per input, so that the Hessian is of full rank with room to spare."""
-PRODUCTS = 1 << 37
-"""Products in the Hessian of a layer that are worth their time, a few seconds; from 1,400
+MOST_WORK = 1 << 37
+"""Multiply-adds in the Hessian of a layer that are worth their time, a few seconds; from 1,400
 inputs on there are fewer places by it."""
 LEAST_DAMPING = 1e-30
 """Damping of an input that is always 0, whose weights are rounded to the nearest then."""
@@ -106,7 +106,7 @@ def rounding_of(
     return _Rounding(layer, batches, layer.partners, least_db)
 
 
-def rounding_products(groups: int, outputs: int, inputs: int, places: int) -> int:
+def rounding_work(groups: int, outputs: int, inputs: int, places: int) -> int:
     """Multiply-adds of rounding a layer by so many places, about: the Hessian, and three dampings.
 
     The Hessian takes inputs^2 for each place; a damping inputs^3 for its inverse, and inputs^2 for
@@ -117,7 +117,7 @@ def rounding_products(groups: int, outputs: int, inputs: int, places: int) -> in
 
 
 def _most_places(inputs: int) -> int:
-    return max(LEAST_PLACES * inputs, min(MOST_PLACES, PRODUCTS // inputs**2))
+    return max(LEAST_PLACES * inputs, min(MOST_PLACES, MOST_WORK // inputs**2))
 
 
 class _Rounding:

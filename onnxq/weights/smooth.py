@@ -1,22 +1,22 @@
-"""Smoothing: large channels of a product's input are divided, the weight's rows multiplied.
+"""Smoothing: large channels of a linear layer's input are divided, the weight's rows multiplied.
 
 `smoothing` has the derivation, and chooses the exponent of each site by measured error;
 `smoothing_sites` finds who takes the factors: the normalization or the weight ahead, at no cost, or
-a Mul, which takes a pass over the tensor beside the product's many.
+a Mul, which takes a pass over the tensor beside the layer's many.
 
 Sites are judged together in the whole flow.
 There they are calibrated, planned and run as asked for, since tensors that 8 bits could not hold
 before may fit now, so that nodes that the data left in float come back to integers. Tried are all
-sites, half of those that bring nodes back, and those alone whose products were in integers anyway.
+sites, half of those that bring nodes back, and those alone whose layers were in integers anyway.
 What loses least at the outputs, on samples held back, stays if it gains more than chance explains
-(onnxq.weights.judgement). A model that takes a product out of integers is none of them: what
+(onnxq.weights.judgement). A model that takes a layer out of integers is none of them: what
 it gains by float says nothing for its factors.
 
-Where the biases of all products are corrected behind, and one model was tried, a gain in sum is
+Where the biases of all layers are corrected behind, and one model was tried, a gain in sum is
 enough: luck is gone from the outputs then, and each site has been judged by thousands of rows. One
 that chance does not explain would be too much to ask: the few numbers that a classifier gives for a
 sample tell a small gain from luck by hundreds of samples, and a few are held back. Where nothing is
-kept so, smoothing is tried once more as if it were alone: other exponents may leave all products in
+kept so, smoothing is tried once more as if it were alone: other exponents may leave all layers in
 integers, and what helps without a correction is no worse with one behind it.
 benchmarks/results/improve.md has what `smooth, bias` gains on samples that nothing had seen.
 """
@@ -45,7 +45,7 @@ from onnxq.weights.smoothing_trial import (
     validation_of,
 )
 
-NO_SITES = "the model has no product of matrices whose input could be smoothed"
+NO_SITES = "the model has no linear layer whose input could be smoothed"
 
 
 @register
@@ -72,7 +72,7 @@ def is_worth_trying(prepared: Prepared, samples: Batches, objective: Objective) 
 
 
 CHANCE = "{} samples cannot tell this gain from chance"
-LEAVES = "products that would leave integers: {}, '{}' among them"
+LEAVES = "linear layers that would leave integers: {}, '{}' among them"
 
 
 def factored(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualModel:
@@ -103,24 +103,24 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
         sites = {site: factors[site] for site in (*stayed, *back[:count])}
         if not sites:
             continue
-        divided = [product for site in sites for product in site.readers]
+        divided = [layer for site in sites for layer in site.readers]
         tried.append(validation_of(flow, sites, in_integers(flow, planned, divided)))
         is_gain = tried[-1].beside(plain).is_gain(len(tried))
-        if is_gain and plain.products <= tried[-1].products:
+        if is_gain and plain.integers <= tried[-1].integers:
             least = tried[-1]
             break
     else:
-        least = min(tried, key=lambda t: (len(plain.products - t.products), t.errors.sum()))
+        least = min(tried, key=lambda t: (len(plain.integers - t.integers), t.errors.sum()))
     is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
     judgement, needs_proof = least.beside(plain), not is_corrected or len(tried) > 1
     ruling = _Ruling(judgement, judgement.is_gain(len(tried)), needs_proof)
-    whole = ruling.outcome(name, plain.products - least.products)
+    whole = ruling.outcome(name, plain.integers - least.integers)
     best = least if whole.kept else plain
     outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
-    products = [product for choice in choices for product in choice.site.readers]
-    more = sum(map(best.runs_in_integers, products)) - sum(map(plain.runs_in_integers, products))
+    layers = [layer for choice in choices for layer in choice.site.readers]
+    more = sum(map(best.runs_in_integers, layers)) - sum(map(plain.runs_in_integers, layers))
     if more:
-        whole = replace(whole, why=f"{more} more of {len(products)} products run in integers")
+        whole = replace(whole, why=f"{more} more of {len(layers)} linear layers run in integers")
     naming = _left_by_data(flow.prepared, planned, choices, best.sites)
     return EqualModel(best.model, (*outcomes, whole), naming if best.sites else {})
 
@@ -139,7 +139,7 @@ class _Ruling:
     needs_proof: bool
 
     def outcome(self, name: str, lost: Collection[str]) -> Outcome:
-        """Outcome at the outputs; `lost` are products that leave integers."""
+        """Outcome at the outputs; `lost` are layers that leave integers."""
         found, why = self.judgement, ""
         kept = (self.is_sure or not self.needs_proof) and found.is_less and not lost
         if found.is_less and not self.is_sure:
@@ -152,7 +152,7 @@ class _Ruling:
 def _left_by_data(
     prepared: Prepared, planned: Plan, choices: Sequence[SiteChoice], divided: Collection[Site]
 ) -> Proposals:
-    """Precisions of products that the data leave in float: integers cannot hold their own input.
+    """Precisions of layers that the data leave in float: integers cannot hold their own input.
 
     Smoothing other tensors does not make it fit, though it stands out less among what is left, or
     more: so they stay where they are until their own input is smoothed.

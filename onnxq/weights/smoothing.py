@@ -1,4 +1,4 @@
-"""Factors that smooth the input of products, and the exponent that serves a site best.
+"""Factors that smooth the input of linear layers, and the exponent that serves a site best.
 
     Y = X W = (X diag(1/s)) (diag(s) W),      s[j] = max|X[:, j]|^a / max|W[j, :]|^(1 - a)
 
@@ -6,7 +6,7 @@ One scale holds all channels of X, so that a few large ones leave the others few
 scale per column, which a large row widens. With a = 1 all channels of X get one range, with a = 0
 all rows of W. (Xiao et al. 2022, "SmoothQuant", equation 4.) Which a is best depends on both
 distributions: what activations gain, weights pay for (benchmarks/results/smooth.md). So each is
-tried with the very quantizers, and what decides is the error of the rounded product, row by row
+tried with the very quantizers, and what decides is the error of the layer's result, row by row
 
     mean over rows r of |Yq[r] - Y[r]|^2 / |Y[r]|^2
 
@@ -64,8 +64,8 @@ OUTPUTS = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
-    """One of the products that read X.
+class LinearLayer:
+    """One of the linear layers that read X.
 
     Attributes:
         weight: float32, as its node has it.
@@ -130,19 +130,19 @@ def varying_noise(wanted: Singles, got: Singles) -> float:
     return row_noise(wanted, got - (got - wanted).mean(0))
 
 
-def product_noise(
-    x: Singles, factors: Reals, rounded: Rounding, products: Sequence[Product]
+def layer_noise(
+    x: Singles, factors: Reals, rounded: Rounding, layers: Sequence[LinearLayer]
 ) -> float:
-    """Mean noise of the products of X / s by s W, both rounded."""
+    """Mean noise of the layers' results: X / s by s W, both rounded."""
     x_rounded = rounded((x / factors).astype(np.float32))
     noises = []
-    for product in products:
-        weight = product.rounded((product.weight * product.undone(factors)).astype(np.float32))
+    for layer in layers:
+        weight = layer.rounded((layer.weight * layer.undone(factors)).astype(np.float32))
         wanted, got = (
-            np.matmul(product.rows(seen), _some_outputs(product.matrix(w)).swapaxes(1, 2))
-            for seen, w in ((x, product.weight), (x_rounded, weight))
+            np.matmul(layer.rows(seen), _some_outputs(layer.matrix(w)).swapaxes(1, 2))
+            for seen, w in ((x, layer.weight), (x_rounded, weight))
         )
-        noises += [product.noise(*group) for group in zip(wanted, got, strict=True)]
+        noises += [layer.noise(*group) for group in zip(wanted, got, strict=True)]
     return float(np.mean(noises))
 
 
@@ -168,9 +168,9 @@ class SiteChoice:
 
     Attributes:
         factors: (channels,); None: none help.
-        before_db: SQNR of its products without them, on samples held back.
+        before_db: SQNR of its readers without them, on samples held back.
         after_db: likewise with them.
-        is_corrected: whether the biases of all its products are corrected behind.
+        is_corrected: whether the biases of all its readers are corrected behind.
     """
 
     site: Site
@@ -264,23 +264,23 @@ def _spread_rows(x: Singles, most: int) -> Singles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
-    """Products that read a site, and how their input is rounded.
+    """Layers that read a site, and how their input is rounded.
 
     Attributes:
         observer: of the input; None: each run takes the range of what it sees.
         w_max: (channels,), largest magnitude of the weights for each channel.
     """
 
-    products: Sequence[Product]
+    layers: Sequence[LinearLayer]
     observer: ObserverSpec | None
     w_max: Reals
 
     @classmethod
     def of(cls, readers: Sequence[IntegerLayer], channels: int, flow: Flow) -> _Reading:
-        """Collects the products of these readers."""
-        products = [_product(reader, _noise_of(reader, flow)) for reader in readers]
+        """Collects the weights of these readers."""
+        layers = [_linear_layer(reader, _noise_of(reader, flow)) for reader in readers]
         observer = next((r.observer for r in readers if r.observer is not None), None)
-        return cls(products, observer, np.max([p.largest(channels) for p in products], 0))
+        return cls(layers, observer, np.max([each.largest(channels) for each in layers], 0))
 
     def made(self, part: _Part, exponent: float) -> tuple[Reals, Rounding]:
         """Factors of that exponent, and the rounding of the input, as this part has them."""
@@ -295,12 +295,12 @@ class _Reading:
         return factors, lambda values: fake_quantize(values, qparams)
 
     def noise(self, made_of: _Part, tried_on: _Part, exponent: float) -> float:
-        """Noise of the products in one part, with factors and ranges of another."""
-        return product_noise(tried_on.x, *self.made(made_of, exponent), self.products)
+        """Noise of the layers in one part, with factors and ranges of another."""
+        return layer_noise(tried_on.x, *self.made(made_of, exponent), self.layers)
 
 
 def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerLayer], flow: Flow) -> SiteChoice:
-    """The exponent whose products lose least, judged on the part held back.
+    """The exponent whose readers lose least, judged on the part held back.
 
     An exponent near 1 brings every channel to the very range that it had: what another sample has
     beyond it is cut off. So each is tried on other samples than its factors and scales are made of.
@@ -312,12 +312,12 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerLayer], flow: Flow
     before, after = (decibels(1.0, reading.noise(both, seen.held, a)) for a in (0.0, best))
     helps = after - before > (0.0 if site.folds else MUL_GAIN_DB)
     factors = reading.made(both, best)[0] if helps else None
-    is_corrected = all(product.noise is varying_noise for product in reading.products)
+    is_corrected = all(layer.noise is varying_noise for layer in reading.layers)
     return SiteChoice(site, factors, before, after, best, is_corrected)
 
 
 def outliers_cost(flow: Flow, sites: Sequence[Site]) -> bool:
-    """Whether outlying channels make products noisy, so that smoothing is worth trying by default.
+    """Whether outlying channels make layers noisy, so that smoothing is worth trying by default.
 
         mean n(0) > TYPICAL_NOISE        sum n(0) >= 2 sum min n(a), a of 0 and USUAL
 
@@ -333,12 +333,12 @@ def outliers_cost(flow: Flow, sites: Sequence[Site]) -> bool:
     return before > len(sites) * TYPICAL_NOISE and before >= 2 * after
 
 
-def _noise_of(product: IntegerLayer, flow: Flow) -> Noise:
+def _noise_of(layer: IntegerLayer, flow: Flow) -> Noise:
     """The noise that counts: what is left behind the improvements that follow."""
-    return varying_noise if flow.corrects_biases and product.has_bias else row_noise
+    return varying_noise if flow.corrects_biases and layer.has_bias else row_noise
 
 
-def _product(found: IntegerLayer, noise: Noise) -> Product:
+def _linear_layer(found: IntegerLayer, noise: Noise) -> LinearLayer:
     node, slot = found.node, found.slot
     operator = catalog.find(node.op_type, node.domain)
     assert operator is not None
@@ -356,4 +356,4 @@ def _product(found: IntegerLayer, noise: Noise) -> Product:
         return unfolded.rows(seen, slice(0, unfolded.places(seen)))
 
     weight = np.asarray(constant_array(input_at(node, slot)), np.float32)
-    return Product(weight, undone, found.rounded, rows, unfolded.matrix, noise)
+    return LinearLayer(weight, undone, found.rounded, rows, unfolded.matrix, noise)

@@ -1,10 +1,10 @@
-"""Sites of smoothing: tensors whose channels products sum over, and who takes the factors.
+"""Sites of smoothing: tensors whose channels linear layers sum over, and who takes the factors.
 
     T'[c] = f[c] T[c]       constants ahead times f       constants of all readers divided by f
 
 What an operator makes of factors is its own knowledge (`Operator.scaled`, `Operator.undone`); here
 they are followed from a tensor back to constants: through a Relu, a transposition, the attention
-product whose values are columns. All numbers of the model's outputs stay, up to float rounding.
+MatMul whose values are columns. All numbers of the model's outputs stay, up to float rounding.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -147,7 +147,7 @@ class Site:
 
     Attributes:
         tensor: its name.
-        readers: the products in integers that read it, by name.
+        readers: the layers in integers that read it, by name.
         folds: whether constants ahead take the factors, and all readers undo them; else a Mul ahead
             of `readers`.
     """
@@ -164,8 +164,8 @@ def sites_of(prepared: Prepared, objective: Objective = Objective.SPEED) -> list
     (onnxq.static.insertion.channel_scales).
     """
     readers: dict[ir.Value, list[ir.Node]] = {}
-    for product in integer_layers(prepared, objective).values():
-        node, x = product.node, _divisible_input(product.node)
+    for layer in integer_layers(prepared, objective).values():
+        node, x = layer.node, _divisible_input(layer.node)
         if x is not None and node.graph is prepared.model.graph:
             readers.setdefault(x, []).append(node)
     gained = prepared.channel_scales
@@ -186,7 +186,7 @@ def _site(x: ir.Value, nodes: Sequence[ir.Node], prepared: Prepared) -> Site | N
 
 
 def _divisible_input(node: ir.Node) -> ir.Value | None:
-    """Input of a product in integers whose weight can take factors of channels."""
+    """Input of a layer in integers whose weight can take factors of channels."""
     x = node.inputs[0] if node.inputs else None
     if x is None or x.const_value is not None or x.shape is None:
         return None

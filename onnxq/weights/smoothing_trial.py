@@ -49,11 +49,11 @@ class ScaleTrial:
     sites: frozenset[Site]
     signal: Reals
     errors: Reals
-    products: frozenset[str]
+    integers: frozenset[str]
 
     def runs_in_integers(self, node: str) -> bool:
-        """Whether the plan has the product in integers."""
-        return node in self.products
+        """Whether the plan has the layer in integers."""
+        return node in self.integers
 
     def beside(self, plain: ScaleTrial) -> Judgement:
         """The judgement of this one beside the model as it is, on the same samples."""
@@ -107,13 +107,13 @@ class Flow:
 NO_FACTORS: Mapping[Site, Reals] = {}
 
 
-def in_integers(flow: Flow, planned: Plan, products: Collection[str]) -> QConfigMapping:
-    """The precisions of a plan, but for these products, which run in integers anyway.
+def in_integers(flow: Flow, planned: Plan, layers: Collection[str]) -> QConfigMapping:
+    """The precisions of a plan, but for these layers, which run in integers anyway.
 
     Named one by one, so that the few samples of a trial choose none.
     """
     asked = named_mapping(flow.prepared.qconfig, flow.prepared.choices, {})
-    nodes = {name: asked.nodes[name] for name in products if name not in planned.dynamic}
+    nodes = {name: asked.nodes[name] for name in layers if name not in planned.dynamic}
     return replace(planned.qconfig, nodes={**planned.qconfig.nodes, **nodes})
 
 

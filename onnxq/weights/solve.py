@@ -158,7 +158,7 @@ def _shrink(x: Singles, strength: float) -> Singles:
 
 # --- GPTQ in groups: rows rounded towards what the float model gives, all errors made up for
 #
-# With x what a product reads in the float model and xq in the quantized one, the weight nearest to
+# With x what a layer reads in the float model and xq in the quantized one, the weight nearest to
 # W x from xq, held to W by damping r, is
 #
 #     W* = (W C + r W) (H + r I)^-1         H = E[xq xq'], C = E[x xq']

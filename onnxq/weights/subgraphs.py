@@ -95,12 +95,12 @@ def with_folded_behind(model: ir.Model, plan: Plan) -> Iterator[ir.Node]:
         if isinstance(decision, Quantize) and decision.folded_into:
             hosts.setdefault(decision.folded_into, []).append(node)
             folded.add(node)
-        product = matmul_add(node)
-        if product is not None and product.bias.is_initializer() and product.add not in folded:
-            added = plan.decisions[node_name(product.add)]
+        fused = matmul_add(node)
+        if fused is not None and fused.bias.is_initializer() and fused.add not in folded:
+            added = plan.decisions[node_name(fused.add)]
             if not (isinstance(added, Quantize) and added.folded_into):
-                hosts.setdefault(node_name(node), []).append(product.add)
-                folded.add(product.add)
+                hosts.setdefault(node_name(node), []).append(fused.add)
+                folded.add(fused.add)
     for node in model.graph:
         if node not in folded:
             yield node

@@ -17,10 +17,10 @@ from onnxq.weights.reasons import IsEmbedding, StoredGroupwise
 
 @dataclass(frozen=True, slots=True)
 class WeightRequest:
-    """Wishes of the user for all products of a model.
+    """Wishes of the user for all linear layers of a model.
 
     Attributes:
-        embeddings: precision of embeddings, and of products that are one; None: they stay in float.
+        embeddings: precision of embeddings, and of linear layers whose weight is one; None: float.
     """
 
     spec: GroupSpec = field(default_factory=GroupSpec)
@@ -31,7 +31,7 @@ class WeightRequest:
 
 @dataclass(frozen=True, slots=True)
 class Groupwise:
-    """A product, or a lookup, whose weight is stored in groups.
+    """A linear layer, or a lookup, whose weight is stored in groups.
 
     Attributes:
         tensor: name of the float initializer.
@@ -39,9 +39,9 @@ class Groupwise:
         outputs: rows of the weight as it is stored.
         inputs: numbers that are summed; of a lookup, those of a row.
         embedding: name of the embedding whose integers these are; empty: the weight has its own.
-        tied: whether a product and a lookup share the integers.
+        tied: whether a linear layer and a lookup share the integers.
         given: whether the integers are those that the file has already.
-        part_of: name of the mixture of experts that the product is a part of; empty: of none.
+        part_of: name of the mixture of experts that the layer is a part of; empty: of none.
     """
 
     spec: GroupSpec
@@ -106,7 +106,7 @@ class WeightPlan:
 
     @property
     def nodes(self) -> dict[str, Groupwise]:
-        """Node of the model -> decision; a mixture of experts has that of one of its products."""
+        """Node of the model -> decision; a mixture of experts has that of one of its layers."""
         return {d.part_of or name: d for name, d in self.quantized.items()}
 
     @property
@@ -115,8 +115,8 @@ class WeightPlan:
         return {d.part_of for d in self.quantized.values() if d.part_of}
 
     @property
-    def products(self) -> WeightPlan:
-        """The plan without embeddings, whose integers are not chosen by what products see."""
+    def linear_layers(self) -> WeightPlan:
+        """The plan without embeddings, whose integers are not chosen by what layers see."""
         left: dict[str, WeightDecision] = {
             name: Float(IsEmbedding()) if isinstance(d, Groupwise) and d.embedding else d
             for name, d in self.decisions.items()

@@ -1,13 +1,13 @@
-"""Carries out a plan of weights in groups: each product reads its integers, and no float weight.
+"""Carries out a plan of weights in groups: each layer reads its integers, and no float weight.
 
 `GroupwiseWriter` writes com.microsoft MatMulNBits; `DequantizeWriter` is for any runtime:
-DequantizeLinear ahead of the product, opset 21.
+DequantizeLinear ahead of the MatMul, opset 21.
 
     Y = X W    ->    MatMul(X, DequantizeLinear(integers, scales, zero_points; axis, block_size))
 
 Integers have types of their own (uint4, int4 ...), which opset 21 has, and opset 25 of 2 bits. ONNX
 Runtime makes MatMulNBits of some of these when it loads the model, at accuracy level 4
-(`qdq.block_products` says of which); it dequantizes the others in every run.
+(`reference.blocks` says of which); it dequantizes the others in every run.
 """
 
 import enum
@@ -73,7 +73,7 @@ ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
 
 
 class GroupwiseWriter:
-    """Writer of one model's products; nodes of a graph that read one weight share its integers."""
+    """Writer of one model's linear layers; nodes of a graph that read one weight share integers."""
 
     def __init__(self, model: ir.Model, accuracy: int = INT8_ACCURACY) -> None:
         self._model = model
@@ -89,7 +89,7 @@ class GroupwiseWriter:
         weight = input_at(node, decision.slot)
         graph = graph_of(node)
         stored = self._stored.of(graph, decision, lambda: self._add(node, tensors, decision))
-        write = self._rows if is_lookup(node) or is_stack(node) else self._product
+        write = self._rows if is_lookup(node) or is_stack(node) else self._linear
         made = write(node, stored, decision)
         replace(node, made, self._names)
         made.name, node.name = node.name, None
@@ -158,7 +158,7 @@ class GroupwiseWriter:
     def _rows(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
         """The node that takes rows of an embedding.
 
-        Integers that a product shares have its shape.
+        Integers that a linear layer shares have its shape.
         """
         integers, *others = stored
         if decision.tied:
@@ -182,7 +182,7 @@ class GroupwiseWriter:
         slots = [integers, ids, *others]
         return ir.node(GATHER_BLOCK_QUANTIZED, slots, attributes, domain=MICROSOFT)
 
-    def _product(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
+    def _linear(self, node: ir.Node, stored: Sequence[ir.Value], decision: Groupwise) -> ir.Node:
         """The last node of what stands for the float one; those ahead of it are inserted."""
         left = decision.slot == 0
         x = input_at(node, 1 - decision.slot)
@@ -331,12 +331,12 @@ def _laid_out(
 
 
 class WeightFormat(enum.Enum):
-    """How products of blocks are written."""
+    """How linear layers with group-wise weights are written."""
 
     MATMULNBITS = "matmulnbits"
     """com.microsoft MatMulNBits."""
     QDQ = "qdq"
-    """DequantizeLinear ahead of the float product, in operators of ai.onnx alone: opset 21."""
+    """DequantizeLinear ahead of the float MatMul, in operators of ai.onnx alone: opset 21."""
 
 
 FORMAT = "dynamic"

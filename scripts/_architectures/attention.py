@@ -34,7 +34,7 @@ class Attention(nn.Module):
 
 
 class ExplicitAttention(Attention):
-    """softmax(Q d^-1/2 K^T) V as products: timm before its fused attention."""
+    """softmax(Q d^-1/2 K^T) V as MatMuls: timm before its fused attention."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, steps, width) -> the same shape."""

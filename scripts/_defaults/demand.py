@@ -24,7 +24,7 @@ class Demand:
         ratio: of its CPU time over float's, at most; at NOT_SLOWER an interval that reaches down
             to 1 will do.
         sqnr_db: at least.
-        behind_db: below the file whose weight products alone are integers, at most.
+        behind_db: below the file whose linear layers alone are integers, at most.
         behind_ratio: above that file's ratio, at most.
         size: of its file over float's, at most.
         lost_score: share of the score that may be lost.
@@ -57,16 +57,16 @@ def unmet(row: Row, demand: Demand) -> Iterator[str]:
 
 
 def _late(row: Row, demand: Demand) -> Iterator[str]:
-    products, dynamic = row.figures.get(Way.PRODUCTS), row.figures.get(Way.DYNAMIC)
+    linear, dynamic = row.figures.get(Way.PRODUCTS), row.figures.get(Way.DYNAMIC)
     for condition, ratio in row.figures[Way.DEFAULT].ratio.items():
         where = f" at {condition}" if condition else ""
         if ratio.median > demand.ratio and ratio.low > min(demand.ratio, 1):
             yield f"time {ratio}{where}; wanted {demand.ratio:.2f}"
-        if demand.behind_ratio is not None and products is not None:
-            behind = ratio.median - products.ratio[condition].median
+        if demand.behind_ratio is not None and linear is not None:
+            behind = ratio.median - linear.ratio[condition].median
             if behind > demand.behind_ratio:
                 wanted = f"wanted {demand.behind_ratio:.2f}"
-                yield f"time {behind:.2f} above weight products alone{where}; {wanted}"
+                yield f"time {behind:.2f} above linear layers alone{where}; {wanted}"
         if demand.dynamic_ratio is not None and dynamic is not None:
             ratio = dynamic.ratio[condition]
             if ratio.median > demand.dynamic_ratio:
@@ -80,7 +80,7 @@ def _inexact(row: Row, demand: Demand) -> Iterator[str]:
     if demand.behind_db is not None and Way.PRODUCTS in row.figures:
         behind = row.figures[Way.PRODUCTS].sqnr_db - got
         if behind > demand.behind_db:
-            yield f"{behind:.1f} dB below weight products alone; wanted {demand.behind_db:.1f}"
+            yield f"{behind:.1f} dB below linear layers alone; wanted {demand.behind_db:.1f}"
     if Way.PORTABLE in row.figures:
         behind = got - row.figures[Way.PORTABLE].sqnr_db
         if behind > PORTABLE_BEHIND_DB:

@@ -100,7 +100,7 @@ def transformer() -> onnx.ModelProto:
 def bodies() -> onnx.ModelProto:
     """If with Conv in a branch that owns weights, and a Loop around a MatMul."""
     then = helper.make_graph(
-        [helper.make_node("MatMul", ["h", "wt"], ["then_y"], "then_product")],
+        [helper.make_node("MatMul", ["h", "wt"], ["then_y"], "then_matmul")],
         "then",
         [],
         [helper.make_tensor_value_info("then_y", TensorProto.FLOAT, None)],
@@ -116,7 +116,7 @@ def bodies() -> onnx.ModelProto:
     )
     body = helper.make_graph(
         [
-            helper.make_node("MatMul", ["carried", "wl"], ["next"], "loop_product"),
+            helper.make_node("MatMul", ["carried", "wl"], ["next"], "loop_matmul"),
             helper.make_node("Identity", ["go_in"], ["go_out"], "go"),
         ],
         "body",

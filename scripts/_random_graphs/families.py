@@ -66,7 +66,7 @@ def reduction(g: Growth, x: Value) -> str | None:
 
 
 def einsum(g: Growth, x: Value) -> str | None:
-    """A product by Einsum, with a weight, or with x itself turned over."""
+    """A MatMul by Einsum, with a weight, or with x itself turned over."""
     if x.rank != 3:
         return None
     if g.chance(0.4):

@@ -1,4 +1,4 @@
-"""Layers with weights: convolutions, products, attention, recurrent cells, norms."""
+"""Layers with weights: convolutions, MatMuls, attention, recurrent cells, norms."""
 
 from __future__ import annotations
 

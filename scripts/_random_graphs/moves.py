@@ -153,7 +153,7 @@ def movement(g: Growth, x: Value) -> Value | None:
 
 
 def branch(g: Growth, x: Value) -> Value | None:
-    """If of the sign of a sum: a product in one branch, a function in the other."""
+    """If of the sign of a sum: a MatMul in one branch, a function in the other."""
     if x.rank not in (2, 3):
         return None
     total = g.node("ReduceSum", [x.name], (), keepdims=0)

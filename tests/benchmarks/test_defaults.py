@@ -14,7 +14,7 @@ from scripts._defaults.encoders import OUTLYING, RANGE, SentenceEncoder, stand_o
 from scripts._defaults.images import VIT_STEM
 from scripts._defaults.measured import WAYS, Figures, Row, measure
 from scripts._timing import Ratio, session
-from scripts._ways import Way, products_alone
+from scripts._ways import Way, linear_layers_alone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +30,8 @@ def row(**ways: Figures) -> Row:
 def block(tmp_path_factory: pytest.TempPathFactory) -> Row:
     folder = tmp_path_factory.mktemp("block")
     case = SUBJECTS["bert_block"].make(Size.TINY, folder)
-    named = products_alone(case.model).nodes
-    assert len(named) == 6  # of eight products, two are those of attention
+    named = linear_layers_alone(case.model).nodes
+    assert len(named) == 6  # of eight MatMuls, two are those of attention
     return measure("bert_block", case, folder, rounds=3)
 
 
@@ -55,7 +55,7 @@ def test_a_file_within_all_bounds_misses_nothing() -> None:
     [
         ({"ratio": {"": Ratio(1.05, 1.01, 1.1)}}, Demand(), "time 1.05"),
         ({"sqnr_db": 35.0}, Demand(sqnr_db=36), "35.0 dB; wanted 36.0"),
-        ({"sqnr_db": 39.0}, Demand(behind_db=0.5), "1.0 dB below weight products alone"),
+        ({"sqnr_db": 39.0}, Demand(behind_db=0.5), "1.0 dB below linear layers alone"),
         ({"sqnr_db": 42.5}, Demand(), "portable 2.5 dB below"),
         ({"ratio": {"": Ratio(0.6, 0.5, 0.7)}}, Demand(behind_ratio=0.03), "time 0.10 above"),
         ({"size": 0.4}, Demand(size=0.3), "size 0.40"),

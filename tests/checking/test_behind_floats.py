@@ -34,7 +34,7 @@ def test_integers_behind_floats_are_named() -> None:
     assert found(body) == BehindFloats({"Tanh": 1}, ("b", "c"), ("y",))
 
 
-def test_products_of_integers_that_end_in_floats_round_but_are_not_behind() -> None:
+def test_matmuls_of_integers_that_end_in_floats_round_but_are_not_behind() -> None:
     made = found("[p] i = Identity(c) [t] y = Erf(x)")
     assert made == BehindFloats({"Erf": 1}, (), ("y",))
 

@@ -18,7 +18,7 @@ WIDTH = 64
 
 
 def test_integers_made_at_run_time_are_compared_by_what_they_give() -> None:
-    """One scale for a row leaves all but its outlier 0, and the second product drops that one."""
+    """One scale for a row leaves all but its outlier 0, and the second MatMul drops that one."""
     first, second = weights(1, WIDTH, WIDTH), weights(3, WIDTH, WIDTH)
     second[0] = 0
     nodes = [

@@ -132,8 +132,8 @@ def test_float_nodes_are_listed_and_not_compared() -> None:
 def test_dynamic_and_float_results_are_compared_in_ulps() -> None:
     proto = quantized_matmul(np.array(3, np.uint8), requantized=False)
     findings = cross_check(proto, {"x": weights(0, 4, 8)})
-    (product,) = [n for n in findings.nodes if "MatMul" in n.op_type]
-    assert product.unit == "ulps"
+    (matmul,) = [n for n in findings.nodes if "MatMul" in n.op_type]
+    assert matmul.unit == "ulps"
     findings.check()
 
 
@@ -295,7 +295,7 @@ def saturating() -> onnx.ModelProto:
     """A MatMulInteger whose pairs of products int16 does not hold: 8 of its 12 columns."""
     b = np.full((4, 12), 127, np.int8)
     b[:, 8:] = 64
-    node = make("MatMulInteger", ["x", "b"], ["y"], "product")
+    node = make("MatMulInteger", ["x", "b"], ["y"], "matmul")
     uint8, int32 = TensorProto.UINT8, TensorProto.INT32
     return model([node], {"b": b}, {"x": [3, 4]}, {"y": int32}, opset=21, dtype=uint8)
 
@@ -498,7 +498,7 @@ def test_integer_nodes_in_a_loop_are_compared() -> None:
 def test_a_recurrent_net_that_computes_in_float_runs_on_onnx_runtime_itself(
     op_type: str, gates: int
 ) -> None:
-    """So a product behind it gets the same integers: no last digit of onnxq's sums tips one."""
+    """So a MatMul behind it gets the same integers: no last digit of onnxq's sums tips one."""
     text = f"""m (float[5,N,8] x) => (float[5,N,8] y) {{
       one = Constant<value = int64[1] {{1}}>()
       all = {op_type}<hidden_size = 16>(x, w, r)
@@ -506,12 +506,12 @@ def test_a_recurrent_net_that_computes_in_float_runs_on_onnx_runtime_itself(
       y = MatMul(h, v)
     }}"""
     arrays = {"w": weights(0, 1, gates * 16, 8), "r": weights(1, 1, gates * 16, 16)}
-    stored, product = (
+    stored, matmul = (
         QConfigDynamic(default_dynamic_qconfig.weight, form)
         for form in (Precision.WEIGHT_ONLY, Precision.DYNAMIC_INT8)
     )
     source = parsed(text, {**arrays, "v": weights(2, 16, 8)})
-    made = dynamic(source, {op_type: stored, "MatMul": product})
+    made = dynamic(source, {op_type: stored, "MatMul": matmul})
     findings = cross_check(made, [{"x": weights(3, 5, 3, 8)}])
     assert findings.exact
 
@@ -601,9 +601,9 @@ WEIGHTS_ALONE = [
 @pytest.mark.parametrize("entry", WEIGHTS_ALONE, ids=["stored", "half"])
 def test_a_dynamic_model_of_weights_alone_is_compared_end_to_end(entry: QConfigDynamic) -> None:
     plain = model(
-        [make("MatMul", ["x", "w"], ["y"], "product")], {"w": weights(0, 64, 64)}, {"x": ["N", 64]}
+        [make("MatMul", ["x", "w"], ["y"], "matmul")], {"w": weights(0, 64, 64)}, {"x": ["N", 64]}
     )
-    made = onnxq.quantize_dynamic(plain, {"product": entry})
+    made = onnxq.quantize_dynamic(plain, {"matmul": entry})
     findings = cross_check(made, onnxq.Samples({"x": weights(1, 4, 64)}, batch_size=4))
     findings.check()
     assert (findings.weights_alone, findings.nodes) == (True, ())

@@ -18,7 +18,7 @@ from onnxq.static.calibrate import calibrate
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.rewrite import rewrite
-from tests.dynamic_models import normal, product, quantized
+from tests.dynamic_models import linear, normal, quantized
 from tests.examples import ALL_INTEGERS, as_ir, images, model, network, quantized_matmul
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ def blocks(size: int) -> ir.Model:
         Precision.WEIGHT_ONLY_GROUPWISE,
         size,
     )
-    return quantized(product(), entry)
+    return quantized(linear(), entry)
 
 
-def test_a_product_by_blocks_runs_in_integers() -> None:
+def test_a_matmul_by_blocks_runs_in_integers() -> None:
     got = execution(blocks(32))
     assert got.integer_nodes == {"MatMulNBits": 1}
     assert got.fallbacks == ()
@@ -110,13 +110,13 @@ def test_blocks_that_onnxruntime_has_no_kernel_for_fall_back() -> None:
 
 def test_weights_that_are_stored_only_are_no_fallback() -> None:
     entry = QConfigDynamic(NarrowRangeObserver.with_args(), Precision.WEIGHT_ONLY)
-    got = execution(quantized(product(), entry))
+    got = execution(quantized(linear(), entry))
     assert got.fallbacks == ()
     assert got.float_nodes
 
 
-def test_integer_products_are_integers() -> None:
-    got = execution(quantized(product()))
+def test_integer_matmuls_are_integers() -> None:
+    got = execution(quantized(linear()))
     assert got.integer_nodes == {"DynamicQuantizeMatMul": 1}
     assert got.fallbacks == ()
 

@@ -45,6 +45,6 @@ def test_exact_machines_have_no_pairs() -> None:
 
 
 def integer() -> ir.Model:
-    """One product of integers."""
+    """One MatMul of integers."""
     proto = quantized_matmul(np.array(3, np.uint8))
     return reference.integer_form(ir.from_proto(proto))

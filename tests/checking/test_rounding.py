@@ -41,7 +41,7 @@ def deep() -> ir.Model:
         constants[f"w{i}"] = np.sign(weights(i, WIDTH, WIDTH)) * np.float32(1.5 * WIDTH**-0.5)
         constants[f"b{i}"] = weights(i + 99, WIDTH)
         nodes += [
-            make("MatMul", [x, f"w{i}"], [f"m{i}"], f"product{i}"),
+            make("MatMul", [x, f"w{i}"], [f"m{i}"], f"matmul{i}"),
             make("Add", [f"m{i}", f"b{i}"], [f"a{i}"]),
             make("Tanh", [f"a{i}"], [f"t{i}"]),
             make("Add", [x, f"t{i}"], [f"s{i}"]),
@@ -86,7 +86,7 @@ def test_what_24_float_layers_round_is_rounding() -> None:
 def test_a_layer_that_is_wrong_by_a_thousandth_is_not(
     monkeypatch: pytest.MonkeyPatch, layer: int
 ) -> None:
-    scale(monkeypatch, f"product{layer}", 1.001)
+    scale(monkeypatch, f"matmul{layer}", 1.001)
     found = cross_check(deep(), SAMPLES)
     (output,) = found.outputs
     assert 0 < output.rounding < output.largest
@@ -135,14 +135,14 @@ def test_a_number_of_float16_may_be_the_next_one_where_it_lies_next_to_a_tie(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes = [
-        make("MatMul", ["x", "w"], ["p"], "product"),
+        make("MatMul", ["x", "w"], ["p"], "matmul"),
         make("Cast", ["p"], ["y"], "half", to=TensorProto.FLOAT16),
     ]
     half = model(nodes, {"w": weights(1, 64, 64)}, {"x": ["N", 64]}, {"y": TensorProto.FLOAT16})
     made = onnxq.quantize_dynamic(half, objective="size")
     for factor, is_rounding in ((1 + 2**-22, True), (1 + 2**-9, False)):
         with monkeypatch.context() as patch:
-            scale(patch, "product", factor)
+            scale(patch, "matmul", factor)
             found = cross_check(made, onnxq.Samples({"x": weights(0, 512, 64)}, batch_size=512))
         assert found.outputs[0].differing == 0 or found.is_rounding(found.outputs[0]) is is_rounding
 
@@ -192,7 +192,7 @@ BODIES = {
 
 
 def stored_in_a_body(kind: str) -> tuple[ir.Model, dict[str, Array]]:
-    """Float nodes ahead of products that round activations to int8, in a body."""
+    """Float nodes ahead of MatMuls that round activations to int8, in a body."""
     text = f"g (float[n,4,32] x) => (float[n,4,32] y) {{ {BODIES[kind]} }}"
     source = parsed(text, {n: weights(i, 32, 32) for i, n in enumerate("wv")})
     return onnxq.quantize_weights(source, method="rtn"), {"x": weights(7, 64, 4, 32)}
@@ -202,7 +202,7 @@ def stored_in_a_body(kind: str) -> tuple[ir.Model, dict[str, Array]]:
 def test_what_float_nodes_in_bodies_round_is_rounding(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Erf is off by ulps, which tips int8 activations of the products behind it."""
+    """Erf is off by ulps, which tips int8 activations of the MatMuls behind it."""
     made, feeds = stored_in_a_body(kind)
     scale(monkeypatch, "Erf_e", 1 + 2**-22)
     findings = cross_check(made, feeds)
@@ -253,7 +253,7 @@ def test_branches_in_branches_run_as_often_as_those_around(
     assert 0 < many <= 4 * few  # a run more per level: at most 3 times; twice per level: 16 times
 
 
-def test_the_bound_of_a_product_in_blocks_goes_through_what_is_behind_it() -> None:
+def test_the_bound_of_a_matmul_in_blocks_goes_through_what_is_behind_it() -> None:
     """Zero points are subtracted behind the sum: near 0, results are less exact than they look."""
     text = "g (float[n, 72] x) => (float[n, 24] y) { h = MatMul(x, w)  r = Tanh(h)  y = Neg(r) }"
     made = onnxq.quantize_weights(
@@ -262,7 +262,7 @@ def test_the_bound_of_a_product_in_blocks_goes_through_what_is_behind_it() -> No
     onnxq.cross_check(made, {"x": normal(15, 72)}).check()
 
 
-def test_the_bound_of_a_product_in_a_body_does_so_too() -> None:
+def test_the_bound_of_a_matmul_in_a_body_does_so_too() -> None:
     """Weights that are all zero leave what the subtraction of zero points rounds."""
     text = """
     g (float[n, 72] x) => (float[n, 24] y) {

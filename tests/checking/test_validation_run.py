@@ -179,7 +179,7 @@ def test_indices_of_another_number_agree_in_none_and_break_no_bound_in_db() -> N
 def test_state_goes_round_on_either_side() -> None:
     nodes = [
         helper.make_node("Add", ["x", "h"], ["s"], "add"),
-        helper.make_node("MatMul", ["s", "w"], ["h_out"], "product"),
+        helper.make_node("MatMul", ["s", "w"], ["h_out"], "matmul"),
     ]
     constants = {"w": weights(1, 4, 4)}
     shapes = {"x": [2, 4], "h": [2, 4]}
@@ -215,7 +215,7 @@ def test_a_batch_that_the_float_model_alone_does_not_take_is_told_too() -> None:
 
 
 def test_large_weights_are_rounded_once_for_the_run_and_the_file() -> None:
-    wide = model([helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+    wide = model([helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")],
                  {"w": weights(1, 512, 600)}, {"x": [2, 512]}, {"y": 1})  # fmt: skip
     source, quantized = made(wide, {"x": weights(2, 4, 512)})
     lazy = [v.const_value for v in quantized.graph.initializers.values()]

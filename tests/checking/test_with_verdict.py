@@ -179,7 +179,7 @@ def test_a_dynamic_part_that_is_to_blame_is_left_in_float(monkeypatch: pytest.Mo
 
 
 def custom() -> onnx.ModelProto:
-    """A product, and an operator that nobody here has."""
+    """A MatMul, and an operator that nobody here has."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"], "mm"),
         helper.make_node("Foo", ["p"], ["y"], "foo", domain="my.ops"),

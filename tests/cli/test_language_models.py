@@ -95,14 +95,14 @@ def with_open_heads(model: ir.Model, packed: bool) -> None:
 
 
 def pack(graph: ir.Graph, node: ir.Node) -> None:
-    """One product for queries, keys and values, without rotary angles."""
-    products = [of_product(value) for value in node.inputs[:3]]
-    weights = [product.inputs[1] for product in products]
+    """One MatMul for queries, keys and values, without rotary angles."""
+    matmuls = [matmul_of(value) for value in node.inputs[:3]]
+    weights = [matmul.inputs[1] for matmul in matmuls]
     arrays = [w.const_value.numpy() for w in weights if w is not None and w.const_value is not None]
     name = f"{node.name}_packed"
     weight = ir.Value(name=name, const_value=ir.tensor(np.concatenate(arrays, axis=1), name=name))
     graph.register_initializer(weight)
-    made = ir.node("MatMul", [products[0].inputs[0], weight], name=f"{name}_product")
+    made = ir.node("MatMul", [matmuls[0].inputs[0], weight], name=f"{name}_product")
     made.outputs[0].name = f"{name}_result"
     graph.insert_before(node, made)
     node.replace_input_with(0, made.outputs[0])
@@ -110,12 +110,12 @@ def pack(graph: ir.Graph, node: ir.Node) -> None:
     node.replace_input_with(2, None)
 
 
-def of_product(value: ir.Value | None) -> ir.Node:
-    """The product that makes a tensor, behind its rotary angles."""
+def matmul_of(value: ir.Value | None) -> ir.Node:
+    """The MatMul that makes a tensor, behind its rotary angles."""
     assert value is not None
     node = value.producer()
     assert node is not None
-    return node if node.op_type == "MatMul" else of_product(node.inputs[0])
+    return node if node.op_type == "MatMul" else matmul_of(node.inputs[0])
 
 
 def test_weights_are_written_beside_the_model_on_request(run: Run, tmp_path: Path) -> None:

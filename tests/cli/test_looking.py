@@ -104,7 +104,7 @@ def test_what_would_be_done_has_no_meaning_for_a_model_that_is_quantized(
     assert "--set or --exclude has no meaning for a model that is quantized" in result.stderr
 
 
-def test_a_folder_of_genai_says_its_products_and_its_cache(run: Run, tmp_path: Path) -> None:
+def test_a_folder_of_genai_says_its_linear_layers_and_its_cache(run: Run, tmp_path: Path) -> None:
     source = tiny_decoder(dataclasses.replace(TINY, depth=4))
     made = onnxq.quantize_weights(source, group_size=16, check=onnxq.Check.NONE)
     genai_folder(made, tmp_path / "made")

@@ -125,7 +125,7 @@ def test_sizes_that_cannot_be_met_are_said(
     assert not out.exists()
 
 
-def _no_product(folder: Path) -> None:
+def _no_linear_layer(folder: Path) -> None:
     onnx.save(
         parsed("g (float[n, 32] x) => (float[n, 32] y) { y = Relu(x) }", {}), folder / "m.onnx"
     )
@@ -153,7 +153,7 @@ def _other_words(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "code", "words"),
     [
-        (_no_product, 3, "no product with a constant matrix"),
+        (_no_linear_layer, 3, "no linear layer"),
         (_cut_off, 3, "too short: it has 100 bytes"),
         (_spoilt, 3, "weight 'w' holds NaN or Inf"),
         (_other_words, 6, "out of"),

@@ -10,7 +10,7 @@ import pytest
 from onnxq.quantized.verdict import Verdict
 from onnxq.static.plan import Plan
 from tests.checking.test_with_verdict import custom
-from tests.dynamic_models import product
+from tests.dynamic_models import linear
 from tests.examples import images, save
 from tests.refused_models import refused, samples
 
@@ -178,7 +178,7 @@ def test_static_and_dynamic_say_alike_that_nothing_is_quantized(
 ) -> None:
     for words in (
         ("quantize", model_path, samples_path, "--set", "global=float"),
-        ("quantize-dynamic", save(product(), tmp_path / "p.onnx")),
+        ("quantize-dynamic", save(linear(), tmp_path / "p.onnx")),
     ):
         result = run(*words, "-o", tmp_path / "q.onnx")
         assert (result.exit_code, result.stdout) == (13, "")

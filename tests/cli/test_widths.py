@@ -51,7 +51,7 @@ class _Terminal(io.StringIO):
 
 
 def long_names() -> onnx.ModelProto:
-    """A square, a Log and a product, with names as exporters of nested modules give them."""
+    """A square, a Log and a MatMul, with names as exporters of nested modules give them."""
     at = "/encoder/layers.11/attention/self/"
     nodes = [
         helper.make_node("MatMul", ["x", "w"], [f"{at}a"], f"{at}query/MatMul"),
@@ -69,9 +69,9 @@ def long_names() -> onnx.ModelProto:
 
 
 def recurrent() -> onnx.ModelProto:
-    """An LSTM behind a product."""
+    """An LSTM behind a MatMul."""
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["a"], "product"),
+        helper.make_node("MatMul", ["x", "w"], ["a"], "matmul"),
         helper.make_node("LSTM", ["a", "wi", "wh"], ["y"], "lstm", hidden_size=16),
     ]
     constants = {"w": weights(1, 8, 16), "wi": weights(2, 1, 64, 16), "wh": weights(3, 1, 64, 16)}

@@ -57,7 +57,7 @@ AMPLIFYING = {
 
 
 @pytest.mark.parametrize("behind", AMPLIFYING)
-def test_products_ahead_of_what_is_steep_where_it_is_quiet_stay_float(behind: str) -> None:
+def test_matmuls_ahead_of_what_is_steep_where_it_is_quiet_stay_float(behind: str) -> None:
     text, wanted = AMPLIFYING[behind]
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 18]> g (float[N, 64] x) => (z) {{
@@ -71,9 +71,9 @@ def test_products_ahead_of_what_is_steep_where_it_is_quiet_stay_float(behind: st
     made.append(numpy_helper.from_array(np.array([0]), "rows"))
     made.append(numpy_helper.from_array(weights(1, 64, 64), "w"))
     model.graph.initializer.extend(made)
-    products = [node for node in model.graph.node if node.op_type == "MatMul"]
+    matmuls = [node for node in model.graph.node if node.op_type == "MatMul"]
     for node, name in zip(
-        products,
+        matmuls,
         ("first", "second", *(["third"] if "MatMul" in text else []), "behind"),
         strict=True,
     ):
@@ -82,7 +82,7 @@ def test_products_ahead_of_what_is_steep_where_it_is_quiet_stay_float(behind: st
     assert {n for n, d in plan.decisions.items() if "quiet" in str(d)} == wanted
 
 
-def test_a_divisor_that_is_a_norm_hides_no_logarithm_behind_a_product() -> None:
+def test_a_divisor_that_is_a_norm_hides_no_logarithm_behind_a_matmul() -> None:
     text = """<ir_version: 10, opset_import: ["" : 18]>
     g (float[N, 64] x) => (float[N, 64] o, float[N, 64] y, float[N, 64] z) {
         o = MatMul(x, w)
@@ -117,7 +117,7 @@ def test_a_logarithm_in_a_branch_counts() -> None:
 
 
 def test_the_nearest_logarithm_counts() -> None:
-    """Behind a Relu only a logarithm that reads it without another product is followed."""
+    """Behind a Relu only a logarithm that reads it without another MatMul is followed."""
     text = """<ir_version: 10, opset_import: ["" : 18]>
     g (float[N, 64] x) => (float[N, 64] o, float[N, 64] y, float[N, 64] z) {
         o = MatMul(x, w)
@@ -145,7 +145,7 @@ def test_who_wants_a_small_file_or_names_a_form_gets_it() -> None:
     assert isinstance(plan.decisions["stft"], QuantizeDynamic)
 
 
-def test_a_product_behind_a_function_of_its_own_is_no_part_of_the_logarithm() -> None:
+def test_a_matmul_behind_a_function_of_its_own_is_no_part_of_the_logarithm() -> None:
     graph = helper.make_graph(
         [
             helper.make_node("MatMul", ["x", "w"], ["a"], "hidden"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 INPUTS, HIDDEN, BATCH = 8, 16, 3
-PRODUCTS = """
+MATMULS = """
   xt = Gather<axis = 0>(x, i)
   p = Gemm<transB = 1>(xt, w, wb)
   q = Gemm<transB = 1>(h, r, rb)
@@ -73,7 +73,7 @@ def looped(kind: str) -> onnx.ModelProto:
           y{", last" if cell else ""} = Loop (count, , h0{", h0" if cell else ""}) <body = b
             (int64 i, bool k, {state} h{f", {state} c" if cell else ""})
             => (bool kk, {state} h2{f", {state} c2" if cell else ""}) {{
-              {PRODUCTS} {STEPS_OF[kind]} kk = Identity(k)
+              {MATMULS} {STEPS_OF[kind]} kk = Identity(k)
             }}>
         }}""",
         weights_of(kind),
@@ -165,8 +165,8 @@ def test_cells_so_small_stay_in_float_for_speed_and_are_quantized_for_size(kind:
 def test_every_step_is_checked_against_the_kernels(kind: str) -> None:
     findings = cross_check(quantized(looped(kind)), [{"x": draw(4)}])
     findings.check()
-    products = [n.elements for n in findings.nodes if n.op_type == "DynamicQuantizeMatMul"]
-    assert products == [4 * BATCH * GATES[kind] * HIDDEN] * 2
+    matmuls = [n.elements for n in findings.nodes if n.op_type == "DynamicQuantizeMatMul"]
+    assert matmuls == [4 * BATCH * GATES[kind] * HIDDEN] * 2
     assert not findings.unchecked
 
 

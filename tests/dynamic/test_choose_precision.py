@@ -82,7 +82,7 @@ def test_the_fastest_form_is_chosen() -> None:
     assert choose(target=with_channel_scales(dynamic_int8=1.2, weight_only_groupwise=0.5)) is INT
 
 
-def test_of_8_bits_that_two_products_read_integers_are_faster_than_blocks() -> None:
+def test_of_8_bits_that_two_matmuls_read_integers_are_faster_than_blocks() -> None:
     first = node(8, 16)
     second = ir.node("MatMul", [ir.Value(name="other"), first.inputs[1]], name="m")
     gains = with_channel_scales(dynamic_int8=1.2, weight_only_groupwise=2.0, weight_only=1.0)
@@ -105,7 +105,7 @@ def test_as_fast_as_float_is_fast_enough() -> None:
     assert choose(target=with_channel_scales(weight_only=1.0)) is S
 
 
-def test_narrow_integers_have_the_integer_products_of_bytes() -> None:
+def test_narrow_integers_have_the_integer_matmuls_of_bytes() -> None:
     assert choose(dtype=INT4) is INT
     assert choose(INT, INT4) is INT
 
@@ -206,10 +206,10 @@ def test_rows_lie_along_what_is_not_summed_over(node: ir.Node, rows: int | None)
 
 def test_where_the_batch_is_not_known_each_element_has_its_rows() -> None:
     for shape, rows in ((("N", 3, 8), 3), (("N", 8), 1), (("N", "T", 8), 1), ((2, 3, 8), 6)):
-        product = matrices(False, shape)
-        rule = MatMul().dynamic_rule(product)
+        matmul = matrices(False, shape)
+        rule = MatMul().dynamic_rule(matmul)
         assert isinstance(rule, DynamicRule)
-        assert rows_of(product, rule, {}).least == rows
+        assert rows_of(matmul, rule, {}).least == rows
 
 
 @pytest.mark.parametrize("operator", [LSTM(), GRU()])
@@ -252,9 +252,9 @@ def test_a_recurrence_counts_by_its_hidden_size_and_fewer_inputs_lessen_it(
     assert matrix_sizes(node, rule) == (k, GATES[operator.op_type] * 64)
 
 
-def test_a_product_counts_by_the_matrix_of_one_element_of_a_batch() -> None:
+def test_a_matmul_counts_by_the_matrix_of_one_element_of_a_batch() -> None:
     for shape, sizes in (((8, 16), (8, 16)), ((5, 8, 16), (8, 16))):
-        product = node(*shape)
-        rule = MatMul().dynamic_rule(product)
+        matmul = node(*shape)
+        rule = MatMul().dynamic_rule(matmul)
         assert isinstance(rule, DynamicRule)
-        assert matrix_sizes(product, rule) == sizes
+        assert matrix_sizes(matmul, rule) == sizes

@@ -26,10 +26,10 @@ from tests.dynamic_models import (
     ROWS,
     SIDE,
     UNMEASURED,
+    linear,
     normal,
     op_types,
     planned,
-    product,
     quantized,
     run,
     stored,
@@ -63,13 +63,13 @@ def reason(source: onnx.ModelProto, node: str, spec: DynamicSpec = None) -> str:
 
 
 def test_every_node_has_a_decision_in_graph_order() -> None:
-    source, plan = planned(product())
-    assert list(plan.decisions) == [node.name for node in source.graph] == ["product", "add"]
-    assert reason(product(), "add") == "it has no weights that dynamic quantization stores"
+    source, plan = planned(linear())
+    assert list(plan.decisions) == [node.name for node in source.graph] == ["linear", "add"]
+    assert reason(linear(), "add") == "it has no weights that dynamic quantization stores"
 
 
 def test_a_weight_gets_a_scale_per_column() -> None:
-    decision = chosen(product(), "product")
+    decision = chosen(linear(), "linear")
     (weight,) = decision.weights
     assert decision.precision is Precision.DYNAMIC_INT8
     assert weight.qparams is not None
@@ -79,27 +79,27 @@ def test_a_weight_gets_a_scale_per_column() -> None:
 
 
 @pytest.mark.parametrize(("target", "limit"), [("portable", 64), ("x86-vnni", 127), ("arm64", 127)])
-def test_integer_products_keep_to_the_integers_that_the_target_sums_exactly(
+def test_integer_matmuls_keep_to_the_integers_that_the_target_sums_exactly(
     target: str, limit: int
 ) -> None:
     entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMIC_INT8)
-    made = quantized(product(), entry, target=target)
+    made = quantized(linear(), entry, target=target)
     integers = made.graph.initializers["w_quantized"].const_value
     assert integers is not None
     assert np.abs(integers.numpy().astype(int)).max() == limit
-    decision = decided(product(), "product", entry, target=target)
+    decision = decided(linear(), "linear", entry, target=target)
     assert isinstance(decision, QuantizeDynamic)
     assert f"within +-{limit}" in decision.how.words
 
 
 def test_weights_that_are_computed_with_in_float_have_all_integers_but_the_smallest() -> None:
     entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.WEIGHT_ONLY)
-    (weight,) = chosen(product(), "product", entry).weights
+    (weight,) = chosen(linear(), "linear", entry).weights
     assert weight.integer_limit == 127
 
 
 def test_the_documented_default_has_one_scale() -> None:
-    (weight,) = chosen(product(), "product", default_dynamic_qconfig).weights
+    (weight,) = chosen(linear(), "linear", default_dynamic_qconfig).weights
     assert weight.qparams is not None
     assert weight.qparams.granularity == PerTensor()
 
@@ -108,7 +108,7 @@ def test_an_observer_of_wide_integers_is_cut_to_the_target() -> None:
     entry = QConfigDynamic(
         PerChannelMinMaxObserver.with_args(dtype="qint8", qscheme="per_channel_symmetric")
     )
-    (weight,) = chosen(product(), "product", entry).weights
+    (weight,) = chosen(linear(), "linear", entry).weights
     assert weight.integer_limit == 64
 
 
@@ -130,7 +130,7 @@ def test_readers_of_one_weight_share_its_narrowest_integers() -> None:
 def test_a_tensor_may_have_its_own_observer_or_stay_float() -> None:
     mapping = QConfigMapping(onnxq_default_dynamic_qconfig)
     own = mapping.set_tensor("w", NarrowRangeObserver.with_args(quant_max=31))
-    (weight,) = chosen(product(), "product", own).weights
+    (weight,) = chosen(linear(), "linear", own).weights
     assert weight.qparams is not None
     largest = np.abs(weights(1, SIDE, SIDE)).max(0)
     np.testing.assert_array_equal(weight.qparams.scale, largest / np.float32(31))
@@ -154,68 +154,68 @@ def on(ratio: float, form: str = "dynamic_int8") -> targets.Target:
 
 
 def test_speed_leaves_in_float_what_the_target_measured_as_slower() -> None:
-    source, plan = planned(product(), target=on(0.8))
-    decision = plan.decisions["product"]
+    source, plan = planned(linear(), target=on(0.8))
+    decision = plan.decisions["linear"]
     assert isinstance(decision, Float)
     assert "on mine it would run at 0.80 of its float speed" in decision.reason.words
     assert "objective 'size' quantizes it" in decision.reason.words
-    assert plan.slower == ("product",)
+    assert plan.slower == ("linear",)
     assert plan.notes[0] == (
         "nothing is quantized: objective 'speed' leaves in float what would be slower in every "
         "precision on mine, and here that is every node with weights; objective 'size' "
         "(--objective size) quantizes them anyway."
     )
     with pytest.warns(UserWarning, match="nothing is quantized"):
-        made = quantized(product(), target=on(0.8))
+        made = quantized(linear(), target=on(0.8))
     assert op_types(made) == [node.op_type for node in source.graph]
     assert "onnxq.format" not in made.metadata_props
     assert "MatMulInteger" in op_types(quantized(made))
 
 
 def test_open_sizes_are_said_to_count_as_one_row() -> None:
-    opened, fixed = (product(rows=rows) for rows in ("N", ROWS))
+    opened, fixed = (linear(rows=rows) for rows in ("N", ROWS))
     _, plan = planned(opened, target=on(0.8))
-    decision = plan.decisions["product"]
+    decision = plan.decisions["linear"]
     assert isinstance(decision, Float)
     assert (
         "(precision 'dynamic_int8', at 1 row: the model leaves sizes open)" in decision.reason.words
     )
-    assert plan.notes[1].startswith("product: in float at the sizes that are assumed")
+    assert plan.notes[1].startswith("linear: in float at the sizes that are assumed")
     _, known = planned(fixed, target=on(0.8))
-    assert "(precision 'dynamic_int8')" in str(known.decisions["product"])
+    assert "(precision 'dynamic_int8')" in str(known.decisions["linear"])
     assert len(known.notes) == 1
 
 
 def test_size_quantizes_what_is_slower() -> None:
-    _, plan = planned(product(), target=on(0.8), objective="size")
-    assert list(plan.quantized) == ["product"]
+    _, plan = planned(linear(), target=on(0.8), objective="size")
+    assert list(plan.quantized) == ["linear"]
     assert plan.slower == ()
 
 
 def test_a_form_that_is_named_is_not_weighed() -> None:
     entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision.DYNAMIC_INT8)
-    _, plan = planned(product(), entry, target=on(0.8))
-    assert list(plan.quantized) == ["product"]
+    _, plan = planned(linear(), entry, target=on(0.8))
+    assert list(plan.quantized) == ["linear"]
 
 
 def test_float16_is_not_weighed() -> None:
-    _, plan = planned(product(), dtype="float16", target=on(0.8))
-    assert plan.quantized["product"].precision is Precision.WEIGHT_ONLY_FLOAT16
+    _, plan = planned(linear(), dtype="float16", target=on(0.8))
+    assert plan.quantized["linear"].precision is Precision.WEIGHT_ONLY_FLOAT16
 
 
 # --- the plan as a value
 
 
 def test_equal_models_have_equal_plans_and_others_not() -> None:
-    _, plan = planned(product())
-    assert plan == planned(product())[1]
-    assert plan != planned(product(), target="x86-vnni", objective="size")[1]
-    assert len({plan, planned(product())[1]}) == 1
+    _, plan = planned(linear())
+    assert plan == planned(linear())[1]
+    assert plan != planned(linear(), target="x86-vnni", objective="size")[1]
+    assert len({plan, planned(linear())[1]}) == 1
 
 
 @pytest.mark.parametrize("spec", [None, float16_dynamic_qconfig])
 def test_a_plan_survives_saving(spec: DynamicSpec, tmp_path: Path) -> None:
-    _, plan = planned(product(), spec)
+    _, plan = planned(linear(), spec)
     plan.save(tmp_path / "plan.json")
     assert DynamicPlan.load(tmp_path / "plan.json") == plan
 
@@ -242,9 +242,9 @@ def test_a_model_without_weights_is_refused_and_the_message_lists_what_it_has() 
 
 def test_a_qconfig_that_leaves_everything_in_float_is_refused() -> None:
     with pytest.raises(
-        NothingQuantizedError, match="MatMul 'product': the qconfig leaves it in float"
+        NothingQuantizedError, match="MatMul 'linear': the qconfig leaves it in float"
     ):
-        quantized(product(), QConfigMapping())
+        quantized(linear(), QConfigMapping())
 
 
 def test_a_weight_that_is_an_input_stays_float() -> None:
@@ -266,19 +266,19 @@ def test_weights_of_nan_or_inf_are_refused_by_name(bad: float, dtype: str) -> No
     w = weights(1, SIDE, SIDE)
     w[3, 4] = bad
     source = model(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")], {"w": w}, {"x": ["N", SIDE]}
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "linear")], {"w": w}, {"x": ["N", SIDE]}
     )
     with pytest.raises(ModelError, match=r"^weight 'w' holds NaN or Inf; repair the model\.$"):
         quantized(source, dtype=dtype)
     _, plan = planned(source, target=on(0.8))
-    assert "weight 'w' holds NaN or Inf; 'product' stays in float" in "".join(plan.notes)
+    assert "weight 'w' holds NaN or Inf; 'linear' stays in float" in "".join(plan.notes)
 
 
 @pytest.mark.parametrize("form", [None, *DYNAMIC_PRECISIONS])
 def test_weights_of_zeros_give_zeros(form: Precision | None) -> None:
     w = np.zeros((SIDE, SIDE), np.float32)
     source = model(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")], {"w": w}, {"x": ["N", SIDE]}
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "linear")], {"w": w}, {"x": ["N", SIDE]}
     )
     entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, form)
     made = quantized(
@@ -317,6 +317,6 @@ def test_double_models_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("entry", [onnxq_default_dynamic_qconfig, float16_dynamic_qconfig])
 def test_a_quantized_model_is_refused(entry: QConfigDynamic) -> None:
-    made = quantized(product(), entry)
+    made = quantized(linear(), entry)
     with pytest.raises(ModelError, match="the model is quantized already"):
         quantized(made)

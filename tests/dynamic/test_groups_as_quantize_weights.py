@@ -71,7 +71,7 @@ def test_bytes_are_those_of_rtn(text: str, bits: int, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_a_product_of_blocks_has_the_bytes_of_rtn(bits: int) -> None:
+def test_a_matmul_of_blocks_has_the_bytes_of_rtn(bits: int) -> None:
     source = model(TWICE)
     wanted = onnxq.quantize_weights(source, bits=bits, method="rtn", check=onnxq.Check.NONE)
     made = quantized(source, in_blocks(bits, "affine"), target="x86-vnni")

@@ -1,4 +1,4 @@
-"""Inputs of products as the model alone tells them."""
+"""Inputs of MatMuls as the model alone tells them."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ def scale_of(model: onnx.ModelProto, **arguments: object) -> npt.NDArray[np.gene
     return tensor.numpy()
 
 
-def product(*rows: int | str) -> onnx.ModelProto:
+def linear(*rows: int | str) -> onnx.ModelProto:
     w = np.random.default_rng(0).uniform(-1, 1, (256, 128)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"], "m")],
-        "product",
+        "matmul",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [*rows, 256])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [*rows, 128])],
         [numpy_helper.from_array(w, "w")],
@@ -68,11 +68,11 @@ def product(*rows: int | str) -> onnx.ModelProto:
 
 
 def test_only_speed_asks_for_it_and_only_with_few_rows() -> None:
-    assert scale_of(product("rows")).shape == ()
-    assert scale_of(product(1)).shape == ()
-    assert scale_of(product(64)).shape == (128,)
-    assert scale_of(product("rows"), objective="size").shape == (128,)
-    assert scale_of(product("rows"), qconfig_spec=per_channel_dynamic_qconfig).shape == (128,)
+    assert scale_of(linear("rows")).shape == ()
+    assert scale_of(linear(1)).shape == ()
+    assert scale_of(linear(64)).shape == (128,)
+    assert scale_of(linear("rows"), objective="size").shape == (128,)
+    assert scale_of(linear("rows"), qconfig_spec=per_channel_dynamic_qconfig).shape == (128,)
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_only_speed_asks_for_it_and_only_with_few_rows() -> None:
     ],
 )
 def test_open_sizes_are_those_of_usual_inputs(rows: tuple[int | str, ...], few: bool) -> None:
-    assert scale_of(product(*rows)).shape == (() if few else (128,))
+    assert scale_of(linear(*rows)).shape == (() if few else (128,))

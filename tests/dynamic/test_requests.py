@@ -19,7 +19,7 @@ from onnxq.qconfig import (
     float16_dynamic_qconfig,
     onnxq_default_dynamic_qconfig,
 )
-from tests.dynamic_models import SIDE, op_types, planned, product, quantized
+from tests.dynamic_models import SIDE, linear, op_types, planned, quantized
 from tests.examples import images, model, network, weights
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ INT4 = QConfigDynamic(NarrowRangeObserver.with_args(dtype="int4", quant_max=7))
 
 
 def notes(spec: DynamicSpec, dtype: str | None = None, **options: str) -> tuple[str, ...]:
-    return planned(product(), spec, dtype, **options)[1].notes
+    return planned(linear(), spec, dtype, **options)[1].notes
 
 
 # --- what is asked for and has no effect
 
 
 def test_a_node_that_is_named_and_has_no_dynamic_form_is_noted() -> None:
-    assert notes({"product": ENTRY, "add": ENTRY}) == (
+    assert notes({"linear": ENTRY, "add": ENTRY}) == (
         "Add 'add': asked for by the qconfig, but stays in float: "
         "it has no weights that dynamic quantization stores",
     )
-    assert notes({"product": ENTRY, "add": None}) == ()
+    assert notes({"linear": ENTRY, "add": None}) == ()
     assert notes(ENTRY) == ()
 
 
@@ -49,7 +49,7 @@ def test_an_op_type_that_is_named_and_stays_in_float_is_noted_with_the_reason() 
     source = model(
         [
             helper.make_node("MatMul", ["x", "x"], ["s"], "square"),
-            helper.make_node("MatMul", ["s", "w"], ["y"], "product"),
+            helper.make_node("MatMul", ["s", "w"], ["y"], "linear"),
         ],
         {"w": weights(0, SIDE, SIDE)},
         {"x": [SIDE, SIDE]},
@@ -63,17 +63,17 @@ def test_an_op_type_that_is_named_and_stays_in_float_is_noted_with_the_reason() 
 
 
 def test_a_glob_is_noted_where_nothing_that_it_matches_is_quantized() -> None:
-    spec = {"pro*": ENTRY, "ad?": ENTRY}
+    spec = {"lin*": ENTRY, "ad?": ENTRY}
     assert notes(spec) == (
         "nodes 'ad?': asked for by the qconfig, but nothing that it matches is quantized "
         "dynamically",
     )
-    assert notes({"*d*": ENTRY}) == ()
+    assert notes({"*a*": ENTRY}) == ()
 
 
 def test_what_the_objective_leaves_in_float_needs_no_note() -> None:
-    _, plan = planned(product(rows=1), {"product": ENTRY}, target="portable")
-    assert plan.slower == ("product",)
+    _, plan = planned(linear(rows=1), {"linear": ENTRY}, target="portable")
+    assert plan.slower == ("linear",)
     assert plan.notes == (nothing_quantized("portable"),)
 
 
@@ -102,9 +102,9 @@ def test_static_quantization_notes_it_too() -> None:
 
 def fused(*more: onnx.NodeProto) -> onnx.ModelProto:
     """An operator that ONNX Runtime's own optimizer writes, and onnxq has no dynamic form of."""
-    product = helper.make_node("FusedMatMul", ["x", "w"], ["a"], "fused", domain="com.microsoft")
+    matmul = helper.make_node("FusedMatMul", ["x", "w"], ["a"], "fused", domain="com.microsoft")
     graph = helper.make_graph(
-        [product, *more],
+        [matmul, *more],
         "fused",
         [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 5, SIDE])],
         [helper.make_tensor_value_info("y" if more else "a", onnx.TensorProto.FLOAT, None)],
@@ -125,12 +125,12 @@ WHY = NoDynamicOperator(
 
 
 def test_a_fused_operator_is_listed_with_the_reason() -> None:
-    source = fused(helper.make_node("MatMul", ["a", "v"], ["y"], "product"))
+    source = fused(helper.make_node("MatMul", ["a", "v"], ["y"], "linear"))
     _, plan = planned(source, objective="size")
     assert plan.decisions["fused"] == Float(WHY)
-    assert list(plan.quantized) == ["product"]
+    assert list(plan.quantized) == ["linear"]
     assert "FusedMatMul" in op_types(quantized(source))
-    asked = {"fused": ENTRY, "product": ENTRY}
+    asked = {"fused": ENTRY, "linear": ENTRY}
     assert planned(source, asked)[1].notes == (
         f"FusedMatMul 'fused': asked for by the qconfig, but stays in float: {WHY}",
     )
@@ -147,11 +147,11 @@ def test_a_model_of_nothing_else_is_refused_with_the_reason() -> None:
 
 def test_a_block_size_is_never_ignored() -> None:
     entry = QConfigDynamic(ENTRY.weight, block_size=16)
-    _, plan = planned(product(), entry, target="portable")
-    assert plan.quantized["product"].how.words.endswith("in groups of 16, computed in float32")
+    _, plan = planned(linear(), entry, target="portable")
+    assert plan.quantized["linear"].how.words.endswith("in groups of 16, computed in float32")
     recurrent = model(
         [
-            helper.make_node("MatMul", ["x", "v"], ["p"], "product"),
+            helper.make_node("MatMul", ["x", "v"], ["p"], "linear"),
             helper.make_node("GRU", ["p", "w", "r"], ["y"], "gru", hidden_size=SIDE),
         ],
         {
@@ -171,7 +171,7 @@ def test_a_block_size_is_never_ignored() -> None:
         )
     )
     with pytest.raises(QConfigError, match="precision 'weight_only_groupwise' and float16 weights"):
-        planned(product(), QConfigDynamic(float16_dynamic_qconfig.weight, block_size=16))
+        planned(linear(), QConfigDynamic(float16_dynamic_qconfig.weight, block_size=16))
 
 
 # --- a dtype beside a qconfig
@@ -184,27 +184,27 @@ def test_a_block_size_is_never_ignored() -> None:
         (INT4, "the entry of every node has int4"),
         (QConfigMapping(ENTRY), "the entry of every node has int8"),
         ({"MatMul": ENTRY}, "the entry of op type 'MatMul' has int8"),
-        ({"pro*": ENTRY, "add": None}, r"the entry of node 'pro\*' has int8"),
+        ({"lin*": ENTRY, "add": None}, r"the entry of node 'lin\*' has int8"),
     ],
 )
 def test_a_dtype_that_an_entry_would_overrule_is_refused(spec: DynamicSpec, where: str) -> None:
     with pytest.raises(QConfigError, match=f"dtype float16 is asked for, and {where} weights"):
-        onnxq.quantize_dynamic(product(), spec, "float16")
+        onnxq.quantize_dynamic(linear(), spec, "float16")
 
 
 def test_a_dtype_that_says_the_same_passes() -> None:
     for spec in (float16_dynamic_qconfig, {"MatMul": float16_dynamic_qconfig}, {"MatMul"}, None):
-        _, plan = planned(product(), spec, "float16")
-        assert plan.quantized["product"].precision is Precision.WEIGHT_ONLY_FLOAT16
+        _, plan = planned(linear(), spec, "float16")
+        assert plan.quantized["linear"].precision is Precision.WEIGHT_ONLY_FLOAT16
         assert plan.notes == ()
     assert notes(ENTRY, "qint8") == ()
     with pytest.raises(QConfigError, match=r"dtype int8 is asked for.*float16 weights"):
-        quantized(product(), float16_dynamic_qconfig, "qint8")
+        quantized(linear(), float16_dynamic_qconfig, "qint8")
 
 
 def test_exceptions_to_a_dtype_are_noted() -> None:
-    mapping = QConfigMapping(float16_dynamic_qconfig, {"Gemm": None}, {"product": ENTRY})
+    mapping = QConfigMapping(float16_dynamic_qconfig, {"Gemm": None}, {"linear": ENTRY})
     assert notes(mapping, "float16") == (
-        "dtype float16 is for what the qconfig does not name; it names node 'product' (int8)",
+        "dtype float16 is for what the qconfig does not name; it names node 'linear' (int8)",
     )
     assert notes(mapping) == ()

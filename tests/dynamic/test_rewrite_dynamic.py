@@ -24,12 +24,12 @@ from tests import this_machine
 from tests.dynamic_models import (
     ROWS,
     SIDE,
+    linear,
+    matmul_bound,
     normal,
     op_types,
     parsed,
     planned,
-    product,
-    product_bound,
     quantized,
     run,
     stored,
@@ -44,24 +44,24 @@ W = weights(1, SIDE, SIDE)
 ONE_SCALE = QConfigDynamic(NarrowRangeObserver.with_args(ch_axis=None))
 
 
-def test_a_product_becomes_integers_and_keeps_the_names_around_it() -> None:
-    made = quantized(product())
+def test_a_matmul_becomes_integers_and_keeps_the_names_around_it() -> None:
+    made = quantized(linear())
     assert op_types(made) == ["DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul", "Add"]
     assert stored(made) == {"w_quantized": "INT8", "b": "FLOAT"}
     assert [v.name for v in made.graph[-1].inputs if v is not None] == ["p", "b"]
-    error = np.abs(run(made, {"x": X}) - run(product(), {"x": X}))
-    assert (error <= product_bound(X, W)).all()
+    error = np.abs(run(made, {"x": X}) - run(linear(), {"x": X}))
+    assert (error <= matmul_bound(X, W)).all()
 
 
 def test_the_float_model_stays_as_it_is() -> None:
-    source = as_ir(product())
+    source = as_ir(linear())
     before = ir.to_proto(source).SerializeToString()
     quantized(source)
     assert ir.to_proto(source).SerializeToString() == before
 
 
 def test_metadata_say_what_was_done() -> None:
-    source, plan = planned(product(), target="x86-vnni", objective="size")
+    source, plan = planned(linear(), target="x86-vnni", objective="size")
     props = rewrite_dynamic(source, plan).metadata_props
     assert props["onnxq.target"] == "x86-vnni"
     assert props["onnxq.format"] == "dynamic"
@@ -70,15 +70,15 @@ def test_metadata_say_what_was_done() -> None:
 
 
 def test_a_plan_of_another_model_is_refused() -> None:
-    _, plan = planned(product())
-    other, _ = planned(product(rows=3))
+    _, plan = planned(linear())
+    other, _ = planned(linear(rows=3))
     with pytest.raises(CalibrationError, match="make the plan from this model"):
         rewrite_dynamic(other, plan)
 
 
 def test_blocks_raise_the_opset_as_far_as_they_need() -> None:
     entry = QConfigDynamic(NarrowRangeObserver.with_args(dtype="int4", quant_max=7), block_size=16)
-    source, plan = planned(product(), entry)
+    source, plan = planned(linear(), entry)
     assert opset_needed(plan.quantized) == 21
     made = rewrite_dynamic(source, plan)
     assert made.opset_imports[""] == 21
@@ -93,12 +93,12 @@ def test_every_form_is_a_valid_model_that_runs(form: str, tmp_path: Path) -> Non
     entry = float16_dynamic_qconfig
     if form != "weight_only_float16":
         entry = QConfigDynamic(onnxq_default_dynamic_qconfig.weight, Precision(form))
-    made = quantized(product(), entry)
+    made = quantized(linear(), entry)
     path = tmp_path / "m.onnx"
     save(made, path)
     onnx.checker.check_model(str(path), full_check=True)
-    got, wanted = run(made, {"x": X}), run(product(), {"x": X})
-    assert (np.abs(got - wanted) <= product_bound(X, W)).all()
+    got, wanted = run(made, {"x": X}), run(linear(), {"x": X})
+    assert (np.abs(got - wanted) <= matmul_bound(X, W)).all()
 
 
 # --- weights that several nodes share
@@ -120,7 +120,7 @@ def test_two_gemms_with_a_turned_square_weight_share_its_integers() -> None:
     assert stored(made) == {"w_quantized": "INT8"}
     feeds = {"x": X, "z": normal(ROWS, SIDE, seed=7)}
     error = np.abs(run(made, feeds) - run(source, feeds))
-    bounds = [product_bound(feeds[name], W.T.copy()) for name in ("x", "z")]
+    bounds = [matmul_bound(feeds[name], W.T.copy()) for name in ("x", "z")]
     assert (error <= np.concatenate(bounds)).all()
 
 
@@ -142,7 +142,7 @@ def test_a_weight_with_channels_on_two_axes_is_stored_once_per_layout() -> None:
     assert stored(made) == {"w_quantized": "INT8", "w_again_quantized": "INT8"}
     feeds = {"x": X, "z": X}
     error = np.abs(run(made, feeds) - run(both_ways(), feeds))
-    bounds = [product_bound(X, W.T.copy()), product_bound(X, W)]
+    bounds = [matmul_bound(X, W.T.copy()), matmul_bound(X, W)]
     assert (error <= np.concatenate(bounds)).all()
 
 
@@ -162,7 +162,7 @@ def test_equal_numbers_in_two_layouts_are_stored_once(entry: QConfigDynamic) -> 
 def test_a_weight_that_a_float_node_reads_too_stays_for_it() -> None:
     source = model(
         [
-            helper.make_node("MatMul", ["x", "w"], ["p"], "product"),
+            helper.make_node("MatMul", ["x", "w"], ["p"], "matmul"),
             helper.make_node("Mul", ["p", "w"], ["y"], "times"),
         ],
         {"w": W},
@@ -172,7 +172,7 @@ def test_a_weight_that_a_float_node_reads_too_stays_for_it() -> None:
     assert stored(made) == {"w": "FLOAT", "w_quantized": "INT8"}
     x = normal(SIDE, SIDE)
     error = np.abs(run(made, {"x": x}) - run(source, {"x": x}))
-    assert (error <= product_bound(x, W) * np.abs(W)).all()
+    assert (error <= matmul_bound(x, W) * np.abs(W)).all()
 
 
 def test_a_table_that_gather_and_gemm_share_is_right_for_both() -> None:
@@ -186,7 +186,7 @@ def test_a_table_that_gather_and_gemm_share_is_right_for_both() -> None:
     made = quantized(source, {"Gemm": onnxq_default_dynamic_qconfig})
     ids = np.array([3, 0, 31, 7, 7])
     error = np.abs(run(made, {"ids": ids}) - run(source, {"ids": ids}))
-    assert (error <= product_bound(table[ids], table.T.copy())).all()
+    assert (error <= matmul_bound(table[ids], table.T.copy())).all()
 
 
 SHARED = f"""m (float[N,{SIDE}] x) => (float[N,{SIDE}] y) {{
@@ -197,11 +197,11 @@ SHARED = f"""m (float[N,{SIDE}] x) => (float[N,{SIDE}] y) {{
   y = Loop (count, , c) <body = l (int64 i, bool k, float[N,{SIDE}] h)
     => (bool kk, float[N,{SIDE}] g) {{ kk = Identity(k) d = MatMul(h, w) g = MatMul(d, w) }}>
 }}"""
-"""One weight of three products, and of two more in a body."""
+"""One weight of three MatMuls, and of two more in a body."""
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4"])
-def test_blocks_that_several_products_read_are_not_dequantized_in_every_run(dtype: str) -> None:
+def test_blocks_that_several_matmuls_read_are_not_dequantized_in_every_run(dtype: str) -> None:
     weight = NarrowRangeObserver.with_args(dtype=dtype, quant_max=127 if dtype == "int8" else 7)
     source = parsed(SHARED, {"w": W / np.float32(SIDE**0.5)})
     made = quantized(source, QConfigDynamic(weight, Precision.WEIGHT_ONLY_GROUPWISE, 16))
@@ -220,16 +220,16 @@ def test_blocks_that_several_products_read_are_not_dequantized_in_every_run(dtyp
 
 
 def test_a_weight_in_a_constant_node_is_quantized() -> None:
-    """ONNX Runtime's tool looks at initializers alone and leaves the product in float."""
+    """ONNX Runtime's tool looks at initializers alone and leaves the MatMul in float."""
     constant = helper.make_node(
         "Constant", [], ["w"], "constant", value=onnx.numpy_helper.from_array(W)
     )
-    multiply = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    multiply = helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")
     source = model([constant, multiply], {}, {"x": ["N", SIDE]})
     made = quantized(source)
     assert stored(made) == {"w_quantized": "INT8"}
     error = np.abs(run(made, {"x": X}) - run(source, {"x": X}))
-    assert (error <= product_bound(X, W)).all()
+    assert (error <= matmul_bound(X, W)).all()
 
 
 BRANCHES = f"""m (float[N,{SIDE}] x, bool c) => (float[N,{SIDE}] y) {{
@@ -247,7 +247,7 @@ def test_branches_of_if_are_quantized_with_weights_from_outside(taken: bool) -> 
     assert stored(made) == {"w_quantized": "INT8", "v_quantized": "INT8"}
     feeds = {"x": X, "c": np.array(taken)}
     error = np.abs(run(made, feeds) - run(source, feeds))
-    assert (error <= product_bound(X, constants["w" if taken else "v"])).all()
+    assert (error <= matmul_bound(X, constants["w" if taken else "v"])).all()
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -261,7 +261,7 @@ def test_blocks_in_a_body_have_their_integers_there(taken: bool) -> None:
     made = quantized(source, entry)
     feeds = {"x": X, "c": np.array(taken)}
     error = np.abs(run(made, feeds) - run(source, feeds))
-    assert (error <= product_bound(X, W if taken else W.T.copy())).all()
+    assert (error <= matmul_bound(X, W if taken else W.T.copy())).all()
 
 
 def test_a_branch_quantizes_what_it_owns_and_the_rest_stays_float() -> None:
@@ -284,7 +284,7 @@ def test_loop_bodies_are_quantized() -> None:
     made = quantized(source)
     assert "MatMulInteger" in op_types(made)
     error = np.abs(run(made, {"x": X}) - run(source, {"x": X}))
-    assert (error <= product_bound(X, W)).all()
+    assert (error <= matmul_bound(X, W)).all()
 
 
 SCAN = f"""m (float[{ROWS},1,{SIDE}] x, float[1,{SIDE}] s) => (float[{ROWS},1,{SIDE}] y) {{
@@ -299,7 +299,7 @@ def test_scan_bodies_are_quantized() -> None:
     assert "MatMulInteger" in op_types(made)
     feeds = {"x": X[:, None], "s": normal(1, SIDE)}
     error = np.abs(run(made, feeds) - run(source, feeds))[:, 0]
-    assert all((error[i] <= product_bound(X[i : i + 1], W)).all() for i in range(ROWS))
+    assert all((error[i] <= matmul_bound(X[i : i + 1], W)).all() for i in range(ROWS))
 
 
 FUNCTION = f"""m (float[N,{SIDE}] x) => (float[N,{SIDE}] y) {{ y = local.linear(x, w) }}
@@ -318,17 +318,17 @@ def test_functions_are_inlined_and_quantized() -> None:
 
 @pytest.mark.parametrize("opset", range(11, 23))
 def test_opsets_11_to_22_are_quantized(opset: int) -> None:
-    source = product(opset)
+    source = linear(opset)
     made = quantized(source)
     assert made.opset_imports[""] >= max(opset, 13)
     error = np.abs(run(made, {"x": X}) - run(source, {"x": X}))
-    assert (error <= product_bound(X, W)).all()
+    assert (error <= matmul_bound(X, W)).all()
 
 
 def test_names_of_new_nodes_and_tensors_give_way_to_those_of_the_model() -> None:
     source = model(
         [
-            helper.make_node("MatMul", ["x", "w"], ["w_quantized"], "product_sum"),
+            helper.make_node("MatMul", ["x", "w"], ["w_quantized"], "matmul_sum"),
             helper.make_node("Relu", ["w_quantized"], ["y"], "w_scale"),
         ],
         {"w": W},

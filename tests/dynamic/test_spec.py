@@ -12,7 +12,7 @@ from onnxq.qconfig import (
     onnxq_default_dynamic_qconfig,
     per_channel_dynamic_qconfig,
 )
-from tests.dynamic_models import planned, product
+from tests.dynamic_models import linear, planned
 
 ENTRY = onnxq_default_dynamic_qconfig
 
@@ -33,10 +33,10 @@ def test_a_set_names_op_types_and_the_rest_stays_float() -> None:
 
 
 def test_a_set_may_name_what_the_model_does_not_have_and_a_note_says_so() -> None:
-    _, plan = planned(product(), {"MatMul", "Gemm"})
-    assert list(plan.quantized) == ["product"]
+    _, plan = planned(linear(), {"MatMul", "Gemm"})
+    assert list(plan.quantized) == ["linear"]
     assert plan.notes == ("the qconfig names op types that are not in the model: 'Gemm'",)
-    assert planned(product(), QConfigMapping(ENTRY, {"Gemm": None}))[1].notes == ()
+    assert planned(linear(), QConfigMapping(ENTRY, {"Gemm": None}))[1].notes == ()
 
 
 def test_a_dict_names_op_types_nodes_and_globs() -> None:
@@ -83,12 +83,12 @@ def test_an_op_type_without_dynamic_form_is_refused_in_sets_and_dicts() -> None:
 
 def test_an_op_type_that_is_taken_for_a_node_is_told_the_nearest() -> None:
     with pytest.raises(QConfigError, match=r"node 'Matmul' is not in.*Did you mean 'MatMul'"):
-        planned(product(), {"Matmul": ENTRY})
+        planned(linear(), {"Matmul": ENTRY})
 
 
 def test_a_node_that_is_not_there_is_told_the_nearest() -> None:
-    with pytest.raises(QConfigError, match=r"node 'prodct' is not in the model.*'product'"):
-        planned(product(), {"prodct": ENTRY})
+    with pytest.raises(QConfigError, match=r"node 'lineal' is not in the model.*'linear'"):
+        planned(linear(), {"lineal": ENTRY})
 
 
 def test_a_class_is_sent_to_the_torch_side() -> None:

@@ -73,7 +73,7 @@ def test_a_twin_is_a_transpose_and_nothing_like_it() -> None:
 
 
 @pytest.mark.parametrize("target", ["portable", "x86-vnni"])
-def test_integers_of_a_tied_table_are_stored_once(target: str) -> None:
+def test_integers_of_a_tied_embedding_are_stored_once(target: str) -> None:
     model = quantized(tied(TABLE.T), objective="size", target=target)
     names = [name for name in model.graph.initializers if name.endswith("_quantized")]
     assert names == ["table_quantized"]
@@ -94,7 +94,7 @@ def test_a_matrix_that_only_looks_alike_is_its_own() -> None:
     assert np.abs(run(model) - wanted).max() < 0.05 * np.abs(wanted).max()
 
 
-def test_float16_of_a_tied_table_is_stored_once() -> None:
+def test_float16_of_a_tied_embedding_is_stored_once() -> None:
     model = quantized(tied(TABLE.T), dtype="float16")
     assert list(model.graph.initializers) == ["table_half"]
     wanted = TABLE[IDS] @ TABLE.T
@@ -124,7 +124,7 @@ def test_a_tie_in_blocks_is_noted_where_it_breaks(dtype: str, quant_max: int, co
     assert len(plan.notes) == count - 1
 
 
-def test_two_bits_in_blocks_quantize_the_product_and_leave_the_table_in_float() -> None:
+def test_two_bits_in_blocks_quantize_the_matmul_and_leave_the_embedding_in_float() -> None:
     spec = NarrowRangeObserver.with_args(dtype="int2", quant_max=1)
     entry = QConfigDynamic(spec, Precision.WEIGHT_ONLY_GROUPWISE)
     _, plan = planned(tied(TABLE.T), entry)
@@ -154,7 +154,7 @@ def test_a_matrix_is_read_once_and_only_where_another_could_be_its_twin() -> Non
 
 
 def shared(second: str = "Gemm", **attributes: Any) -> onnx.ModelProto:
-    """y = op(x w, w), both products of one square matrix."""
+    """y = op(x w, w), both MatMuls of one square matrix."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"], "first"),
         helper.make_node(second, ["p", "w"], ["y"], "second", **attributes),

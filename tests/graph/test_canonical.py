@@ -98,7 +98,7 @@ def test_tied_weights_stay_one_initializer(parse: Parse) -> None:
     assert graph.node(0).inputs[1] is graph.node(1).inputs[1]
 
 
-def test_a_bias_added_to_a_product_stays_as_it_is(parse: Parse) -> None:
+def test_a_bias_added_to_a_matmul_stays_as_it_is(parse: Parse) -> None:
     model = parse(
         "g (float[N,4,3] x) => (float[N,4,3] y) { a = MatMul(x, w) y = Add(a, b) }",
         {"w": np.ones((3, 3), "f"), "b": np.ones(3, "f")},

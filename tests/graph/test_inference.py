@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxq.jobs.child_main import ChildRequest
 
 make = helper.make_node
-PRODUCT = make("MatMul", ["x", "w"], ["y"], "product")
+MATMUL = make("MatMul", ["x", "w"], ["y"], "matmul")
 LIMIT_S = 20.0
 """CPU time of the slowest inspection, many times over."""
 
@@ -31,7 +31,7 @@ LIMIT_S = 20.0
 def bomb(nodes: list[onnx.NodeProto], **constants: object) -> onnx.ModelProto:
     arrays = {name: np.asarray(value) for name, value in constants.items()}
     outputs = {"y": TensorProto.FLOAT, "z": TensorProto.FLOAT}
-    return model([PRODUCT, *nodes], {"w": weights(0, 3, 3), **arrays}, {"x": ["N", 3]}, outputs)
+    return model([MATMUL, *nodes], {"w": weights(0, 3, 3), **arrays}, {"x": ["N", 3]}, outputs)
 
 
 def long_range(*, is_computed: bool = False) -> onnx.ModelProto:

@@ -60,10 +60,10 @@ def test_inputs_whose_errors_come_out(
 
 
 def test_errors_are_followed_through_three_linear_layers_and_a_bound_behind_all_of_them() -> None:
-    (product,), (bound,), (move,) = map(
+    (matmul,), (bound,), (move,) = map(
         carried, ("y = MatMul(x, w)", "y = Relu(x)", "y = Transpose(x)")
     )
-    assert [product.is_followed(n) for n in (0, 2, 3)] == [True, True, False]
+    assert [matmul.is_followed(n) for n in (0, 2, 3)] == [True, True, False]
     assert [bound.is_followed(n) for n in (0, 1)] == [True, False]
     assert move.is_followed(3)
     assert bound.bounds == (0.0, float("inf"))

@@ -2,7 +2,7 @@
 
 A value x is quantized with the step s = range / 255: rint moves it by s / 2 at most, and the zero
 point, which is rounded too, cuts s / 2 at most off the ends: |dx| <= s. A weight moves by half its
-scale, |dw| <= t / 2. So for a product of K terms, with x known up to d,
+scale, |dw| <= t / 2. So for a MatMul of K terms, with x known up to d,
 
     |x^ w^ - x w| <= sum (d + s) (|w| + t / 2) + sum |x| t / 2,    s = (range(x) + 2 max d) / 255.
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROUNDING = 1e-5  # float32 sums of both sides, relative to results of magnitude 1
 
 
-def product_error(x: Reals, error: Reals | float, w: Reals, scale: Reals) -> Reals:
+def matmul_error(x: Reals, error: Reals | float, w: Reals, scale: Reals) -> Reals:
     """Bound of x^ w^ - x w.
 
     Args:
@@ -60,7 +60,7 @@ class Net:
         steps, batch, size = x.shape
         flat = x.reshape(-1, size)
         p = (flat @ self.w + self.wb).reshape(steps, batch, -1)
-        p_error = product_error(flat, 0.0, self.w, self.w_scale).reshape(p.shape)
+        p_error = matmul_error(flat, 0.0, self.w, self.w_scale).reshape(p.shape)
         h = np.zeros((batch, self.r.shape[0]))
         d = np.zeros_like(h)
         states, errors = [], []
@@ -75,24 +75,24 @@ class Net:
         return np.array(states), np.array(errors)
 
     def _rnn(self, p: Reals, e: Reals, h: Reals, d: Reals) -> tuple[Reals, Reals]:
-        error = e + product_error(h, d, self.r, self.r_scale)
+        error = e + matmul_error(h, d, self.r, self.r_scale)
         return np.tanh(p + h @ self.r + self.rb), error
 
     def _gru(self, p: Reals, e: Reals, h: Reals, d: Reals) -> tuple[Reals, Reals]:
         two = 2 * h.shape[1]
         early = p[:, :two] + h @ self.r[:, :two] + self.rb[:two]
-        wrong = product_error(h, d, self.r[:, :two], self.r_scale[:two])
+        wrong = matmul_error(h, d, self.r[:, :two], self.r_scale[:two])
         z, r = np.split(sigmoid(early), 2, axis=1)
         dz, dr = np.split(np.minimum((e[:, :two] + wrong) / 4, 1), 2, axis=1)
         late, scale = self.r[:, two:], self.r_scale[two:]
         if self.linear:
             inner = h @ late + self.rb[two:]
-            off = product_error(h, d, late, scale)
+            off = matmul_error(h, d, late, scale)
             n = np.tanh(p[:, two:] + r * inner)
             dn = e[:, two:] + r * off + dr * (np.abs(inner) + off)
         else:
             v, dv = r * h, dr * np.abs(h) + (r + dr) * d
             n = np.tanh(p[:, two:] + v @ late + self.rb[two:])
-            dn = e[:, two:] + product_error(v, dv, late, scale)
+            dn = e[:, two:] + matmul_error(v, dv, late, scale)
         dn = np.minimum(dn, 2)
         return (1 - z) * n + z * h, (1 - z) * dn + z * d + dz * (np.abs(h - n) + d + dn)

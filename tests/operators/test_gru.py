@@ -31,11 +31,11 @@ def bodies(model: ir.Model, folder: Path) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize(("name", "products"), [("bias", 2), ("linear before reset", 1)])
-def test_the_recurrent_matmuls_fuse_in_the_body(name: str, products: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "matmuls"), [("bias", 2), ("linear before reset", 1)])
+def test_the_recurrent_matmuls_fuse_in_the_body(name: str, matmuls: int, tmp_path: Path) -> None:
     model = dynamic_model(OPERATOR, CASES[name], Precision.DYNAMIC_INT8)
     (body,) = bodies(model, tmp_path)
-    assert body.count("DynamicQuantizeMatMul") == products
+    assert body.count("DynamicQuantizeMatMul") == matmuls
     assert len(body) == 12  # each costs half a microsecond per step
 
 

@@ -25,7 +25,7 @@ WIDTH, WORDS, TOKENS = 16, 11, 5
 
 
 def embedded() -> onnx.ModelProto:
-    """EmbedLayerNormalization, as ONNX Runtime's transformer tools fuse it, and a product."""
+    """EmbedLayerNormalization, as ONNX Runtime's transformer tools fuse it, and a MatMul."""
     node = helper.make_node(
         "EmbedLayerNormalization",
         ["ids", "segments", "word", "position", "segment", "gamma", "beta", "mask"],
@@ -42,9 +42,9 @@ def embedded() -> onnx.ModelProto:
         "beta": weights(5, WIDTH),
         "w": weights(6, WIDTH, 8),
     }
-    product = helper.make_node("MatMul", ["e", "w"], ["y"], "product")
+    matmul = helper.make_node("MatMul", ["e", "w"], ["y"], "matmul")
     names = ("ids", "segments", "mask")
-    made = model([node, product], constants, {name: ["N", TOKENS] for name in names}, {"y": 1})
+    made = model([node, matmul], constants, {name: ["N", TOKENS] for name in names}, {"y": 1})
     for value in made.graph.input:
         value.type.tensor_type.elem_type = TensorProto.INT32
     made.opset_import.append(helper.make_opsetid("com.microsoft", 1))

@@ -27,8 +27,8 @@ def test_the_body_is_one_matmul_a_sum_and_the_function() -> None:
     model = dynamic_model(OPERATOR, CASES["bias"], Precision.DYNAMIC_INT8)
     (scan,) = (node for node in model.graph if node.op_type == "Scan")
     body = [node.op_type for node in scan.attributes["body"].as_graph()]
-    product = ["DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul"]
-    assert body == [*product, "Add", "Tanh", "Identity"]
+    matmul = ["DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul"]
+    assert body == [*matmul, "Add", "Tanh", "Identity"]
 
 
 def test_it_has_no_static_form_and_says_so() -> None:

@@ -1,4 +1,4 @@
-"""Models that are written down in a few lines: a product with Relu, and any text of a graph."""
+"""Models that are written down in a few lines: a MatMul with Relu, and any text of a graph."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import onnx_ir as ir
 from onnx import helper
 
 
-def product_weight() -> npt.NDArray[np.float32]:
+def matmul_weight() -> npt.NDArray[np.float32]:
     return np.random.default_rng(0).standard_normal((16, 256), np.float32)
 
 
-def product_proto(weight: npt.NDArray[np.float32]) -> onnx.ModelProto:
+def matmul_proto(weight: npt.NDArray[np.float32]) -> onnx.ModelProto:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["m"], name="matmul"),
         helper.make_node("Relu", ["m"], ["y"], name="relu"),
@@ -28,8 +28,8 @@ def product_proto(weight: npt.NDArray[np.float32]) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def product_model() -> ir.Model:
-    return ir.from_proto(product_proto(product_weight()))
+def matmul_model() -> ir.Model:
+    return ir.from_proto(matmul_proto(matmul_weight()))
 
 
 def parsed(text: str) -> ir.Model:

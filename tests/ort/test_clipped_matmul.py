@@ -1,4 +1,4 @@
-"""Relu and Clip behind a product with a float result, asked of ONNX Runtime."""
+"""Relu and Clip behind a MatMul with a float result, asked of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ FLOAT_RESULTS = QConfigMapping.from_yaml(
 )
 
 
-def clipped(product: str, clip: str, reader: str = "y = Softmax (r)") -> onnx.ModelProto:
-    """The graph p = product(x, w), r = clip(p), y = reader(r)."""
+def clipped(matmul: str, clip: str, reader: str = "y = Softmax (r)") -> onnx.ModelProto:
+    """The graph p = MatMul(x, w), r = clip(p), y = reader(r)."""
     text = f"""<ir_version: 9, opset_import: ["": 17]>
         graph (float[4,32] x) => (float[4,32] y)
-        <float zero = {{0.0}}, float six = {{2.5}}> {{ p = {product} (x, w) {clip} {reader} }}"""
+        <float zero = {{0.0}}, float six = {{2.5}}> {{ p = {matmul} (x, w) {clip} {reader} }}"""
     model = onnx.parser.parse_model(text)
     model.graph.initializer.append(onnx.numpy_helper.from_array(WEIGHTS, "w"))
     return model
@@ -44,19 +44,19 @@ def made_of(source: onnx.ModelProto, written: str = "qdq") -> ir.Model:
 
 @pytest.mark.parametrize("written", ["qdq", "qoperator"])
 @pytest.mark.parametrize("clip", [RELU, CLIP, CAP])
-@pytest.mark.parametrize("product", ["MatMul", "Gemm"])
-def test_the_product_runs_in_integers(product: str, clip: str, written: str) -> None:
-    source = clipped(product, clip)
+@pytest.mark.parametrize("matmul", ["MatMul", "Gemm"])
+def test_the_matmul_runs_in_integers(matmul: str, clip: str, written: str) -> None:
+    source = clipped(matmul, clip)
     made = made_of(source, written)
     assert INTEGERS & set(op_types(runtime.optimized_graph(made)))
 
 
-@pytest.mark.parametrize("product", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("matmul", ["MatMul", "Gemm"])
 def test_onnx_runtime_leaves_it_in_float_without(
-    product: str, monkeypatch: pytest.MonkeyPatch
+    matmul: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onnxq.static.rewrite.write_max", lambda _: None)
-    made = made_of(clipped(product, RELU))
+    made = made_of(clipped(matmul, RELU))
     assert not INTEGERS & set(op_types(runtime.optimized_graph(made)))
 
 

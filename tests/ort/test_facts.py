@@ -168,7 +168,7 @@ class Seen:
         return any(c is not None and c.dtype == ir.DataType.INT8 for c in constants)
 
     def packs(self) -> bool:
-        """Whether its matrix is packed for a product that rounds activations to int8."""
+        """Whether its matrix is packed for a MatMul that rounds activations to int8."""
         return "MatMulNBits" in self.op_types
 
     def is_gone(self) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from onnxq.graph.untrusted.external_data import set_folder
 from onnxq.ort import runtime
 from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES, folder_of_weights, hand_over
-from tests.ort.small_models import parsed, product_model, product_proto, product_weight
+from tests.ort.small_models import matmul_model, matmul_proto, matmul_weight, parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +21,8 @@ X = np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 16)
 
 
 def test_large_weights_are_handed_over_as_they_are_and_small_ones_stay() -> None:
-    model = product_model()
-    array = product_weight()
+    model = matmul_model()
+    array = matmul_weight()
     model.graph.initializers["w"].const_value = ir.tensor(array, name="w")
     small = ir.Value(name="b", const_value=ir.tensor(np.zeros(256, np.int8), name="b"))
     model.graph.register_initializer(small)
@@ -107,8 +107,8 @@ def test_packed_and_extended_types_are_handed_over(kind: ir.DataType) -> None:
 
 
 def test_an_initializer_that_nothing_reads_does_no_harm() -> None:
-    proto = product_proto(product_weight())
-    proto.graph.initializer.append(onnx.numpy_helper.from_array(product_weight(), "unused"))
+    proto = matmul_proto(matmul_weight())
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(matmul_weight(), "unused"))
     source = ir.from_proto(proto)
     with runtime.open_session(source) as session:
         assert session.run({"x": X})[0].shape == (1, 256)
@@ -116,8 +116,8 @@ def test_an_initializer_that_nothing_reads_does_no_harm() -> None:
 
 
 def test_opening_leaves_the_model_as_it_is() -> None:
-    model = product_model()
-    array = product_weight()
+    model = matmul_model()
+    array = matmul_weight()
     model.graph.initializers["w"].const_value = ir.tensor(array, name="w")
     weight = model.graph.initializers["w"].const_value
     runtime.open_session(model).close()

@@ -28,7 +28,7 @@ def node_of(model: ir.Model, op_type: str) -> ir.Node:
     return next(node for node in model.graph if node.op_type == op_type)
 
 
-@pytest.mark.parametrize("swapped", [False, True], ids=["product first", "bias first"])
+@pytest.mark.parametrize("swapped", [False, True], ids=["matmul first", "bias first"])
 @pytest.mark.parametrize(
     "bias", [(5,), (1, 5), (4, 5), (4, 1), (1,), (), (1, 1, 5)], ids=lambda b: "x".join(map(str, b))
 )
@@ -50,7 +50,7 @@ def test_it_makes_a_gemm_and_rounds_its_bias_where_we_say(
     assert found.rounds_bias == ("QGemm" in made)
 
 
-def test_a_product_that_others_read_has_no_bias() -> None:
+def test_a_matmul_that_others_read_has_no_bias() -> None:
     g = Graph()
     g.op("MatMul", [g.qdq("x"), g.weight((6, 5), 1)], "m")
     g.op("Add", ["m", g.vector(5)], "s")

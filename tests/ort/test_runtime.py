@@ -16,7 +16,7 @@ from onnxq.errors import CalibrationError, ModelError
 from onnxq.ort import runtime
 from onnxq.ort.runtime import Memory, NodeKind, Optimization
 from tests.examples import model, weights
-from tests.ort.small_models import parsed, product_model, product_proto, product_weight
+from tests.ort.small_models import matmul_model, matmul_proto, matmul_weight, parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +25,9 @@ X = np.linspace(-1, 1, 16, dtype=np.float32).reshape(1, 16)
 
 
 def test_a_model_runs_from_memory_and_from_a_path_alike(tmp_path: Path) -> None:
-    onnx.save(product_proto(product_weight()), tmp_path / "net.onnx")
+    onnx.save(matmul_proto(matmul_weight()), tmp_path / "net.onnx")
     with (
-        runtime.open_session(product_model()) as ours,
+        runtime.open_session(matmul_model()) as ours,
         runtime.open_session(tmp_path / "net.onnx") as theirs,
     ):
         assert (ours.inputs, ours.outputs) == (("x",), ("y",))
@@ -36,7 +36,7 @@ def test_a_model_runs_from_memory_and_from_a_path_alike(tmp_path: Path) -> None:
 
 def test_weights_mapped_from_an_external_file_run(tmp_path: Path) -> None:
     onnx.save_model(
-        product_proto(product_weight()),
+        matmul_proto(matmul_weight()),
         tmp_path / "net.onnx",
         save_as_external_data=True,
         location="net.data",
@@ -46,11 +46,11 @@ def test_weights_mapped_from_an_external_file_run(tmp_path: Path) -> None:
     with runtime.open_session(model) as session:
         [y] = session.run({"x": X})
     # sums of 16 products below 4 in size: an ulp or two of 16
-    assert np.abs(y - np.maximum(X @ product_weight(), 0)).max() < 1e-5
+    assert np.abs(y - np.maximum(X @ matmul_weight(), 0)).max() < 1e-5
 
 
 def test_results_outlive_the_session_and_later_runs() -> None:
-    with runtime.open_session(product_model()) as session:
+    with runtime.open_session(matmul_model()) as session:
         first = session.run({"x": X})[0]
         copy = first.copy()
         session.run({"x": -X})
@@ -59,17 +59,17 @@ def test_results_outlive_the_session_and_later_runs() -> None:
 
 @pytest.mark.parametrize("optimization", Optimization)
 def test_every_level_runs(optimization: Optimization) -> None:
-    with runtime.open_session(product_model(), threads=1, optimization=optimization) as session:
+    with runtime.open_session(matmul_model(), threads=1, optimization=optimization) as session:
         assert session.run({"x": X})[0].shape == (1, 256)
 
 
 @pytest.mark.parametrize("memory", Memory)
 def test_both_ways_to_get_memory_give_the_same(memory: Memory) -> None:
-    with runtime.open_session(product_model(), memory=memory) as session:
+    with runtime.open_session(matmul_model(), memory=memory) as session:
         for count in (1, 5, 2):
             y = np.asarray(session.run({"x": np.repeat(X, count, 0)})[0], np.float32)
             # sums of 16 products below 4 in size: an ulp or two of 16
-            assert np.abs(y - np.maximum(X @ product_weight(), 0)).max() < 1e-5
+            assert np.abs(y - np.maximum(X @ matmul_weight(), 0)).max() < 1e-5
 
 
 def test_single_outputs_can_be_asked_for() -> None:
@@ -128,14 +128,14 @@ def test_feeds_that_do_not_suit_are_errors(
     feeds: dict[str, npt.NDArray[np.generic]], message: str
 ) -> None:
     with (
-        runtime.open_session(product_model()) as session,
+        runtime.open_session(matmul_model()) as session,
         pytest.raises(CalibrationError, match=f"(?s){message}"),
     ):
         session.run(feeds)
 
 
 def test_a_closed_session_says_so() -> None:
-    session = runtime.open_session(product_model())
+    session = runtime.open_session(matmul_model())
     session.close()
     with pytest.raises(CalibrationError, match="the session is closed"):
         session.run({"x": X})
@@ -185,10 +185,10 @@ def test_optimized_graphs_beyond_the_protobuf_limit_keep_their_weights_outside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runtime, "SEPARATE_BYTES", 1000)
-    optimized = runtime.optimized_graph(product_model())
+    optimized = runtime.optimized_graph(matmul_model())
     [weight] = [v.const_value for v in optimized.graph.initializers.values()]
     assert isinstance(weight, ir.ExternalTensor)
-    np.testing.assert_array_equal(weight.numpy(), product_weight())
+    np.testing.assert_array_equal(weight.numpy(), matmul_weight())
 
 
 @pytest.mark.nightly

@@ -130,9 +130,9 @@ def test_blocks_that_onnxruntime_multiplies_are_not_shared() -> None:
         tensor.name += "_2"
     names = [f"{name}_2" for name in ("w_q", "w_scale", "w_zero")]
     dequantize = onnx.helper.make_node("DequantizeLinear", names, ["v"], axis=0, block_size=32)
-    product = onnx.helper.make_node("MatMul", ["x", "v"], ["z"])
+    matmul = onnx.helper.make_node("MatMul", ["x", "v"], ["z"])
     proto.graph.initializer.extend(twin)
-    proto.graph.node.extend([dequantize, product])
+    proto.graph.node.extend([dequantize, matmul])
     proto.graph.output.append(onnx.helper.make_tensor_value_info("z", 1, None))
     model = ir.from_proto(proto)
     compact(model, ())

@@ -1,4 +1,4 @@
-"""Form `dequantize` of quantize-weights, whatever stands around a product: 1,632 files.
+"""Form `dequantize` of quantize-weights, whatever stands around a MatMul: 1,632 files.
 
 Each is made by quantize-weights, and both asked what becomes of it: the reference has to make
 MatMulNBits where ONNX Runtime does, and to compute its results within the bounds of `cross_check`.
@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 import onnxq
 from tests.dynamic_models import normal, op_types
 from tests.examples import as_ir
-from tests.qdq.test_block_products import BODIES, SIZES, as_nodes, both_make_it
+from tests.qdq.test_groupwise_matmuls import BODIES, SIZES, as_nodes, both_make_it
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,8 +26,8 @@ K, N = 72, 24
 AROUND = BODIES | {
     "turned weight": "y = Gemm(x, t) transB=1",
     "turned weight, bias": "y = Gemm(x, t, vector) transB=1",
-    "two products": "h = MatMul(x, w); a = Tanh(h); y = MatMul(a, v)",
-    "one weight, two products": "g = Neg(x); h = MatMul(x, w); i = MatMul(g, w); y = Add(h, i)",
+    "two matmuls": "h = MatMul(x, w); a = Tanh(h); y = MatMul(a, v)",
+    "one weight, two matmuls": "g = Neg(x); h = MatMul(x, w); i = MatMul(g, w); y = Add(h, i)",
 }
 FORMS: list[tuple[int, str, int, int | str]] = list(
     itertools.product((2, 4, 8), ("affine", "symmetric"), (16, 32, 64, 128), ("B", 5))

@@ -27,12 +27,12 @@ def stored(integers: Array, opset: int = 25) -> ir.Model:
     scale = ir.Value(name="s", const_value=ir.tensor(np.float32(0.1), name="s"))
     x = ir.Value(name="x", type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape([2, 32]))
     real = ir.node("DequantizeLinear", [w, scale], name="w_dequantize")
-    product = ir.node("MatMul", [x, real.outputs[0]], name="product")
-    product.outputs[0].name, product.outputs[0].type = "y", ir.TensorType(ir.DataType.FLOAT)
+    matmul = ir.node("MatMul", [x, real.outputs[0]], name="matmul")
+    matmul.outputs[0].name, matmul.outputs[0].type = "y", ir.TensorType(ir.DataType.FLOAT)
     graph = ir.Graph(
         [x],
-        [product.outputs[0]],
-        nodes=[real, product],
+        [matmul.outputs[0]],
+        nodes=[real, matmul],
         initializers=[w, scale],
         opset_imports={"": opset},
         name="g",

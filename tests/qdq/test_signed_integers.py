@@ -32,7 +32,7 @@ X: npt.NDArray[np.float32] = weights(3, 2, 5, 8)
 
 
 def biased(opset: int = 21, batch: int | str = 2, bias: tuple[int, ...] = (6,)) -> ir.Model:
-    """Y = Relu(X W + B), read by a MatMul of its own bias, which is the product of two others."""
+    """Y = Relu(X W + B), read by a MatMul of its own bias, which is made at run time."""
     nodes = [
         make("MatMul", ["x", "w"], ["a"], "first"),
         make("Add", ["b", "a"], ["c"], "add"),

@@ -13,7 +13,7 @@ from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic
 from onnxq.reference.blocks import write_groupwise_matmuls
-from tests.dynamic_models import ROWS, SIDE, normal, op_types, parsed, product, quantized
+from tests.dynamic_models import ROWS, SIDE, linear, normal, op_types, parsed, quantized
 from tests.examples import as_ir, model, weights
 
 # sums of 32 products in float32, in another order: a few roundings of the largest of them
@@ -32,7 +32,7 @@ def blocks(dtype: str, size: int) -> QConfigDynamic:
 @pytest.mark.parametrize("size", [16, 32, 128])
 def test_blocks_end_to_end_are_what_onnxruntime_computes(dtype: str, size: int) -> None:
     findings = onnxq.cross_check(
-        quantized(product(), blocks(dtype, size)), {"x": normal(ROWS, SIDE)}
+        quantized(linear(), blocks(dtype, size)), {"x": normal(ROWS, SIDE)}
     )
     findings.check(max_output_lsb=MAX_ULPS)
 
@@ -47,7 +47,7 @@ def test_a_gemm_with_bias_and_a_short_last_block_is_right_too() -> None:
     findings.check(max_output_lsb=MAX_ULPS)
 
 
-def test_blocks_that_two_products_read_are_dequantized() -> None:
+def test_blocks_that_two_matmuls_read_are_dequantized() -> None:
     """ONNX Runtime makes MatMulNBits only of what one node reads; in bodies too.
 
     onnxq writes MatMulNBits there, other tools do not.
@@ -70,7 +70,7 @@ def test_blocks_that_two_products_read_are_dequantized() -> None:
 
 
 def test_blocks_that_a_transpose_turns_at_load_are_multiplied_as_others() -> None:
-    """A table and the product with its transpose share their integers where rows are one block."""
+    """An embedding and the MatMul with its transpose share integers where rows are one block."""
     text = """m (int64[N] ids) => (float[N,12] y)
       { x = Gather(table, ids) t = Transpose(table) y = MatMul(x, t) }"""
     stored = QConfigDynamic(blocks("int8", SIDE).weight, Precision.WEIGHT_ONLY)
@@ -87,8 +87,8 @@ def test_blocks_that_a_transpose_turns_at_load_are_multiplied_as_others() -> Non
     findings.check(max_output_lsb=MAX_ULPS)
 
 
-def test_the_product_takes_the_place_of_both_nodes_and_keeps_its_names() -> None:
-    made = quantized(product(), blocks("int8", 16))
+def test_the_matmul_takes_the_place_of_both_nodes_and_keeps_its_names() -> None:
+    made = quantized(linear(), blocks("int8", 16))
     (before,) = (node for node in made.graph if node.op_type in ("Gemm", "MatMul"))
     name, output = before.name, before.outputs[0].name
     write_groupwise_matmuls(made)
@@ -98,7 +98,7 @@ def test_the_product_takes_the_place_of_both_nodes_and_keeps_its_names() -> None
 
 
 def test_a_second_run_changes_nothing() -> None:
-    made = quantized(product(), blocks("int8", 16))
+    made = quantized(linear(), blocks("int8", 16))
     write_groupwise_matmuls(made)
     once = ir.to_proto(made).SerializeToString()
     write_groupwise_matmuls(made)
@@ -107,7 +107,7 @@ def test_a_second_run_changes_nothing() -> None:
 
 def test_blocks_that_onnxruntime_has_no_kernel_for_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onnxq.qconfig._values.BLOCK_SIZES", (8,))  # as in files of other tools
-    made = quantized(product(), blocks("int8", 8))
+    made = quantized(linear(), blocks("int8", 8))
     before = op_types(made)
     write_groupwise_matmuls(made)
     assert op_types(made) == before

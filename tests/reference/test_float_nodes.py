@@ -51,7 +51,7 @@ def test_sizes_that_the_model_computes_are_known_by_their_number() -> None:
 
 
 def test_constants_are_those_of_the_model() -> None:
-    node = make("MatMul", ["x", "w"], ["y"], "product")
+    node = make("MatMul", ["x", "w"], ["y"], "matmul")
     target = as_ir(model([node], {"w": weights(1, 8, 4)}, {"x": [5, 8]}))
     (y,) = FloatNodes(target)(node, OPSETS)([X, np.zeros((8, 4), np.float32)])
     assert np.allclose(y.astype(np.float32), X @ weights(1, 8, 4), 1e-5, 1e-6)
@@ -62,7 +62,7 @@ def test_what_constants_alone_give_is_a_constant_too() -> None:
     nodes = [
         make("DequantizeLinear", ["integers", "s"], ["w"], "dequantize"),
         make("Transpose", ["w"], ["turned"], "turn", perm=[1, 0]),
-        make("MatMul", ["x", "turned"], ["y"], "product"),
+        make("MatMul", ["x", "turned"], ["y"], "matmul"),
     ]
     integers = np.arange(32, dtype=np.int8).reshape(4, 8)
     target = as_ir(

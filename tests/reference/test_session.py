@@ -509,7 +509,7 @@ def test_a_matmul_whose_result_stays_float_runs() -> None:
 def saturating() -> tuple[onnx.ModelProto, dict[str, Array]]:
     """MatMulInteger whose sums leave int16, beside a Softmax in float."""
     nodes = [
-        make("MatMulInteger", ["x", "w"], ["p"], "product"),
+        make("MatMulInteger", ["x", "w"], ["p"], "matmul"),
         make("Cast", ["p"], ["f"], "cast", to=TensorProto.FLOAT),
         make("Softmax", ["f"], ["y"], "softmax"),
     ]
@@ -551,7 +551,7 @@ def test_overflows_are_told_with_their_node_and_need_not_be_applied() -> None:
         proto, saturation_mode=SaturationMode.SATURATES, hear=hear, effect=SaturationEffect.NOTED
     )
     assert (evaluator.run(["p"], x)[0] == 4 * 255 * 127).all()
-    assert heard == [("product", 2 * 2 * 3)]
+    assert heard == [("matmul", 2 * 2 * 3)]
 
 
 def test_operator_of_a_domain_that_is_not_imported_is_named() -> None:

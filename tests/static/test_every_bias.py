@@ -89,7 +89,7 @@ def conv(name: str, op_type: str, weight: tuple[int, ...], axis: int, group: int
     return Way(name, nodes, weight, axis, (6, 5, 5), reader, (4, CHANNELS, 1, 1), {})
 
 
-def product(
+def linear(
     name: str,
     nodes: list[onnx.NodeProto],
     extra: Mapping[str, Array] | None = None,
@@ -113,7 +113,7 @@ NORM = {
 BATCH_NORM = make("BatchNormalization", ["m", "scale", "b", "mean", "variance"], ["h"])
 ONE = {"one": np.ones(1, np.float32), "shift": np.zeros(1, np.float32)}
 APART, TOGETHER = {"apart": np.array([0, 0, 1])}, {"together": np.array([0, -1])}
-ONE_ELEMENT = [  # what the product reads is 0, whatever x is
+ONE_ELEMENT = [  # what the MatMul reads is 0, whatever x is
     make("Reshape", ["x", "apart"], ["one_each"]),
     make("LayerNormalization", ["one_each", "one", "shift"], ["normal"]),
     make("Reshape", ["normal", "together"], ["n"]),
@@ -122,10 +122,10 @@ WAYS = (
     conv("Conv", "Conv", (CHANNELS, 6, 3, 3), 0),
     conv("Conv of groups", "Conv", (CHANNELS, 2, 3, 3), 0, group=3),
     conv("ConvTranspose", "ConvTranspose", (6, CHANNELS, 2, 2), 1),
-    product("Gemm", [GEMM]),
-    product("Gemm of B^T", [make("Gemm", ["x", "w", "b"], ["h"], transB=1)], transposed=True),
-    product("MatMul + Add", MATMUL_ADD),
-    product("MatMul + Add of batches", MATMUL_ADD, rank=3),
+    linear("Gemm", [GEMM]),
+    linear("Gemm of B^T", [make("Gemm", ["x", "w", "b"], ["h"], transB=1)], transposed=True),
+    linear("MatMul + Add", MATMUL_ADD),
+    linear("MatMul + Add of batches", MATMUL_ADD, rank=3),
     Way(
         "Conv + BatchNormalization",
         [make("Conv", ["x", "w"], ["m"]), BATCH_NORM],
@@ -136,8 +136,8 @@ WAYS = (
         (4, CHANNELS, 1, 1),
         NORM,
     ),
-    product("Gemm + BatchNormalization", [make("Gemm", ["x", "w"], ["m"]), BATCH_NORM], NORM),
-    product(
+    linear("Gemm + BatchNormalization", [make("Gemm", ["x", "w"], ["m"]), BATCH_NORM], NORM),
+    linear(
         "LayerNormalization of one element",
         [*ONE_ELEMENT, make("MatMul", ["n", "w"], ["m"]), make("Add", ["b", "m"], ["h"])],
         {**ONE, **APART, **TOGETHER},

@@ -65,7 +65,7 @@ def test_an_altered_table_is_refused(
         list(measured_speedups("speedups.csv"))
 
 
-# --- products
+# --- MatMuls
 
 
 def test_speedups_of_linear_layers_are_those_that_were_measured() -> None:
@@ -96,7 +96,7 @@ def test_speedups_of_linear_layers_are_of_the_shapes_that_the_script_measures() 
 def test_small_linear_layers_are_faster_in_float(
     op_type: str, bits: int, shape: tuple[int, int, int | None]
 ) -> None:
-    """A session of one small product hides that: most of its time is the session's own."""
+    """A session of one small MatMul hides that: most of its time is the session's own."""
     target = targets.find("portable")
     precisions = ("weight_only_groupwise", "dynamic_int8", "weight_only")
     found = {

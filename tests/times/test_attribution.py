@@ -50,7 +50,7 @@ def test_a_node_that_computes_in_float_between_integers_has_its_conversions() ->
     assert inner
 
 
-def test_products_that_quantize_when_they_run_are_their_node_s() -> None:
+def test_matmuls_that_quantize_when_they_run_are_their_node_s() -> None:
     evaluator = evaluator_of()
     made = evaluator.quantized(QConfigMapping(onnxq_default_dynamic_qconfig))
     source = evaluator.subject.prepared(ALL_INTEGERS).model

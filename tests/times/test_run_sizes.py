@@ -18,10 +18,10 @@ X = {"x": np.ones((2, 256), np.float32)}
 
 
 def behind(op_type: str, domain: str = "") -> onnx.ModelProto:
-    """A product behind an operator, from x (N, 256) to y."""
+    """A MatMul behind an operator, from x (N, 256) to y."""
     nodes = [
         helper.make_node(op_type, ["x"], ["a"], "ahead", domain=domain),
-        helper.make_node("MatMul", ["a", "w"], ["y"], "product"),
+        helper.make_node("MatMul", ["a", "w"], ["y"], "matmul"),
     ]
     made = example(nodes, {"w": weights(1, 256, 256)}, {"x": ["N", 256]})
     made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
@@ -41,11 +41,11 @@ def test_inputs_are_enough_where_inference_knows_the_rest() -> None:
     assert every_size(model, {"x": (2, 256)})["y"] == (2, 256)
 
 
-def test_a_table_of_costs_times_products_behind_such_an_operator() -> None:
+def test_a_table_of_costs_times_matmuls_behind_such_an_operator() -> None:
     samples = {"x": np.random.default_rng(0).standard_normal((32, 256)).astype(np.float32)}
     evaluator = evaluator_of(behind("QuickGelu", "com.microsoft"), samples)
     table = costs_of("x86-vnni")
     assert table is not None
     found = times_of(evaluator, table)
     model = evaluator.subject.prepared(ALL_INTEGERS).model
-    assert TimeModel(found, model).ratio({"product": Precision.DYNAMIC_INT8}) != pytest.approx(1.0)
+    assert TimeModel(found, model).ratio({"matmul": Precision.DYNAMIC_INT8}) != pytest.approx(1.0)

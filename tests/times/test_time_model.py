@@ -111,7 +111,7 @@ def test_a_node_without_integer_kernel_computes_between_its_own_conversions() ->
     assert set(found.changes) == {"x", "y"}  # channels last, as its neighbours
 
 
-def test_a_product_with_float_result_gives_floats() -> None:
+def test_a_matmul_with_float_result_gives_floats() -> None:
     text = "g (float[N,8] x) => (float[] y) { a = MatMul(x, w) y = Elu(a) }"
     w = np.ones((8, 8), np.float32)
     found = predict(model(text, w=w), {"n0": FLOAT_RESULT}, {"x": (4, 8)}, COSTS)
@@ -119,7 +119,7 @@ def test_a_product_with_float_result_gives_floats() -> None:
     assert found.changes == {"x": QUANTIZE}
 
 
-def test_a_bias_is_part_of_its_product() -> None:
+def test_a_bias_is_part_of_its_matmul() -> None:
     text = "g (float[N,8] x) => (float[] y) { a = MatMul(x, w) y = Add(a, b) }"
     weights = {"w": np.ones((8, 8), np.float32), "b": np.ones(8, np.float32)}
     found = predict(model(text, **weights), {}, {"x": (4, 8)}, COSTS)

@@ -92,7 +92,7 @@ def forms_by(
 
 
 def factors(node: ir.Node) -> str:
-    """The operator of a node; products are of weights or of activations."""
+    """The operator of a node; MatMuls are of weights or of activations."""
     if node.op_type not in ("MatMul", "Gemm"):
         return node.op_type
     return "of activations" if input_at(node, 1).const_value is None else "of weights"
@@ -128,13 +128,13 @@ def assert_faster(found: Tuned) -> None:
     assert reached.time_ratio < begun.time_ratio
 
 
-def test_of_a_transformer_products_of_weights_alone_compute_in_integers(tmp_path: Path) -> None:
+def test_of_a_transformer_matmuls_of_weights_alone_compute_in_integers(tmp_path: Path) -> None:
     found, subject, precisions = searched(transformer(Size.REAL, tmp_path))
     by = forms_by(subject, precisions, factors)
     computing = {name: each for name, each in by.items() if name not in MOVED}
     assert {name for name, each in computing.items() if each & IN_INTEGERS} == {"of weights"}
-    products = forms_by(subject, precisions, lambda node: f"{factors(node)} {node_name(node)}")
-    of_weights = [each for name, each in products.items() if name.startswith("of weights")]
+    matmuls = forms_by(subject, precisions, lambda node: f"{factors(node)} {node_name(node)}")
+    of_weights = [each for name, each in matmuls.items() if name.startswith("of weights")]
     assert sum(each <= IN_INTEGERS for each in of_weights) >= 0.9 * len(of_weights)
     assert_faster(found)
 

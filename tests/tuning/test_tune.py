@@ -210,13 +210,11 @@ def test_state_that_the_model_does_not_have_is_named() -> None:
 
 @pytest.mark.filterwarnings("ignore:output")  # a matrix of random weights, six times
 def test_parts_of_a_layer_type_are_measured_where_changes_still_have_runs() -> None:
-    products = [
-        helper.make_node("MatMul", [f"a{i}", f"w{i}"], [f"p{i}"], f"m{i}") for i in range(6)
-    ]
+    matmuls = [helper.make_node("MatMul", [f"a{i}", f"w{i}"], [f"p{i}"], f"m{i}") for i in range(6)]
     relus = [helper.make_node("Relu", [f"p{i}"], [f"a{i + 1}"], f"r{i}") for i in range(5)]
-    products[5].output[0] = "y"
-    nodes = [node for pair in zip(products, relus, strict=False) for node in pair]
-    chain = model([*nodes, products[5]], {f"w{i}": weights(i, 16, 16) for i in range(6)},
+    matmuls[5].output[0] = "y"
+    nodes = [node for pair in zip(matmuls, relus, strict=False) for node in pair]
+    chain = model([*nodes, matmuls[5]], {f"w{i}": weights(i, 16, 16) for i in range(6)},
                   {"a0": ["N", 16]})  # fmt: skip
     groups = []
     for runs in (3, 12):

@@ -35,8 +35,8 @@ FOUR_BITS = ALL_INTEGERS.with_overrides(
 """Rounding errors of weights large enough for their means to matter."""
 
 
-def products(*, dynamic: bool = True) -> onnx.ModelProto:
-    """MatMul, Add, Relu, MatMul, Gemm: a bias behind a product, none, and one inside."""
+def linear_layers(*, dynamic: bool = True) -> onnx.ModelProto:
+    """MatMul, Add, Relu, MatMul, Gemm: a bias behind a MatMul, none, and one inside."""
     node = helper.make_node
     constants = {
         "w1": weights(1, 12, 8),
@@ -46,7 +46,7 @@ def products(*, dynamic: bool = True) -> onnx.ModelProto:
         "b3": weights(5, 5),
     }
     nodes = [
-        node("MatMul", ["x", "w1"], ["p"], "product"),
+        node("MatMul", ["x", "w1"], ["p"], "matmul"),
         node("Add", ["p", "b1"], ["s"], "sum"),
         node("Relu", ["s"], ["r"], "relu"),
         node("MatMul", ["r", "w2"], ["m"], "bare"),
@@ -72,7 +72,7 @@ def opened(prepared: Prepared, samples: object) -> Batches:
 
 
 def test_means_of_results_become_those_of_the_float_model() -> None:
-    source, samples = products(), rows(256)
+    source, samples = linear_layers(), rows(256)
     prepared, plan = planned(source, samples, FOUR_BITS)
     better = Bias().improve(prepared, plan, opened(prepared, samples))
     held = np.arange(256) % 4 == 3
@@ -89,10 +89,10 @@ def test_means_of_results_become_those_of_the_float_model() -> None:
 
 
 def test_every_layer_has_an_outcome_and_one_without_a_bias_says_so() -> None:
-    prepared, plan = planned(products(), rows(64), FOUR_BITS)
+    prepared, plan = planned(linear_layers(), rows(64), FOUR_BITS)
     better = Bias().improve(prepared, plan, opened(prepared, rows(64)))
     outcomes = {outcome.place: outcome for outcome in better.outcomes}
-    assert set(outcomes) == {"product", "bare", "gemm", ""}
+    assert set(outcomes) == {"matmul", "bare", "gemm", ""}
     assert "no bias" in outcomes["bare"].why
     assert not outcomes["bare"].kept
     assert outcomes["gemm"].kept
@@ -139,11 +139,11 @@ def test_a_plan_of_improved_weights_is_not_written_on_others() -> None:
 
 
 def test_too_few_samples_are_told() -> None:
-    prepared, plan = planned(products(dynamic=False), rows(8), FOUR_BITS)
+    prepared, plan = planned(linear_layers(dynamic=False), rows(8), FOUR_BITS)
     better = Bias().improve(prepared, plan, opened(prepared, rows(8)))
     (outcome,) = better.outcomes
     assert "2 batches of samples" in outcome.why
-    few = planned(products(), rows(8), FOUR_BITS)
+    few = planned(linear_layers(), rows(8), FOUR_BITS)
     whole = Bias().improve(*few, opened(few[0], [rows(8)])).outcomes[-1]
     assert "8 samples, which is few" in whole.why
 

@@ -1,4 +1,4 @@
-"""Noise by bits: measured where a product's integers alone are rounded, in one walk for all."""
+"""Noise by bits: measured where a layer's integers alone are rounded, in one walk for all."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def logits(model: ir.Model) -> Reals:
         return np.stack([session.run(batch, ["logits"])[0] for batch in BATCHES]).astype(np.float64)
 
 
-def test_noise_is_that_of_the_whole_model_with_one_product_in_blocks() -> None:
+def test_noise_is_that_of_the_whole_model_with_one_layer_in_groups() -> None:
     source, plan = planned()
     names = ["MatMul_pq0", "MatMul_d0", "MatMul_logits"]
     found = output_noise(source, plan, BATCHES, [{name: GroupSpec()} for name in names])
@@ -54,7 +54,7 @@ def test_noise_is_that_of_the_whole_model_with_one_product_in_blocks() -> None:
         assert noise == pytest.approx(np.square(left).sum() / np.square(wanted).sum(), rel=1e-3)
 
 
-def test_more_bits_have_less_noise_and_a_variant_without_products_has_none() -> None:
+def test_more_bits_have_less_noise_and_a_variant_without_layers_has_none() -> None:
     source, plan = planned()
     noise = bit_noise(source, plan, BATCHES, BATCHES)
     assert [*noise] == [*plan.quantized]

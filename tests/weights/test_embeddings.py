@@ -1,4 +1,4 @@
-"""Tables of embeddings in groups, and products that are one."""
+"""Embeddings in groups, and linear layers whose weight is one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_one_set_of_integers_serves_lookup_and_head(head: str, bits: int) -> Non
     np.testing.assert_allclose(found, np.reshape(wanted, found.shape), rtol=0, atol=1e-4)
 
 
-def test_rows_of_an_embedding_that_no_product_reads_need_no_reshape() -> None:
+def test_rows_of_an_embedding_that_no_linear_layer_reads_need_no_reshape() -> None:
     graph = "g (int64[1, 3] ids) => (float[1, 3, 8] y) { h = Gather(table, ids) y = MatMul(h, w) }"
     made = onnxq.quantize_weights(
         parsed(graph, {"table": TABLE, "w": normal(64, 8)}), embedding_bits=4
@@ -92,7 +92,7 @@ def test_a_lookup_that_stays_in_float_keeps_its_head_there(width: int, reason: s
     assert sorted(op_types(made)) == ["Gather", "MatMul", "MatMulNBits", "Transpose"]
 
 
-def test_a_product_over_the_rows_of_an_embedding_has_no_part_in_its_integers() -> None:
+def test_a_matmul_over_the_rows_of_an_embedding_has_no_part_in_its_integers() -> None:
     square = normal(64, 64)
     graph = "g (int64[2] ids) => (float[2, 64] y) { h = Gather(t, ids) y = MatMul(h, t) }"
     made = onnxq.quantize_weights(parsed(graph, {"t": square}), embedding_bits=8)

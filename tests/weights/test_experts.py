@@ -89,7 +89,7 @@ KINDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_products_of_each_expert_compute_what_the_mixture_does(kind: dict[str, Any]) -> None:
+def test_gemms_of_each_expert_compute_what_the_mixture_does(kind: dict[str, Any]) -> None:
     model = ir.from_proto(mixture(**kind))
     (batch, *_) = batches(1)
     wanted = run(model, batch)

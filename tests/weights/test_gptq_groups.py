@@ -57,7 +57,7 @@ def noise(w: Singles, integers: GroupIntegers, hessian: Hessian) -> float:
 
 
 @pytest.mark.parametrize("bits", [2, 4])
-def test_products_lose_half_or_less_of_what_rounding_loses(bits: int) -> None:
+def test_layers_lose_half_or_less_of_what_rounding_loses(bits: int) -> None:
     w, hessian = weight(32, 96), hessian_of(correlated(96))
     spec = GroupSpec(bits, 32)
     nearest, made = (solved(w, spec, m, hessian) for m in (Method.RTN, Method.GPTQ))

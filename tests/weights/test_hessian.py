@@ -87,7 +87,7 @@ def test_integers_of_parts_stand_beside_each_other(block: int) -> None:
     assert made.integers.shape == w.shape
 
 
-def test_noise_is_the_mean_square_of_what_the_product_loses() -> None:
+def test_noise_is_the_mean_square_of_what_the_layer_loses() -> None:
     rows, left = normal(50, 192), normal(5, 192, seed=1).astype(np.float64)
     lost = np.square(rows @ left.T).sum(1).mean()
     assert noise_in(left, [(slice(None), hessian_of(rows))]) == pytest.approx(lost)

@@ -1,4 +1,4 @@
-"""Products in integers, as the sites of factors see them: rounded as the written model rounds."""
+"""Layers in integers, as the sites of factors see them: rounded as the written model rounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DYNAMIC = QConfigMapping().set_global(
 )
 
 
-def products(qconfig: QConfigMapping) -> Prepared:
+def linear_layers(qconfig: QConfigMapping) -> Prepared:
     nodes = [
         helper.make_node("MatMul", ["x", "w1"], ["m"], "first"),
         helper.make_node("Relu", ["m"], ["r"], "relu"),
@@ -40,25 +40,25 @@ def products(qconfig: QConfigMapping) -> Prepared:
 
 @pytest.mark.parametrize("qconfig", [ALL_INTEGERS, DYNAMIC], ids=["static", "dynamic"])
 def test_weights_are_rounded_as_the_plan_rounds_them(qconfig: QConfigMapping) -> None:
-    prepared = products(qconfig)
+    prepared = linear_layers(qconfig)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, ROWS))
     found = integer_layers(prepared)
     assert list(found) == ["first", "second"]
-    for name, product in found.items():
-        weight = np.asarray(constant_array(input_at(product.node, product.slot)), np.float32)
+    for name, layer in found.items():
+        weight = np.asarray(constant_array(input_at(layer.node, layer.slot)), np.float32)
         stored = plan.dynamic[name].weights[0] if name in plan.dynamic else plan.weights[name]
         assert stored.qparams is not None
-        steps = (product.rounded(weight) / stored.qparams.scale).astype(np.float64)
+        steps = (layer.rounded(weight) / stored.qparams.scale).astype(np.float64)
         assert np.abs(steps - np.rint(steps)).max() < 1e-4
-        assert np.abs(product.rounded(weight) - weight).max() <= 0.51 * stored.qparams.scale.max()
+        assert np.abs(layer.rounded(weight) - weight).max() <= 0.51 * stored.qparams.scale.max()
 
 
-def test_static_products_have_an_observer_and_others_take_the_range_of_each_run() -> None:
-    assert all(p.observer for p in integer_layers(products(ALL_INTEGERS)).values())
-    assert not any(p.observer for p in integer_layers(products(DYNAMIC)).values())
+def test_static_layers_have_an_observer_and_others_take_the_range_of_each_run() -> None:
+    assert all(p.observer for p in integer_layers(linear_layers(ALL_INTEGERS)).values())
+    assert not any(p.observer for p in integer_layers(linear_layers(DYNAMIC)).values())
 
 
-def test_a_static_product_with_an_add_behind_has_a_bias_to_correct() -> None:
+def test_a_static_layer_with_an_add_behind_has_a_bias_to_correct() -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w1"], ["m"], "first"),
         helper.make_node("Add", ["m", "b"], ["a"], "add"),
@@ -69,7 +69,7 @@ def test_a_static_product_with_an_add_behind_has_a_bias_to_correct() -> None:
 
     def with_bias(qconfig: QConfigMapping) -> dict[str, bool]:
         found = integer_layers(onnxq.prepare(proto, qconfig, "x86-vnni"))
-        return {name: product.has_bias for name, product in found.items()}
+        return {name: layer.has_bias for name, layer in found.items()}
 
     assert with_bias(ALL_INTEGERS) == {"first": True, "second": False}
     assert with_bias(DYNAMIC) == {"first": False, "second": False}

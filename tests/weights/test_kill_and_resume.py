@@ -1,4 +1,4 @@
-"""A process that is killed between two products comes to the same file when it is begun again."""
+"""A process that is killed between two layers comes to the same file when it is begun again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of many kinds: every product is stored in groups, or the plan says why not."""
+"""Models of many kinds: every linear layer is stored in groups, or the plan says why not."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from onnxq.graph.walk import walk
 if TYPE_CHECKING:
     from onnxq.core.arrays import Singles
 
-PRODUCTS = ("MatMul", "Gemm", "FusedMatMul")
+LINEAR_OPS = ("MatMul", "Gemm", "FusedMatMul")
 Kind = tuple[str, dict[str, tuple[int, ...]], tuple[int, ...], tuple[int, int]]
 TEXTS: dict[str, Kind] = {
-    # kind -> text, weights, shape of x, products in groups and in float
+    # kind -> text, weights, shape of x, linear layers in groups and in float
     "outputs that are left out": (
         """g (float[5, N, 16] x) => (float[1, N, 8] y)
         {
@@ -41,7 +41,7 @@ TEXTS: dict[str, Kind] = {
         (6, 64),
         (3, 0),
     ),
-    "a product per expert": (
+    "a MatMul per expert": (
         """g (float[1, N, 64] x) => (float[4, N, 8] y)
         {
             each = MatMul (x, w)
@@ -89,7 +89,7 @@ def _x(shape: tuple[int, ...]) -> Singles:
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_products_are_in_blocks_or_stay_as_they_are_and_compute_as_the_reference(
+def test_linear_layers_are_in_groups_or_stay_as_they_are_and_compute_as_the_reference(
     kind: str,
 ) -> None:
     text, shapes, size, (stored, kept) = TEXTS[kind]
@@ -97,5 +97,5 @@ def test_products_are_in_blocks_or_stay_as_they_are_and_compute_as_the_reference
     made = quantize_weights(_model(text, shapes), method="hqq", check=Check.NONE)
     ops = [node.op_type for node, _ in walk(made.graph)]
     assert ops.count("MatMulNBits") == stored
-    assert sum(op in PRODUCTS for op in ops) == kept
+    assert sum(op in LINEAR_OPS for op in ops) == kept
     cross_check(made, samples).check()

@@ -1,4 +1,4 @@
-"""Layers of a model: its quantized weights that are known as products, and where biases stand."""
+"""Layers of a model: its quantized weights as matrix products, and where biases stand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxq.weights.layers import layers_of
 from tests.examples import ALL_INTEGERS, images, model, network, weights
 
 
-def test_products_with_a_quantized_weight_are_layers_in_the_order_in_which_they_run() -> None:
+def test_nodes_with_a_quantized_weight_are_layers_in_the_order_in_which_they_run() -> None:
     prepared = onnxq.prepare(network(), ALL_INTEGERS)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": images(4)}))
     found = layers_of(prepared.model, plan)
@@ -39,7 +39,7 @@ def biased(qconfig: QConfigMapping) -> dict[str, tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("qconfig", [ALL_INTEGERS, default_qconfig_mapping()])
-def test_a_bias_behind_a_product_is_its_own_and_without_one_it_has_none(
+def test_a_bias_behind_a_matmul_is_its_own_and_without_one_it_has_none(
     qconfig: QConfigMapping,
 ) -> None:
     assert biased(qconfig) == {"first": ("s", "sum"), "second": ("y", None)}

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def attention() -> onnx.ModelProto:
-    """Three products of one tensor, then their biases, then a product of two activations."""
+    """Three MatMuls of one tensor, then their biases, then a MatMul of two activations."""
     node = helper.make_node
     nodes = [
-        *(node("MatMul", ["x", f"w{i}"], [f"p{i}"], f"product{i}") for i in "qkv"),
+        *(node("MatMul", ["x", f"w{i}"], [f"p{i}"], f"matmul{i}") for i in "qkv"),
         *(node("Add", [f"p{i}", f"b{i}"], [f"a{i}"], f"sum{i}") for i in "qkv"),
         node("Transpose", ["ak"], ["t"], "turned", perm=[0, 2, 1]),
         node("MatMul", ["aq", "t"], ["s"], "scores"),

@@ -61,7 +61,7 @@ def test_the_front_has_less_noise_with_every_bit() -> None:
     assert front[0].counts[2] == len(PLAN.quantized)
 
 
-def test_a_bound_in_bytes_counts_scales_and_may_leave_products_in_float() -> None:
+def test_a_bound_in_bytes_counts_scales_and_may_leave_layers_in_float() -> None:
     whole = sum(d.outputs * d.inputs * 4 for d in PLAN.quantized.values())
     made = mixed_bits(SOURCE, PLAN, BATCHES, BitBudget(size_bytes=0.9 * whole))
     assert made.chosen.size_bytes <= 0.9 * whole

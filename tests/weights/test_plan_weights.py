@@ -39,7 +39,7 @@ IN_A_BODY = parsed(
 )
 
 
-def test_products_are_planned_with_their_sizes() -> None:
+def test_linear_layers_are_planned_with_their_sizes() -> None:
     plan = plan_weights(canonical(TWO), WeightRequest(GroupSpec(4, 16), Method.RTN))
     right, gemm = plan.quantized["right"], plan.quantized["gemm"]
     assert (right.tensor, right.outputs, right.inputs, right.inputs_first) == ("w", 24, 40, True)
@@ -71,11 +71,11 @@ def test_a_head_that_is_the_embedding_too_stays_in_float() -> None:
     assert "the embedding of 'rows' too" in head.reason.words
 
 
-def test_products_in_bodies_are_planned() -> None:
+def test_linear_layers_in_bodies_are_planned() -> None:
     assert "inner" in plan_weights(canonical(IN_A_BODY), WeightRequest()).quantized
 
 
-def test_products_in_bodies_need_no_data() -> None:
+def test_linear_layers_in_bodies_need_no_data() -> None:
     plan = plan_weights(canonical(IN_A_BODY), WeightRequest(method=Method.GPTQ))
     assert plan.quantized["inner"].method is Method.HQQ
     assert "whose inputs are not seen" in plan.notes[0]
@@ -91,9 +91,9 @@ def test_an_excluded_node_that_is_not_there_is_an_error() -> None:
         plan_weights(canonical(TWO), WeightRequest(exclude=("gem",)))
 
 
-def test_a_model_without_products_is_refused() -> None:
+def test_a_model_without_linear_layers_is_refused() -> None:
     proto = parsed("g (float[n] x) => (float[n] y) { y = Relu(x) }", {})
-    with pytest.raises(ModelError, match="no product with a constant matrix"):
+    with pytest.raises(ModelError, match="no linear layer"):
         plan_weights(canonical(proto), WeightRequest())
 
 
@@ -106,7 +106,7 @@ def test_other_specs_replace_those_of_single_nodes() -> None:
     assert mixed.decisions["gemm"] == Float(ErrorAboveBudget())
 
 
-def test_a_product_of_two_constants_stays_float() -> None:
+def test_a_matmul_of_two_constants_stays_float() -> None:
     text = """g (float[n, 32] x) => (float[n, 32] y, float[4, 32] z)
         { y = MatMul(x, w) z = MatMul(v, w) }"""
     source = parsed(text, {"w": normal(32, 32), "v": normal(4, 32)})

@@ -32,7 +32,7 @@ def asked(bits: int) -> QConfigMapping:
 
 
 def layers(*, tied: bool = False) -> onnx.ModelProto:
-    """A plain, a grouped, a depthwise and a transposed convolution, a product and a Gemm."""
+    """A plain, a grouped, a depthwise and a transposed convolution, a MatMul and a Gemm."""
     node = helper.make_node
     nodes = [
         node("Conv", ["x", "w1", "b1"], ["c1"], "plain", pads=[1] * 4),
@@ -43,7 +43,7 @@ def layers(*, tied: bool = False) -> onnx.ModelProto:
         ),
         node("ConvTranspose", ["c3", "w4"], ["c4"], "transposed", strides=[2, 2], group=2),
         node("Flatten", ["c4"], ["f"], "flatten"),
-        node("MatMul", ["f", "w5"], ["p"], "product"),
+        node("MatMul", ["f", "w5"], ["p"], "matmul"),
         node("Gemm", ["p", "w6", "b6"], ["y"], "gemm", transB=1),
     ]
     constants = {
@@ -75,7 +75,7 @@ def rounded(source: onnx.ModelProto, bits: int, target: str = TARGET) -> Improve
 def test_every_layer_is_rounded_onto_its_own_qparams_and_the_outputs_gain(bits: int) -> None:
     better = rounded(layers(), bits)
     outcomes = {outcome.place: outcome for outcome in better.outcomes}
-    names = {"plain", "grouped", "depthwise", "product", "gemm", "transposed"}
+    names = {"plain", "grouped", "depthwise", "matmul", "gemm", "transposed"}
     assert set(outcomes) == names | {""}
     assert {"grouped", "depthwise"} <= {n for n in names if outcomes[n].kept}
     whole = outcomes[""]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Array, Singles
 
 
-def test_products_of_one_tensor_are_a_group_and_each_node_runs_once() -> None:
+def test_layers_of_one_tensor_are_a_group_and_each_node_runs_once() -> None:
     source = canonicalize(decoder(Sizes())).model
     stages = stages_of(source, plan_weights(source, WeightRequest()))
     groups = [stage.group.nodes for stage in stages if stage.group]
@@ -124,7 +124,7 @@ def test_hessians_are_those_of_both_models(monkeypatch: pytest.MonkeyPatch) -> N
         np.testing.assert_allclose(hessian.cross, whole.cross, atol=bound)
 
 
-def test_nothing_runs_behind_the_last_product_that_is_seen() -> None:
+def test_nothing_runs_behind_the_last_layer_that_is_seen() -> None:
     source, plan = planned()
     walk = SequentialPipeline(source, plan, BATCHES)
     inputs = [found for _, found in walk.groups(["MatMul_o0"])]
@@ -160,7 +160,7 @@ def test_samples_are_not_read_where_nothing_is_to_be_seen() -> None:
     assert all(found is None for _, found in walk.groups([]))
 
 
-def test_what_integers_make_of_a_finite_tensor_names_their_product() -> None:
+def test_what_integers_make_of_a_finite_tensor_names_their_layer() -> None:
     generator = np.random.default_rng(0)
     bank = np.abs(generator.standard_normal((32, 32))).astype(np.float32)
     proto = onnx.parser.parse_model("""

@@ -46,7 +46,7 @@ OUTLIERS = [2, 9]
 
 
 def encoder(gain: float = 30.0, *, pre_norm: bool = True) -> onnx.ModelProto:
-    """LayerNormalization with outlying channels, products, attention, Relu, products.
+    """LayerNormalization with outlying channels, MatMuls, attention, Relu, MatMuls.
 
     As in trained encoders, the weights behind are small where the channels are large.
     """
@@ -67,8 +67,8 @@ def encoder(gain: float = 30.0, *, pre_norm: bool = True) -> onnx.ModelProto:
         constants[name][OUTLIERS] /= gain
     nodes = [
         node("LayerNormalization", ["x", "scale", "bias"], ["n"], "norm"),
-        *(node("MatMul", ["n", f"w{n}"], [f"{n}1"], f"product_{n}") for n in "qk"),
-        node("MatMul", ["n", "wv"], ["v0"], "product_v"),
+        *(node("MatMul", ["n", f"w{n}"], [f"{n}1"], f"matmul_{n}") for n in "qk"),
+        node("MatMul", ["n", "wv"], ["v0"], "matmul_v"),
         node("Add", ["v0", "bv"], ["v1"], "bias_v"),
         *(node("Reshape", [f"{n}1", "split"], [f"{n}2"], f"split_{n}") for n in "qkv"),
         node("Transpose", ["q2"], ["q3"], "turn_q", perm=[0, 2, 1, 3]),
@@ -79,7 +79,7 @@ def encoder(gain: float = 30.0, *, pre_norm: bool = True) -> onnx.ModelProto:
         node("MatMul", ["p", "v3"], ["c1"], "context"),
         node("Transpose", ["c1"], ["c2"], "turn_back", perm=[0, 2, 1, 3]),
         node("Reshape", ["c2", "merge"], ["c3"], "merge"),
-        node("MatMul", ["c3", "wo"], ["o"], "product_o"),
+        node("MatMul", ["c3", "wo"], ["o"], "matmul_o"),
         node("Add", ["x" if pre_norm else "n", "o"], ["s"], "residual"),
         node("MatMul", ["s", "up"], ["u"], "up"),
         node("Relu", ["u"], ["r"], "relu"),
@@ -120,7 +120,7 @@ def test_any_factors_leave_the_float_model_as_it_is(pre_norm: bool) -> None:
 
 def test_tensors_that_carry_factors_have_names_of_their_own() -> None:
     prepared = onnxq.prepare(encoder())
-    made = with_factors(prepared.model, {Site("c3", ("product_o",), True): np.full(WIDTH, 2.0)})
+    made = with_factors(prepared.model, {Site("c3", ("matmul_o",), True): np.full(WIDTH, 2.0)})
     names = {v.name for node, _ in walk(made.graph) for v in node.outputs}
     assert {"c3_divided", "c2_divided", "c1_divided", "v3_divided", "v1_divided"} <= names
     assert not {"c3", "c2", "c1", "v3", "v2", "v1", "v0"} & names
@@ -160,7 +160,7 @@ def test_outputs_gain_three_decibels_on_samples_that_nothing_saw(pre_norm: bool)
 
 @pytest.mark.filterwarnings("ignore:output")  # as above
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_products_whose_integers_are_made_at_run_time_gain_as_much(pre_norm: bool) -> None:
+def test_layers_whose_integers_are_made_at_run_time_gain_as_much(pre_norm: bool) -> None:
     source = encoder(pre_norm=pre_norm)
     prepared = onnxq.prepare(source, DYNAMIC)
     assert {site.tensor: site.folds for site in sites_of(prepared)} == {
@@ -186,17 +186,17 @@ def test_a_saved_qconfig_and_the_same_samples_give_the_same_bytes() -> None:
     assert made(QConfigMapping.from_yaml(named.to_yaml()))[1] == first
 
 
-def test_a_model_without_products_is_left_as_it_is_with_the_reason() -> None:
+def test_a_model_without_linear_layers_is_left_as_it_is_with_the_reason() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"], "relu")]
     prepared = onnxq.prepare(model(nodes, {}, {"x": ["N", 4]}))
     rows = {"x": np.zeros((8, 4), np.float32)}
     made = Smooth().improve(prepared, open_samples(onnxq.Samples(rows, 1), prepared.inputs))
     assert made.model is prepared.model
-    assert "no product" in made.outcomes[0].why
+    assert "no linear layer" in made.outcomes[0].why
 
 
-def test_a_product_of_the_models_own_input_is_a_site() -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
+def test_a_reader_of_the_models_own_input_is_a_site() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")]
     source = model(nodes, {"w": weights(1, WIDTH, 4)}, {"x": ["N", WIDTH]})
     rows = np.random.default_rng(1).normal(size=(32, WIDTH)).astype(np.float32)
     rows[:, OUTLIERS] *= 30
@@ -247,7 +247,7 @@ def test_a_gain_in_sum_is_enough_where_biases_are_corrected_alone(
     monkeypatch.setattr(Judgement, "is_gain", lambda _, tried: tried < 1)  # chance explains it all
     channels = np.array([40.0, *[1.0] * 11], np.float32)
     rows = np.random.default_rng(0).normal(size=(64, 12)).astype(np.float32) * channels
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["m" if bias else "y"], "product")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m" if bias else "y"], "matmul")]
     nodes += [helper.make_node("Add", ["m", "b"], ["y"], "add")] if bias else []
     constants = {"w": weights(1, 12, 8) / channels[:, np.newaxis]}
     constants |= {"b": weights(2, 8)} if bias else {}

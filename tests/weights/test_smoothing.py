@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from onnxq.weights.smoothing import (
-    Product,
+    LinearLayer,
     expected_maxima,
-    product_noise,
+    layer_noise,
     row_noise,
     smoothing_factors,
     varying_noise,
@@ -25,7 +25,7 @@ def rounded(x: np.typing.NDArray[np.float32], axis: int | None) -> np.typing.NDA
     return np.asarray(np.rint(x / scale) * scale, np.float32)
 
 
-PRODUCT = Product(
+LAYER = LinearLayer(
     W,
     undone=lambda factors: factors.reshape(-1, 1),
     rounded=lambda w: rounded(w, 0),
@@ -38,7 +38,7 @@ PRODUCT = Product(
 def noise(exponent: float) -> float:
     x_max, w_max = np.abs(X).max(0).astype(float), np.abs(W).max(1).astype(float)
     factors = smoothing_factors(x_max, w_max, exponent)
-    return product_noise(X, factors, lambda x: rounded(x, None), [PRODUCT])
+    return layer_noise(X, factors, lambda x: rounded(x, None), [LAYER])
 
 
 @pytest.mark.parametrize("exponent", [0.3, 0.5, 0.8])
@@ -95,4 +95,4 @@ def test_an_error_that_is_the_same_in_all_rows_is_none_where_a_bias_takes_it_awa
 
 
 def test_largest_is_that_of_each_row() -> None:
-    assert np.array_equal(PRODUCT.largest(32), np.abs(W).max(1))
+    assert np.array_equal(LAYER.largest(32), np.abs(W).max(1))

@@ -1,4 +1,4 @@
-"""Trials of factors: what the outputs lose, and which products run in integers."""
+"""Trials of factors: what the outputs lose, and which layers run in integers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def flow_of(prepared: Prepared, batches: list[Batch]) -> Flow:
     return Flow(prepared, samples, batches, Objective.SPEED)
 
 
-def product_flow(
+def linear_flow(
     rows: Singles, qconfig: QConfigMapping, target: str | targets.Target = "x86-vnni"
 ) -> Flow:
-    """The flow of one product, on batches of 8 rows."""
+    """The flow of one layer, on batches of 8 rows."""
     weight = weights(1, 12, 8) / CHANNELS[:, np.newaxis]
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")]
     prepared = onnxq.prepare(model(nodes, {"w": weight}, {"x": ["N", 12]}), qconfig, target)
     batches: list[Batch] = [{"x": rows[i : i + 8]} for i in range(0, len(rows), 8)]
     return flow_of(prepared, batches)
@@ -58,14 +58,14 @@ def rows_of_noise() -> Singles:
     ids=["static", "dynamic"],
 )
 def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -> None:
-    flow = product_flow(rows_of_noise(), qconfig)
+    flow = linear_flow(rows_of_noise(), qconfig)
     (site,) = sites_of(flow.prepared)
     plain, tried = (
         validation_of(flow, factors, flow.prepared.qconfig)
         for factors in ({}, {site: CHANNELS.astype(np.float64)})
     )
-    assert plain.runs_in_integers("product")
-    assert tried.runs_in_integers("product")
+    assert plain.runs_in_integers("matmul")
+    assert tried.runs_in_integers("matmul")
     assert tried.errors.shape == tried.signal.shape == (16,)
     judgement = tried.beside(plain)
     assert judgement.is_gain(1)
@@ -77,7 +77,7 @@ def test_ranges_that_calibration_will_have_are_counted() -> None:
     rows = rows_of_noise()
     rows[:, 3] *= 1e-3
     rows[-1, 3] = 1.0
-    flow = product_flow(rows, ALL_INTEGERS)
+    flow = linear_flow(rows, ALL_INTEGERS)
     (site,) = sites_of(flow.prepared)
     factors = CHANNELS.astype(np.float64)
     factors[3] = 1e-3
@@ -89,9 +89,9 @@ def test_ranges_that_calibration_will_have_are_counted() -> None:
 
 def test_a_target_whose_ranges_are_reduced_on_samples_can_be_tried() -> None:
     observed = replace(targets.resolve("x86-avx2"), reduce_range=ReduceRange.OBSERVED)
-    flow = product_flow(rows_of_noise(), ALL_INTEGERS, observed)
+    flow = linear_flow(rows_of_noise(), ALL_INTEGERS, observed)
     validation = validation_of(flow, {}, ALL_INTEGERS)
-    assert validation.runs_in_integers("product")
+    assert validation.runs_in_integers("matmul")
 
 
 def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() -> None:
@@ -99,7 +99,7 @@ def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() ->
     rng = np.random.default_rng(0)
     rows = (5 + rng.normal(size=(64, 12))).astype(np.float32)
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+        helper.make_node("MatMul", ["x", "w"], ["m"], "matmul"),
         helper.make_node("Add", ["m", "b"], ["y"], "add"),
     ]
     proto = model(nodes, {"w": weights(1, 12, 8), "b": weights(2, 8)}, {"x": ["N", 12]})
@@ -133,5 +133,5 @@ def test_biases_are_corrected_where_an_improvement_follows_that_does(
     improve: tuple[str, ...], corrects: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(registry, "rounds", Rounds())
-    flow = product_flow(rows_of_noise(), ALL_INTEGERS.set_improve(["smooth", *improve]))
+    flow = linear_flow(rows_of_noise(), ALL_INTEGERS.set_improve(["smooth", *improve]))
     assert flow.corrects_biases is corrects

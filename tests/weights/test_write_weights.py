@@ -75,7 +75,7 @@ def test_both_forms_stand_for_the_same_weights(bits: int, scheme: Scheme) -> Non
     assert not [node for node in plain.graph.all_nodes() if node.domain]
     x = {"x": normal(5, 40)}
     wanted = run(nbits, x)
-    # ONNX Runtime rounds activations of this form to int8 in a product: 1% of the largest result
+    # ONNX Runtime rounds activations of this form to int8 in MatMulNBits: 1% of the largest result
     np.testing.assert_allclose(run(plain, x), wanted, rtol=0, atol=0.03 * np.abs(wanted).max())
 
 
@@ -101,7 +101,7 @@ def test_two_bits_that_onnxruntime_would_misread_stay_float_with_the_reason() ->
     assert far > 0.1 * np.abs(wanted).max(), "mended in ONNX Runtime: is_scrambled can go"
 
 
-def test_a_model_whose_every_product_would_be_misread_is_refused() -> None:
+def test_a_model_whose_every_layer_would_be_misread_is_refused() -> None:
     text = "g (float[n, 32] x) => (float[n, 6] y) { y = MatMul(x, w) }"
     source = parsed(text, {"w": normal(32, 6)})
     with pytest.raises(ModelError, match=r"'MatMul_y': ONNX Runtime misreads 2-bit integers"):

@@ -1,4 +1,4 @@
-"""An Einsum that is a product of matrices becomes a MatMul, which has integer forms.
+"""An Einsum that multiplies matrices becomes a MatMul, which has integer forms.
 
 letters     of both operands and the result    batch
 of both operands alone             summed
@@ -29,8 +29,8 @@ _ELLIPSIS = "..."
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixProduct:
-    """An equation of two operands, read as a product of matrices."""
+class MatMulEquation:
+    """An equation of two operands, read as a MatMul."""
 
     left: str
     right: str
@@ -62,7 +62,7 @@ class MatrixProduct:
         return self.rows[:-1] + self.batch + self.rows[-1:]
 
     @property
-    def is_product(self) -> bool:
+    def is_matmul(self) -> bool:
         """Whether a MatMul computes it, but for the order of axes."""
         terms = (self.left, self.right, self.result)
         is_plain = all(len(set(term)) == len(term) and term.isalpha() for term in terms)
@@ -70,13 +70,13 @@ class MatrixProduct:
         return is_plain and has_all and bool(self.summed and self.rows and self.columns)
 
     @property
-    def swapped(self) -> MatrixProduct:
+    def swapped(self) -> MatMulEquation:
         """The same with the operands in the other order."""
-        return MatrixProduct(self.right, self.left, self.result)
+        return MatMulEquation(self.right, self.left, self.result)
 
 
 class EinsumToMatMul(ir.passes.InPlacePass):
-    """Einsum(x, w) of two operands that is a product of matrices becomes MatMul.
+    """Einsum(x, w) of two operands that multiplies matrices becomes MatMul.
 
     Transpose and Reshape stand at its ends where the letters need them; a constant operand becomes
     the right one, and is laid out anew. All graphs. Operands must be float32; where several axes of
@@ -95,8 +95,8 @@ class EinsumToMatMul(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified=names is not None)
 
 
-def read_equation(text: str, ranks: Sequence[int | None]) -> MatrixProduct | None:
-    """The product that an equation of two terms says; None: it is none.
+def read_equation(text: str, ranks: Sequence[int | None]) -> MatMulEquation | None:
+    """The MatMul that an equation of two terms says; None: it is none.
 
     Without "->", the result has the letters that are there once, in alphabetic order (ONNX,
     operator Einsum). An ellipsis is written out, with letters that are not in use.
@@ -116,21 +116,21 @@ def read_equation(text: str, ranks: Sequence[int | None]) -> MatrixProduct | Non
             return None
         widths.append(rank - len(term) + len(_ELLIPSIS))
         terms[place] = term.replace(_ELLIPSIS, free[: widths[-1]][::-1])  # aligned at the right
-    found = MatrixProduct(terms[0], terms[1], result.replace(_ELLIPSIS, free[: max(widths)][::-1]))
-    return found if found.is_product else None
+    found = MatMulEquation(terms[0], terms[1], result.replace(_ELLIPSIS, free[: max(widths)][::-1]))
+    return found if found.is_matmul else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Operands:
-    """A product, and its operands in the order that MatMul takes them."""
+    """A MatMul, and its operands in the order that MatMul takes them."""
 
-    product: MatrixProduct
+    matmul: MatMulEquation
     x: ir.Value
     w: ir.Value
 
 
 def _operands(node: ir.Node) -> _Operands | None:
-    """The product that a node is, a constant operand on its right; None: the node stays."""
+    """The MatMul that a node is, a constant operand on its right; None: the node stays."""
     if node.op_type != "Einsum" or node.domain or len(node.inputs) != _TERMS:
         return None
     x, w = (input_at(node, slot) for slot in range(_TERMS))
@@ -145,43 +145,43 @@ def _operands(node: ir.Node) -> _Operands | None:
     return _Operands(found, x, w) if fits else None
 
 
-def _agree(product: MatrixProduct, x: ir.Value, w: ir.Value) -> bool:
+def _agree(matmul: MatMulEquation, x: ir.Value, w: ir.Value) -> bool:
     """Whether no letter is known to have two sizes: 1 stands for any size in Einsum."""
     if x.shape is None or w.shape is None:
         return True
-    sizes = dict(zip(product.left, x.shape, strict=True))
-    pairs = [(sizes[c], n) for c, n in zip(product.right, w.shape, strict=True) if c in sizes]
+    sizes = dict(zip(matmul.left, x.shape, strict=True))
+    pairs = [(sizes[c], n) for c, n in zip(matmul.right, w.shape, strict=True) if c in sizes]
     return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 
 def _write(node: ir.Node, found: _Operands, names: FreeNames) -> None:
     """Puts the MatMul, and what it needs around it, in the node's place."""
-    chain, product, x, w = _Chain(node, names), found.product, found.x, found.w
-    layout = product.batch + product.summed + product.columns
-    left = chain.ordered(x, product.left, product.ahead + product.summed)
-    if len(product.summed) > 1:
-        left = chain.reshaped(left, [*[0] * len(product.ahead), -1])
+    chain, matmul, x, w = _Chain(node, names), found.matmul, found.x, found.w
+    layout = matmul.batch + matmul.summed + matmul.columns
+    left = chain.ordered(x, matmul.left, matmul.ahead + matmul.summed)
+    if len(matmul.summed) > 1:
+        left = chain.reshaped(left, [*[0] * len(matmul.ahead), -1])
     if constant(w) is not None:
-        right, sizes = _laid_out(node, w, product, names)
+        right, sizes = _laid_out(node, w, matmul, names)
     else:
-        right, sizes = chain.ordered(w, product.right, layout), ()
+        right, sizes = chain.ordered(w, matmul.right, layout), ()
     y = chain.add("MatMul", [left, right], {}, name=node.name)
-    if len(product.columns) > 1:
-        y = chain.reshaped(y, [*[0] * len(product.ahead), *sizes])
-    chain.close(chain.ordered(y, product.ahead + product.columns, product.result))
+    if len(matmul.columns) > 1:
+        y = chain.reshaped(y, [*[0] * len(matmul.ahead), *sizes])
+    chain.close(chain.ordered(y, matmul.ahead + matmul.columns, matmul.result))
 
 
 def _laid_out(
-    node: ir.Node, w: ir.Value, product: MatrixProduct, names: FreeNames
+    node: ir.Node, w: ir.Value, matmul: MatMulEquation, names: FreeNames
 ) -> tuple[ir.Value, tuple[int, ...]]:
     """A constant as (batch, summed, columns), and the sizes of its columns' letters."""
     assert w.const_value is not None
-    tensor, size = w.const_value, dict(zip(product.right, w.const_value.shape.numpy(), strict=True))
-    order = [product.right.index(c) for c in product.batch + product.summed + product.columns]
-    columns = tuple(size[c] for c in product.columns)
-    shape = [*(size[c] for c in product.batch), math.prod(size[c] for c in product.summed)]
+    tensor, size = w.const_value, dict(zip(matmul.right, w.const_value.shape.numpy(), strict=True))
+    order = [matmul.right.index(c) for c in matmul.batch + matmul.summed + matmul.columns]
+    columns = tuple(size[c] for c in matmul.columns)
+    shape = [*(size[c] for c in matmul.batch), math.prod(size[c] for c in matmul.summed)]
     shape.append(math.prod(columns))
-    if order == sorted(order) and len(shape) == len(product.right):
+    if order == sorted(order) and len(shape) == len(matmul.right):
         return w, columns
 
     def moved() -> ir.TensorProtocol:

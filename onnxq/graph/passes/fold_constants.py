@@ -36,8 +36,8 @@ constants may grow by _GROWTH times these. 36 Concats of themselves make 2^37 nu
 _MOST_RUNS = 64
 """Nodes that are computed when a big constant is read: none is kept between two that read it, and a
 chain of n nodes that read the one ahead of them by two ways is computed in 2^n."""
-_PRODUCTS = 1 << 34
-"""Multiply-adds of all products of matrices that are computed; each reading repeats them."""
+_MATMUL_WORK = 1 << 34
+"""Multiply-adds of all MatMuls that are computed; each reading repeats them."""
 _GROWING = frozenset(("ConstantOfShape", "Expand", "OneHot", "Range", "Tile"))
 """Operators whose small inputs may have outputs of any size."""
 _SHARED_BYTES = 1024  # smaller results stay in their body: inference reads shapes only there
@@ -66,16 +66,16 @@ class FoldConstants(ir.passes.InPlacePass):
         modified = False
         made: dict[Hashable, list[ir.Value]] = {}
         left = max(_GROWTH_BYTES, _GROWTH * weight_bytes(model))
-        products = _PRODUCTS
+        work_left = _MATMUL_WORK
         runs: dict[int, int] = {}  # id of a result -> nodes that are computed when it is read
         for node in all_nodes(model):
             tensors = None if node.op_type in self._kept else _folded(node, opset)
             growth = _growth(node, tensors) if tensors else 0
             count = 1 + sum(runs.get(id(tensor), 0) for tensor in _read(node))
-            work = _products(node, tensors) if tensors else 0
-            if tensors and growth <= left and count <= _MOST_RUNS and work <= products:
+            work = _multiply_adds(node, tensors) if tensors else 0
+            if tensors and growth <= left and count <= _MOST_RUNS and work <= work_left:
                 left -= growth
-                products -= work
+                work_left -= work
                 home = _home(node, tensors)
                 values = made.setdefault(_computed(node, home), _initializers(node, tensors))
                 results = (value.const_value for value in values)
@@ -85,8 +85,8 @@ class FoldConstants(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified)
 
 
-def _products(node: ir.Node, results: list[ir.TensorProtocol]) -> int:
-    """Multiply-adds of a product of matrices."""
+def _multiply_adds(node: ir.Node, results: list[ir.TensorProtocol]) -> int:
+    """Multiply-adds of a MatMul; 0 for other nodes."""
     if node.op_type != "MatMul":
         return 0
     return results[0].size * max(1, tensor_of(input_at(node, 0)).shape.numpy()[-1])

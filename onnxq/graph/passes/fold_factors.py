@@ -102,7 +102,7 @@ def _fold(operation: _Operation, exchange: ConstantExchange) -> bool:
     """Folds the operation into what computes x; False where that has no room for it."""
     producer = foldable_producer(operation.node, operation.x)
     if producer is None:
-        return operation.is_product and _fold_into_product(operation, exchange)
+        return operation.is_product and _fold_into_matmul(operation, exchange)
     channels = channels_of(producer)
     found = operation.along(1, channels)
     affine = None if found is None else operation.affine(found)
@@ -112,21 +112,21 @@ def _fold(operation: _Operation, exchange: ConstantExchange) -> bool:
     return True
 
 
-def _fold_into_product(operation: _Operation, exchange: ConstantExchange) -> bool:
+def _fold_into_matmul(operation: _Operation, exchange: ConstantExchange) -> bool:
     """Multiplies the columns of a MatMul's weight, and the bias that is added behind it."""
     adder = producer_of(operation.x)
     bias = None
     if adder is None or only_reader(operation.x) is not operation.node:
         return False
-    product = adder
+    matmul = adder
     if adder.op_type == "Add":
         bias = next((slot for slot in (0, 1) if constant(adder.inputs[slot]) is not None), None)
         behind = None if bias is None else adder.inputs[1 - bias]
         found = producer_of(behind)
         if behind is None or found is None or only_reader(behind) is not adder:
             return False
-        product = found
-    weight = constant(product.inputs[1]) if product.op_type == "MatMul" else None
+        matmul = found
+    weight = constant(matmul.inputs[1]) if matmul.op_type == "MatMul" else None
     if weight is None or weight.dtype != ir.DataType.FLOAT or len(weight.shape) != 2:
         return False
     columns = weight.shape.numpy()[1]
@@ -137,7 +137,7 @@ def _fold_into_product(operation: _Operation, exchange: ConstantExchange) -> boo
     if affine is None:
         return False
     factor = affine.factor.astype(np.float32)
-    multiply(product, 1, factor, exchange)
+    multiply(matmul, 1, factor, exchange)
     if bias is not None:
         multiply(adder, bias, factor, exchange)
     return True

@@ -281,7 +281,7 @@ class TakeSkipNormsApart(ir.passes.InPlacePass):
     """SkipLayerNormalization(x, skip, gamma, beta, bias) = LayerNormalization(x + skip + bias).
 
     And SkipSimplifiedLayerNormalization = RMSNormalization(x + skip + bias); all graphs. A bias is
-    added first, to what a MatMul gives where one does, so that it is that product's bias. The
+    added first, to what a MatMul gives where one does, so that it is that MatMul's bias. The
     opset is raised to 17, or 23; a model that cannot be raised keeps its nodes, as do those whose
     mean or deviation is read.
 
@@ -325,7 +325,7 @@ def _take_apart(node: ir.Node, norm: _Norm, names: FreeNames) -> None:
         return result
 
     if has_input(node, norm.bias):
-        if _is_product(b) and not _is_product(a):
+        if _is_matmul(b) and not _is_matmul(a):
             a, b = b, a
         a = added(a, input_at(node, norm.bias), "biased")
     total = added(a, b, "sum")
@@ -341,7 +341,7 @@ def _take_apart(node: ir.Node, norm: _Norm, names: FreeNames) -> None:
     graph.remove(node, safe=True)
 
 
-def _is_product(value: ir.Value) -> bool:
+def _is_matmul(value: ir.Value) -> bool:
     """Whether a MatMul makes the value for this reader alone."""
     producer = value.producer()
     return producer is not None and producer.op_type == "MatMul" and len(value.uses()) == 1

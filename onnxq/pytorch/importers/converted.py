@@ -65,7 +65,7 @@ def _windows(x: Tensor, w: Tensor, b: Tensor | None, windows: WindowSizes) -> Te
     return CONV[dims - 1](x, w, b, stride, padding, dilation, windows.groups)
 
 
-def _product(
+def _linear(
     region: Region, x: Tensor, packed: PackedWeight, what: str
 ) -> tuple[Tensor, TracedQParams, tuple[Any, ...]]:
     """(float result, qparams of x, leading sizes to restore) of a linear layer or convolution."""
@@ -85,7 +85,7 @@ def _weighted(activation: Callable[[Tensor], Tensor]) -> Handler:
         region: Region, x: Tensor, packed: PackedWeight, *arguments: Any, **named: Any
     ) -> Tensor:
         scale, zero_point = _output_qparams(arguments, named)
-        y, incoming, sizes = _product(region, x, packed, "a quantized product")
+        y, incoming, sizes = _linear(region, x, packed, "a quantized layer")
         qparams = region.new_qparams(scale, zero_point, incoming.dtype)
         y = region.put(activation(y), qparams)
         return region.put(y.reshape(*sizes, y.shape[-1]), qparams) if sizes else y
@@ -106,7 +106,7 @@ def _conv_add(activation: Callable[[Tensor], Tensor]) -> Handler:
     def handler(
         region: Region, x: Tensor, other: Tensor, packed: PackedWeight, scale: Any, zero_point: Any
     ) -> Tensor:
-        y, incoming, _ = _product(region, x, packed, "conv_add")
+        y, incoming, _ = _linear(region, x, packed, "conv_add")
         qparams = region.new_qparams(scale, zero_point, incoming.dtype)
         return region.put(activation(y + other), qparams)
 

@@ -95,7 +95,7 @@ def _key(x: torch.Tensor) -> tuple[object, ...]:
     return (x.dtype, tuple(x.shape), hashlib.sha256(values.tobytes()).digest())
 
 
-# --- Layers whose weight alone is trained, in blocks: what a QConfigDynamic says of a product.
+# --- Layers whose weight alone is trained, in blocks: what a QConfigDynamic says of a linear layer.
 
 
 def weights_in_blocks(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[str, str]]:

@@ -179,7 +179,7 @@ def _lacks_bias(module: QatModule, layer: Layer) -> bool:
 
 
 def _in_layout(module: nn.Module, layer: Layer) -> Singles:
-    """The layer's weight as torch lays it out: a product of matrices has its columns as rows."""
+    """The layer's weight as torch lays it out: a MatMul has its columns as rows."""
     assert layer.rule.weight is not None, "it has a quantized weight"
     columns = isinstance(module, nn.Linear) and layer.rule.weight.axis % 2 == 1
     return np.ascontiguousarray(layer.weight.T if columns else layer.weight)

@@ -49,11 +49,11 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return integers, scale, zero_point
 
 
-def _product(a: Tensor, b: Tensor, *_: object) -> Tensor:
+def _matmul(a: Tensor, b: Tensor, *_: object) -> Tensor:
     return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=torch.int32)
 
 
-@torch_operator("matmul_integer", _product)
+@torch_operator("matmul_integer", _matmul)
 def matmul_integer(
     a: Tensor, b: Tensor, a_zero_point: Tensor, b_zero_point: Tensor | None
 ) -> Tensor:
@@ -170,7 +170,7 @@ def in_torch_order(stacked: Tensor, kind: str) -> Tensor:
     return torch.cat([gates[order.index(i)] for i in range(len(order))], 1)
 
 
-# --- The torch operator of a product whose weight is stored in blocks: `torch.ops.onnxq.*`.
+# --- The torch operator of a linear layer whose weight is stored in blocks: `torch.ops.onnxq.*`.
 #
 #     matmul_n_bits    x @ w.T + bias     com.microsoft MatMulNBits, accuracy_level 0
 #

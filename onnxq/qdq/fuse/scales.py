@@ -18,9 +18,9 @@ class Int8Activations(enum.Enum):
     """Treatment of int8 activations by a machine that loads a QDQ model."""
 
     SHIFTED = "uint8"
-    """x86: they become uint8 where that is possible; elsewhere products compute in float32."""
+    """x86: they become uint8 where that is possible; elsewhere MatMuls compute in float32."""
     KEPT = "int8"
-    """ARM: products have kernels for them."""
+    """ARM: MatMuls have kernels for them."""
 
 
 class Scales:

@@ -45,7 +45,7 @@ def take_divisor(norm: ir.Node, names: FreeNames) -> None:
 def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     """Folds the node in place, if it is such a BatchNormalization.
 
-    It stays where the product is read by others too, where an output channel has no scale of its
+    It stays where the layer is read by others too, where an output channel has no scale of its
     own (grouped ConvTranspose), and where an integer of -128 would have to change its sign.
     """
     affine = affine_of(norm, array_of)

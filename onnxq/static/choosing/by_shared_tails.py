@@ -1,7 +1,7 @@
 """Leaves the first integer layers of a float residual stream in float, where they save too little.
 
 A stem is integer nodes which integers connect, and which read what comes of the model's inputs
-without a product before them. Where float sums go on with its integers, its error is in all that
+with no linear layer ahead. Where float sums go on with its integers, its error is in all that
 follows: what is added makes it no smaller, and no normalization takes it away.
 
     noise = 10^(-SQNR / 10)                   of its integers that float sums read
@@ -34,7 +34,7 @@ NOISE_OF_TIME = 2e-3
 """Noise of a stem that all of float's time would be worth; about half of it reaches the outputs.
 
 There, whole CNNs have 7e-4 for each unit of time that integers save them (33.9 dB at 0.44), which
-is what they are quantized for; products of attention 1.4e-3 (4.5 dB of 38.2 for 0.07), which is too
+is what they are quantized for; MatMuls of attention 1.4e-3 (4.5 dB of 38.2 for 0.07), which is too
 much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
 

@@ -1,10 +1,10 @@
-"""State that goes round without a product on its way: rounded in every batch, it drifts.
+"""State that goes round without a linear layer on its way: rounded in every batch, it drifts.
 
     c' = f c + i g    the cell of an LSTM that is written out: f is near 1 while it remembers
 
 Integers of c leave an error of up to half an LSB each time, which f carries on: 1 / (1 - f) of them
 add up, and changes of less than half an LSB are lost whole: half the decibels of Silero's voice
-detector of opset 18 (scripts/corpus.md, "all integers"). A product on the way begins anew, and what
+detector of opset 18 (scripts/corpus.md, "all integers"). A layer on the way begins anew, and what
 only copies integers rounds nothing.
 """
 
@@ -21,7 +21,7 @@ NOT_LINEAR = (OpCategory.ELEMENTWISE, OpCategory.MOVEMENT, OpCategory.CLAMP)
 
 
 def by_state(so_far: SoFar) -> Proposals:
-    """Proposes float on the way of a state from batch to batch that has no product on it.
+    """Proposes float on the way of a state from batch to batch that has no linear layer on it.
 
     Args:
         so_far: of a model; branches are looked into, bodies of loops are not. Nodes that the
@@ -47,7 +47,7 @@ _Step = tuple[list["ir.Value"], list["ir.Value"], "ir.Node | None"]
 
 
 def _steps(context: Context) -> list[_Step]:
-    """Steps without a product, in the order in which they are taken."""
+    """Steps without a linear layer, in the order in which they are taken."""
     found: list[_Step] = []
     for node, loop in context.order:
         if loop is not None:

@@ -65,7 +65,7 @@ def by_data(prepared: Prepared, evidence: Evidence) -> Proposals:
     """Proposes floats around sensitive tensors, for nodes that the user did not name.
 
     A node that would read such a tensor in integers, or has to write it so, stays in float. A
-    product that gives it has a float result. What is left of sums and movements is asked for its
+    layer that gives it has a float result. What is left of sums and movements is asked for its
     reasons again.
     """
     reasons = evidence.sensitive
@@ -81,10 +81,10 @@ def by_data(prepared: Prepared, evidence: Evidence) -> Proposals:
         if read:
             naming[node_name(node)] = Proposal(replace(entry, precision=Precision.FLOAT), read[0])
         elif written:
-            product = (
+            is_layer = (
                 decision.rule.category is OpCategory.COMPUTE and not decision.rule.needs_output
             )
-            precision = Precision.INT8_FLOAT_OUTPUT if product else Precision.FLOAT
+            precision = Precision.INT8_FLOAT_OUTPUT if is_layer else Precision.FLOAT
             naming[node_name(node)] = Proposal(replace(entry, precision=precision), written[0])
     return naming
 

@@ -118,7 +118,7 @@ class _Pass:
         ]
         self.from_integers = {t for base in self.bases for t in base.results}
         self.from_integers |= insertion.from_integers
-        self.by_products = set(context.quantized_output)
+        self.by_layers = set(context.quantized_output)
         self.by_any = set(context.quantized_output)
         self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on integers
 
@@ -142,7 +142,7 @@ class _Pass:
         if len(base.varying) > 1 and not explicit:
             return Precision.FLOAT, reasons.MatMulOfActivations()
         needed = base.rule.needs_output or any(
-            t in self.by_products or self.saved_ahead.get(t, 0.0) > _saved_by_matmul(base)
+            t in self.by_layers or self.saved_ahead.get(t, 0.0) > _saved_by_matmul(base)
             for t in base.results
         )
         if needed or not base.results:
@@ -167,18 +167,18 @@ class _Pass:
         read = base.varying
         match base.rule.category:
             case OpCategory.COMPUTE:
-                self.by_products.update(read)
+                self.by_layers.update(read)
                 self.by_any.update(read)
             case OpCategory.ELEMENTWISE:
                 self.by_any.update(read)
-                if any(t in self.by_products for t in base.results):
+                if any(t in self.by_layers for t in base.results):
                     self._ask_ahead(read, _saved_on_integers(base.node))
             case OpCategory.MOVEMENT | OpCategory.CLAMP:
                 self.by_any.update(read)
                 saved = max((self.saved_ahead.get(t, 0.0) for t in base.results), default=0.0)
                 self._ask_ahead(read, saved)
-                if any(t in self.by_products for t in base.results):
-                    self.by_products.update(read)
+                if any(t in self.by_layers for t in base.results):
+                    self.by_layers.update(read)
 
     def _ask_ahead(self, tensors: list[str], saved: float) -> None:
         """Notes what integers of the tensors save behind them, per element."""
@@ -192,11 +192,11 @@ def _saved_on_integers(node: ir.Node) -> float:
 
 
 def _saved_by_matmul(base: _Base) -> float:
-    """Nanoseconds per element of the result that a product with a constant saves in integers.
+    """Nanoseconds per element of the result that a linear layer saves in integers.
 
     A rounding more is worth it for a function that saves more than that: a Mish, of which the float
-    precision takes 10 ns, behind products of fewer than 1,400 terms. Integers of three of them with
-    their products of 128 and 512 terms take 0.18 of float's time in place of 0.81.
+    precision takes 10 ns, behind layers of fewer than 1,400 terms. Integers of three of them with
+    their layers of 128 and 512 terms take 0.18 of float's time in place of 0.81.
     """
     weight = None if base.rule.weight is None else base.node.inputs[base.rule.weight.slot]
     if weight is None or weight.shape is None or base.rule.weight is None:

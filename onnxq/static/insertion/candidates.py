@@ -284,7 +284,7 @@ def _fold(
 
 
 def _fold_bias(candidate: Candidate, candidates: dict[ir.Node, Candidate]) -> None:
-    """MatMul -> Add(vector): one product with a bias; one Q behind the Add if it gives integers."""
+    """MatMul -> Add(vector): one layer with a bias; one Q behind the Add if it gives integers."""
     reader = _only_reader(candidate.results[0])
     if reader is None or reader.op_type != "Add" or reader not in candidates:
         return

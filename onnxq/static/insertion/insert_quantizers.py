@@ -166,7 +166,7 @@ def _decide(
 def _is_enclosed(candidate: Candidate, insertion: QuantizerInsertion) -> bool:
     """Whether an element-wise node was left in float though integers stand on all its sides anyway.
 
-    Later readers of its inputs may have asked for integers, as the product behind a squeeze and
+    Later readers of its inputs may have asked for integers, as the Mul behind a squeeze and
     excitation does of what is squeezed. In integers the node then saves conversions, and the
     transposes that a float pooling between channels-last convolutions needs.
     """

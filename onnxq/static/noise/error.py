@@ -12,7 +12,7 @@ Rounding alone has one term, q = 0. A square y = x^2 makes 4 a |y| + 3 a^2 of it
     y = x^p:   a |x|^q  ->  p^2 a |y|^((q + 2 (p - 1)) / p)
 
 so that a root takes it back; a of the 3 a^2 is a mean, of which N squares that are added up have
-N a. A product with constant weights w makes a sum of w^2 of a; of terms with q = 1 (powers of a
+N a. A linear layer with weights w makes a sum of w^2 of a; of terms with q = 1 (powers of a
 spectrum, summed by a filter bank of weights from 0 on) it makes a (sum of w^2) / (sum of w). Sums
 of two tensors, copies and bounds leave it as it is. All take the summands of a band for as large as
 each other. So a band is lost whole where its sum is below half an LSB times (sum of w).
@@ -39,7 +39,7 @@ class Error:
 
     Attributes:
         terms: ((a, q), ...): its power on a value x is the sum of a |x|^q; a is float64, () or
-            (channels,) behind a product, whose columns are of different sizes.
+            (channels,) behind a linear layer, whose columns are of different sizes.
         dead: what is nearer than that to the floor has become it; float64, () or (channels,).
         clipped: share of the power that lies on the largest values alone.
         floor: what dead values are; None: not known, though they are about 0.

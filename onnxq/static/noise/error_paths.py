@@ -58,7 +58,7 @@ class Magnifier:
     Attributes:
         node: the node, in words.
         reader: name of the node that the error goes through first.
-        products: with constant weights on the way.
+        layers: linear layers on the way.
         sqnr_db: of what it gives, for an error of the tensor.
         shares: of the error, each of which is followed to the node.
     """
@@ -66,18 +66,16 @@ class Magnifier:
     node: str
     tensor: str
     reader: str
-    products: int
+    layers: int
     sqnr_db: Callable[[Error], float]
     shares: int = 1
 
     def is_twin_of(self, other: Magnifier) -> bool:
-        """Whether both are of one node, by way of the same reader and as many products."""
-        ours = (self.node, self.reader, self.products)
-        return ours == (other.node, other.reader, other.products)
+        """Whether both are of one node, by way of the same reader and as many linear layers."""
+        ours = (self.node, self.reader, self.layers)
+        return ours == (other.node, other.reader, other.layers)
 
-    def through(
-        self, node: ir.Node, changes: Sequence[Change] = (), products: int = 0
-    ) -> Magnifier:
+    def through(self, node: ir.Node, changes: Sequence[Change] = (), layers: int = 0) -> Magnifier:
         """The same one, seen from ahead of a node that does these to as many shares of an error.
 
         Without any, it leaves errors as they are. Shares multiply from node to node: behind
@@ -93,9 +91,9 @@ class Magnifier:
                 noises = [noise_at(self.sqnr_db(change(error))) for change in changes]
             return decibels(1.0, sum(noises) / len(noises))
 
-        products += self.products
+        layers += self.layers
         shares = self.shares * max(len(changes), 1)
-        return Magnifier(self.node, self.tensor, node_name(node), products, sqnr_db, shares)
+        return Magnifier(self.node, self.tensor, node_name(node), layers, sqnr_db, shares)
 
 
 def magnifiers(
@@ -127,12 +125,12 @@ def _steps(
     if operator is None:
         return
     for step in propagated_errors(operator, node, rule) if behind else ():
-        followed = [magnifier for magnifier in behind if step.is_followed(magnifier.products)]
+        followed = [magnifier for magnifier in behind if step.is_followed(magnifier.layers)]
         changes = _changes(node, step, observers, positive) if followed else None
         if changes is None:
             continue
         for magnifier in followed:
-            yield step.value, magnifier.through(node, changes, step.products)
+            yield step.value, magnifier.through(node, changes, step.layers)
     for response in operator.responses(node):
         match response:
             case Curve():

@@ -45,7 +45,7 @@ def _goes_with_bias(node: ir.Node, plan: Plan) -> bool:
 
 
 def _takes_bias(node: ir.Node, plan: Plan) -> tuple[int, ...]:
-    """Slot of a product on integers that takes the node, an Add that is to stay float, along."""
+    """Slot of a MatMul on integers that takes the node, an Add that is to stay float, along."""
     found = matmul_add_of(node)
     if found is None or not _is_quantized(found, plan):
         return ()

@@ -2,7 +2,7 @@
 
     float node -> T                  T -> Q -> T_quantized -> DQ -> T_dequantized -> integer node
     integer node -> [Relu dropped]   -> Q [-> Clip on integers] -> T_quantized -> DQ -> every reader
-    integer node -> T                a product to float32, its bias inside (see products)
+    integer node -> T                a MatMul to float32, its bias inside (see BiasInside)
     W (float initializer)            W_quantized -> DQ -> W_dequantized -> integer node
 
 One sweep in graph order, subgraphs where they stand; every edit is local. (Just over 300 lines: the
@@ -151,7 +151,7 @@ class _QdqWriter:
         return integer_bounds(decision.rule.clamp, qparams) == limits
 
     def _to_floats(self, node: ir.Node, decision: Quantize, made: BiasInside) -> None:
-        """The product to float32, its bias inside; then Q, where its results are integers."""
+        """The MatMul to float32, its bias inside; then Q, where its results are integers."""
         (result,) = self._lowered(node, decision.rule, {}, made.inputs)
         gone = [node, *made.taken]
         self._replace(gone[-1].outputs[0], result)
@@ -343,28 +343,28 @@ def _is_clamp(plan: Plan, node: ir.Node) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BiasInside:
-    """A product to float32 that is written out."""
+    """A MatMul to float32 that is written out."""
 
     found: MatMulAdd | None
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
-        """Inputs of the product behind its own two."""
+        """Inputs of the MatMul behind its own two."""
         return () if self.found is None else (self.found.bias,)
 
     @property
     def taken(self) -> tuple[ir.Node, ...]:
-        """Nodes that go with the float product."""
+        """Nodes that go with the float MatMul."""
         return () if self.found is None else (self.found.add,)
 
 
 def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
-    """The node's product with all that is added to it; None: ONNX Runtime fuses it by itself.
+    """The node's MatMul with all that is added to it; None: ONNX Runtime fuses it by itself.
 
         DQ -> MatMul -> Add(bias)      becomes     MatMulIntegerToFloat with the bias inside
 
     ONNX Runtime makes a Gemm of a MatMul and an Add where it knows the sizes, and computes it in
-    float32 unless a Q follows. Where it does not know them, the product alone is on integers, and
+    float32 unless a Q follows. Where it does not know them, the MatMul alone is on integers, and
     the Add a float node of its own. Time over that of the kernel with the bias inside, onnxruntime
     1.31 on AVX512, 32 to 512 rows, widths 256 to 3072 (benchmarks/results/fusions.md):
 
@@ -373,7 +373,7 @@ def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
         QGemm, DequantizeLinear             1.1 to 1.8
         float MatMul, Add                   2.9 to 9.2
 
-    Its float bias is not rounded, and the results are those of product and Add bit for bit. A Gemm
+    Its float bias is not rounded, and the results are those of MatMul and Add bit for bit. A Gemm
     of the float model stays one, as QGemm: it adds its bias in integers, so that every machine has
     the same results, and most have one row, where neither precision is faster.
 
@@ -392,7 +392,7 @@ def bias_inside(node: ir.Node, plan: Plan) -> BiasInside | None:
 
 
 def _has_kernel(node: ir.Node, decision: Quantize, plan: Plan) -> bool:
-    """Whether ONNX Runtime has the product of such types: two of 8 bits, int8 with int8 alone."""
+    """Whether ONNX Runtime has the MatMul of such types: two of 8 bits, int8 with int8 alone."""
     x = plan.tensors[value_name(input_at(node, decision.rule.activations[0]))]
     weight = plan.weights[node_name(node)].qparams
     if {x.dtype.bits, weight.dtype.bits} != {BYTE_BITS}:

@@ -3,7 +3,7 @@
     measure_costs().save("here.csv")
 
 Every kind of node is measured among its like, as networks have it: convolutions in the layout that
-they hand on to each other, products behind products with other weights.
+they hand on to each other, layers behind layers with other weights.
 """
 
 from onnxq.times.microbenchmarks.here import measure_costs

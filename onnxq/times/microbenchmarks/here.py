@@ -186,14 +186,14 @@ def measure_costs(
 def links() -> Iterator[Link]:
     """Everything that is measured."""
     yield from element_links()
-    yield from product_links()
+    yield from matmul_links()
     yield from recurrent_links()
     yield from convolution_links()
     yield from fused_links()
 
 
 def throughput_of(timings: tuple[Timing, ...]) -> str:
-    """Most operations per second in products of matrices, which tell the instructions in use."""
+    """Most operations per second in MatMuls, which tell the instructions in use."""
     best = {
         precision: max(
             (
@@ -208,7 +208,7 @@ def throughput_of(timings: tuple[Timing, ...]) -> str:
     return f"{best[Precision.INT8]:.0f} GOP/s on integers, {best[Precision.FLOAT]:.0f} on floats"
 
 
-# --- Products of matrices and recurrent nodes to be measured, in each precision that they take
+# --- MatMuls and recurrent nodes to be measured, in each precision that they take
 
 
 WEIGHTS = (
@@ -217,7 +217,7 @@ WEIGHTS = (
 )
 """(k, n), and back."""
 ROWS = (1, 8, 32, 128, 197, 512)
-MOST_PRODUCTS = 512 * 1024 * 1024
+MOST_MULTIPLY_ADDS = 512 * 1024 * 1024
 ATTENTION = (
     *(
         (1, 16, 64),
@@ -238,11 +238,11 @@ RECURRENT = (
 """(steps, hidden size), and as many features: they are a chain."""
 
 
-def product_links() -> Iterator[Link]:
-    """Constant weights in four precisions, and products of two activations in two."""
+def matmul_links() -> Iterator[Link]:
+    """Constant weights in four precisions, and MatMuls of two activations in two."""
     for k, n in WEIGHTS:
         for m in ROWS:
-            if m * k * n <= MOST_PRODUCTS:
+            if m * k * n <= MOST_MULTIPLY_ADDS:
                 yield from _constant(m, k, n)
     for heads, rows, size in ATTENTION:
         yield from _activations(numbers(1, heads, rows, size), numbers(1, heads, size, rows))

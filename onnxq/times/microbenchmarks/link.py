@@ -1,6 +1,6 @@
 """A link: one node in one form among its like, and how models of few and of many of them are made.
 
-chain     x -> link -> link -> ... -> y      convolutions, products: each in the layout that
+chain     x -> link -> link -> ... -> y      convolutions, MatMuls: each in the layout that
                                              the one before it writes
 branches  x -> link -> Shape, x -> link ...  all else; Shape reads the sizes alone, so that
                                              nothing else happens to the result

@@ -98,7 +98,7 @@ PER_TENSOR = NarrowRangeObserver.with_args(ch_axis=None)
 class WeightsPerTensor:
     """One scale for each weight of some groups, where these have the global entry's observer.
 
-    Products of matrices take 0.9 of the time so, convolutions as long as with a scale per channel,
+    MatMuls take 0.9 of the time so, convolutions as long as with a scale per channel,
     and both lose decibels (benchmarks/results/moves.md).
     """
 

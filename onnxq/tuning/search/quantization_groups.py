@@ -57,7 +57,7 @@ class Member:
         if precision is Precision.INT8:
             return precision
         if precision is Precision.INT8_FLOAT_OUTPUT and self.inside and not self.clamps:
-            return Precision.INT8  # a bias is added within the product, whose result is float32
+            return Precision.INT8  # a bias is added within the MatMul, whose result is float32
         return Precision.FLOAT
 
     def runs_beside(self, precision: Precision) -> Precision | None:
@@ -71,7 +71,7 @@ class QuantizationGroup:
     """Nodes that take a precision together.
 
     Attributes:
-        layer_type: words that groups of one layer type share: "Conv + Relu", "product of
+        layer_type: words that groups of one layer type share: "Conv + Relu", "MatMul of
         activations".
         precisions: that it can take, FLOAT among them; in the order of Precision.
         weights: numbers in the constants of its anchor, which integers hold in a byte each.

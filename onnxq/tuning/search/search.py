@@ -254,13 +254,13 @@ class Search:
             return found
         base = best.mapping.global_qconfig
         is_fine = base is not None and is_per_channel(base.weight_observer)
-        products = by_layer_type(
+        linear = by_layer_type(
             group
             for group in best.groups
             if group.anchor.op_type in LINEAR_OPS and best.precision(group) not in IN_FLOAT
         )
-        if is_speed and self._goal.bounds_accuracy and is_fine and products:
-            found.append(best.also(*(WeightsPerTensor(each.groups) for each in products)))
+        if is_speed and self._goal.bounds_accuracy and is_fine and linear:
+            found.append(best.also(*(WeightsPerTensor(each.groups) for each in linear)))
         return found
 
     def _all(self, mappings: Sequence[QConfigMapping]) -> list[Score | Refusal]:

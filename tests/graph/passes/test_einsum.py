@@ -52,7 +52,7 @@ def model_of(parse: Parse, equation: str, weights: Feeds) -> ir.Model:
         ("bteh,ehc->btec", ["Transpose", "MatMul", "Transpose", "Relu"]),
     ],
 )
-def test_a_product_with_a_constant_is_a_matmul(
+def test_an_einsum_with_a_constant_is_a_matmul(
     equation: str, wanted: list[str], parse: Parse, run: Run
 ) -> None:
     first, second = equation.partition("->")[0].split(",")
@@ -78,7 +78,7 @@ def test_a_constant_on_the_left_comes_to_the_right(parse: Parse, run: Run) -> No
 
 
 @pytest.mark.parametrize("equation", ["bhqd,bhkd->bhqk", "bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd"])
-def test_products_of_what_is_computed(equation: str, parse: Parse, run: Run) -> None:
+def test_matmuls_of_what_is_computed(equation: str, parse: Parse, run: Run) -> None:
     first, second = equation.partition("->")[0].split(",")
     feeds = {"x": array(first, 0), "w": array(second, 1)}
     model = model_of(parse, equation, {})
@@ -100,7 +100,7 @@ def test_products_of_what_is_computed(equation: str, parse: Parse, run: Run) -> 
         "ab->ba",
     ],
 )
-def test_other_equations_are_no_product(equation: str) -> None:
+def test_other_equations_are_no_matmul(equation: str) -> None:
     assert read_equation(equation, (2, 2)) is None
 
 

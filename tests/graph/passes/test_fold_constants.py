@@ -196,9 +196,9 @@ def test_branches_that_compute_the_same_of_a_weight_share_one_initializer_beside
     infer_types(model)
     assert FoldConstants()(model).modified
     branches = [a.as_graph() for a in model.graph.node(0).attributes.values()]
-    products = [node for branch in branches for node in branch if node.op_type == "MatMul"]
-    folded = products[0].inputs[1]
-    assert folded is products[1].inputs[1]
+    matmuls = [node for branch in branches for node in branch if node.op_type == "MatMul"]
+    folded = matmuls[0].inputs[1]
+    assert folded is matmuls[1].inputs[1]
     assert folded is model.graph.initializers["u"]
     np.testing.assert_array_equal(tensor_of(folded).numpy(), weight[None])
 
@@ -224,7 +224,7 @@ def test_a_standardized_weight_is_a_constant_of_its_convolution(parse: Parse) ->
     np.testing.assert_allclose(got, wanted.reshape(w.shape), rtol=1e-5)
 
 
-def test_products_of_matrices_that_take_too_long_stay(parse: Parse) -> None:
+def test_matmuls_that_take_too_long_stay(parse: Parse) -> None:
     text = "g (float[2] x) => (float[2] y, float z) { " + "".join(
         f"c{i + 1} = MatMul(c{i}, c{i}) " for i in range(4)
     )

@@ -44,7 +44,7 @@ def test_whole_numbers_stay_one_node(parse: Parse) -> None:
     assert not TakeLogSumsApart()(model).modified
 
 
-def test_a_product_ahead_of_it_stays_float_without_samples(parse: Parse) -> None:
+def test_a_matmul_ahead_of_it_stays_float_without_samples(parse: Parse) -> None:
     w = np.random.default_rng(1).standard_normal((64, 64)).astype(np.float32)
     model = parse(
         """g (float[N,64] x) => (float[N,1] y, float[N,64] o) {

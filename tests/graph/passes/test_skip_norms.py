@@ -32,7 +32,7 @@ def model_of(
 ) -> ir.Model:
     """The node behind p = MatMul(x, w); every output that has a name is the model's."""
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"], "product"),
+        helper.make_node("MatMul", ["x", "w"], ["p"], "matmul"),
         helper.make_node(op_type, inputs, outputs, "norm", domain="com.microsoft", **attributes),
     ]
     shapes = {"x": (2, 3, WIDTH), "skip": skip}
@@ -77,7 +77,7 @@ def test_the_two_compute_what_the_one_does(
         np.testing.assert_allclose(got, wanted, rtol=0, atol=128 * 2.0**-23)
 
 
-def test_the_bias_is_added_to_the_product() -> None:
+def test_the_bias_is_added_to_the_matmul() -> None:
     model = model_of(*CASES["bias of the second"], ["y"])
     TakeSkipNormsApart()(model)
     assert [v.name for v in model.graph.node(1).inputs if v is not None] == ["p", "bias"]

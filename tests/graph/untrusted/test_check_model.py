@@ -58,7 +58,7 @@ def proto(opset: int = 21) -> onnx.ModelProto:
         for side in ("then", "else")
     }
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["h"], "product"),
+        helper.make_node("MatMul", ["x", "w"], ["h"], "matmul"),
         helper.make_node("If", ["yes"], ["c"], "choice", **branches),
         helper.make_node("Concat", ["c", "h"], ["y"], "join", axis=1),
     ]
@@ -142,18 +142,18 @@ def functions(**calls: str) -> Callable[[], ir.Model]:
 
 def lost(model: ir.Model) -> None:
     stranger = ir.val("lost", ir.DataType.FLOAT, [4, 4])
-    model.graph.node("product").replace_input_with(1, stranger)
+    model.graph.node("matmul").replace_input_with(1, stranger)
 
 
 def turned(model: ir.Model) -> None:
     graph = model.graph
-    product = graph.node("product")
-    graph.remove(product)
-    graph.append(product)
+    matmul = graph.node("matmul")
+    graph.remove(matmul)
+    graph.append(matmul)
 
 
 def not_utf8() -> ir.Model:
-    data = proto().SerializeToString().replace(b"product", b"\xff\xfeoduct")
+    data = proto().SerializeToString().replace(b"matmul", b"\xff\xfetmul")
     return ir.from_proto(onnx.load_from_string(data))
 
 
@@ -258,7 +258,7 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
     "an input that nobody makes": (
         check_origins,
         as_ir(lost),
-        "input 'lost' of node MatMul 'product' is neither",
+        "input 'lost' of node MatMul 'matmul' is neither",
     ),
     "an input that another body makes": (
         check_origins,
@@ -299,12 +299,12 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
     "a missing input": (
         check_signatures,
         changed(lambda m: m.graph.node[0].input.pop()),
-        "node MatMul 'product' has no input 1, 'B'",
+        "node MatMul 'matmul' has no input 1, 'B'",
     ),
     "an input that is left out": (
         check_signatures,
         changed(lambda m: m.graph.node[0].input.__setitem__(0, "")),
-        "node MatMul 'product' has no input 0, 'A'",
+        "node MatMul 'matmul' has no input 0, 'A'",
     ),
     "inputs too few": (
         check_signatures,
@@ -314,7 +314,7 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
     "an input too many": (
         check_signatures,
         changed(lambda m: m.graph.node[0].input.append("x")),
-        "node MatMul 'product' has input 'x' in slot 2; MatMul has 2 inputs",
+        "node MatMul 'matmul' has input 'x' in slot 2; MatMul has 2 inputs",
     ),
     "no output": (
         check_signatures,

@@ -38,7 +38,7 @@ def external(location: str | bytes, **entries: object) -> onnx.TensorProto:
 
 def in_graph(tensor: onnx.TensorProto) -> onnx.ModelProto:
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "matmul")],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4])],

@@ -102,7 +102,7 @@ def quantized(net: nn.Module, batch_axis: int, spec: QConfigMapping | None = Non
     return found
 
 
-# products as small as these are stored in integers otherwise, and computed in float
+# MatMuls as small as these are stored in integers otherwise, and computed in float
 INTEGERS = QConfigMapping(
     QConfigDynamic(NarrowRangeObserver.with_args(), precision=Precision.DYNAMIC_INT8)
 )
@@ -151,14 +151,14 @@ def assert_no_float_weight(model: ir.Model) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("kind", "products"), [(nn.GRUCell, 2), (nn.RNNCell, 2)])
+@pytest.mark.parametrize(("kind", "matmuls"), [(nn.GRUCell, 2), (nn.RNNCell, 2)])
 def test_steps_of_an_unrolled_cell_share_their_weights(
-    kind: type[nn.GRUCell | nn.RNNCell], products: int
+    kind: type[nn.GRUCell | nn.RNNCell], matmuls: int
 ) -> None:
     found = quantized(Unrolled(kind), 0, INTEGERS)
-    assert ops(found)["MatMulInteger"] == products * STEPS
+    assert ops(found)["MatMulInteger"] == matmuls * STEPS
     integers = [v for v in found.graph.initializers.values() if str(v.dtype) == "INT8"]
-    assert len(integers) == products
+    assert len(integers) == matmuls
     assert_no_float_weight(found)
 
 

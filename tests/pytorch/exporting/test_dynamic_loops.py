@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.oracle
 
 HIDDEN, INPUTS, STEPS, BATCH = 24, 8, 6, 4
-# products as small as these are stored in integers otherwise, and computed in float
+# MatMuls as small as these are stored in integers otherwise, and computed in float
 INTEGERS = QConfigMapping(
     QConfigDynamic(NarrowRangeObserver.with_args(), precision=Precision.DYNAMIC_INT8)
 )

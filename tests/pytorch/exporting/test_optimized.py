@@ -69,8 +69,8 @@ def test_nodes_of_a_fresh_module_are_named_like_those_of_a_trained_one() -> None
 def test_parameters_of_equal_values_stay_apart_and_tied_ones_are_one() -> None:
     model = export(Fresh(), IMAGES)
     assert {"first.bias", "second.bias", "shift"} <= set(model.graph.initializers)
-    products = [node for node in model.graph if node.op_type == "MatMul"]
-    assert products[0].inputs[1] is products[2].inputs[1]
+    matmuls = [node for node in model.graph if node.op_type == "MatMul"]
+    assert matmuls[0].inputs[1] is matmuls[2].inputs[1]
 
 
 @pytest.mark.parametrize("name", ["node_conv2d", "node_conv2d_1", "node_linear_1"])

@@ -138,7 +138,7 @@ class Experts(nn.Module):
         return torch.stack([row @ self.weights[int(i)] for row, i in zip(x, chosen, strict=True)])
 
 
-def test_experts_of_transformers_are_traced_as_products_of_gathered_weights() -> None:
+def test_experts_of_transformers_are_traced_as_matmuls_of_gathered_weights() -> None:
     model, x = Experts().eval(), torch.randn(4, 8)
     assert "MatMul" in {node.op_type for node in export(model, x).graph}  # and holds both
     prepared = prepare_qat(model, inputs=x)

@@ -75,7 +75,7 @@ class InPlaceSlice(nn.Module):
 
 
 class BareLora(nn.Module):
-    """A layer and a product of two small matrices beside, as parameters."""
+    """A layer and a MatMul of two small matrices beside, as parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class BareLora(nn.Module):
 
 
 class BareWeight(nn.Module):
-    """A product with a parameter."""
+    """A MatMul with a parameter."""
 
     def __init__(self) -> None:
         super().__init__()

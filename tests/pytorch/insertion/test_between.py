@@ -30,7 +30,7 @@ def test_a_sum_is_named_by_the_nodes_that_make_its_tensors() -> None:
 
 
 class Branches(nn.Module):
-    """Two products, their sum, and products that read them too, so that they are rounded."""
+    """Two MatMuls, their sum, and MatMuls that read them too, so that they are rounded."""
 
     def __init__(self) -> None:
         super().__init__()

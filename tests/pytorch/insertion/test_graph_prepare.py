@@ -97,7 +97,7 @@ class Concatenated(nn.Module):
 
 
 class Tokens(nn.Module):
-    """A layer for tokens that is called twice, a product of two activations, a constant."""
+    """A layer for tokens that is called twice, a MatMul of two activations, a constant."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ NETS = pytest.mark.parametrize("make", [functional_net, concatenated, tokens, at
 def roles(model: ir.Model) -> Counter[tuple[str, tuple[str, ...]]]:
     """(operator that computes it, operators that read it) of every quantized activation.
 
-    What only moves values is looked through, and so is the form of a product: a Linear of three
+    What only moves values is looked through, and so is the form of a MatMul: a Linear of three
     axes is MatMul and Add in one graph, and Gemm between two Reshapes in the other.
     """
     found: Counter[tuple[str, tuple[str, ...]]] = Counter()
@@ -213,9 +213,9 @@ def kind(node: ir.Node | None) -> str:
     if node is None:
         return "input"
     first = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
-    product = node.op_type in {"Gemm", "MatMul", "MatMulIntegerToFloat"}
+    matmul = node.op_type in {"Gemm", "MatMul", "MatMulIntegerToFloat"}
     bias = node.op_type == "Add" and first is not None and first.op_type == "MatMul"
-    return "product" if product or bias else node.op_type
+    return "matmul" if matmul or bias else node.op_type
 
 
 def readers(value: ir.Value) -> set[str]:
@@ -384,7 +384,7 @@ def test_the_model_stays_as_it_is() -> None:
 
 
 class Inside(nn.Module):
-    """A function of which ONNX has a product that the module does not, between two layers."""
+    """A function of which ONNX has a MatMul that the module does not, between two layers."""
 
     def __init__(self) -> None:
         super().__init__()

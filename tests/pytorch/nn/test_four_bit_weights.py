@@ -60,7 +60,7 @@ def trained() -> tuple[Any, Tensor]:
 def test_the_file_has_int4_weights_and_computes_what_was_trained(
     trained: tuple[Any, Tensor],
 ) -> None:
-    """Convolutions and products run in float: sums differ by rounding, integers at ties alone."""
+    """Convolutions and MatMuls run in float: sums differ by rounding, integers at ties alone."""
     model, images = trained
     converted = convert(model)
     assert torch.equal(converted(images), model(images))

@@ -43,7 +43,7 @@ INPUTS = 40  # no multiple of a block
 
 
 class Net(nn.Module):
-    """Layers with and without bias, and a product with a parameter."""
+    """Layers with and without bias, and a MatMul with a parameter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def trained(entry: QConfigDynamic, x: Tensor) -> Any:
     return model
 
 
-def products(model: QuantizedModel | ir.Model) -> list[ir.Node]:
+def matmuls(model: QuantizedModel | ir.Model) -> list[ir.Node]:
     return [node for node in model.graph if node.op_type == "MatMulNBits"]
 
 
@@ -109,7 +109,7 @@ def test_what_was_trained_is_deployed(name: str) -> None:
     converted: Any = convert(model)
     assert torch.equal(converted(x), model(x))
     exported = export(converted, x)
-    nodes = products(exported)
+    nodes = matmuls(exported)
     assert len(nodes) == 4
     assert not any(node.op_type in ("MatMul", "Gemm") for node in exported.graph)
     assert all(node.domain == "com.microsoft" for node in nodes)
@@ -129,7 +129,7 @@ def test_what_was_trained_is_deployed(name: str) -> None:
 def test_symmetric_integers_store_no_zero_points() -> None:
     x = torch.randn(4, INPUTS)
     for name, slots in (("learned int4", False), ("default", True)):
-        (node, *_) = products(export(convert(trained(ENTRIES[name], x)), x))
+        (node, *_) = matmuls(export(convert(trained(ENTRIES[name], x)), x))
         assert (node.inputs[3] is not None) == slots, name
 
 
@@ -143,7 +143,7 @@ def test_layers_with_a_qconfig_of_their_own_need_no_stubs() -> None:
     model(x).sum().backward()
     converted: Any = convert(model.apply(disable_observer).eval())
     assert torch.equal(converted(x), model(x))
-    assert len(products(export(converted, x))) == 2
+    assert len(matmuls(export(converted, x))) == 2
 
 
 class Adapted(nn.Module):

@@ -1,4 +1,4 @@
-"""The operator of a product with a weight in blocks, against onnxq's kernel of MatMulNBits."""
+"""The operator of a MatMul with a weight in blocks, against onnxq's kernel of MatMulNBits."""
 
 from __future__ import annotations
 

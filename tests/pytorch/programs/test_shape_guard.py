@@ -16,7 +16,7 @@ pytestmark = pytest.mark.oracle
 
 
 class Pair(nn.Module):
-    """A product of two inputs of one length."""
+    """A MatMul of two inputs of one length."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """(N,)."""

@@ -121,7 +121,7 @@ def test_gemm(shape: Sequence[int]) -> None:
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 4, 6)], ids=["matrix", "batches"])
 @pytest.mark.parametrize("relu", [False, True])
-def test_the_weights_of_a_product_with_an_added_vector(shape: Sequence[int], relu: bool) -> None:
+def test_the_weights_of_a_matmul_with_an_added_vector(shape: Sequence[int], relu: bool) -> None:
     g = Graph()
     g.op("MatMul", [g.qdq("x"), weight(g, (6, 5))], "m")
     g.op("Add", [g.vector(5), "m"], "s")

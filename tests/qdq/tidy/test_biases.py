@@ -27,7 +27,7 @@ RNG = np.random.default_rng(8)
 SCALE = np.array([0.004, 0.003, 0.002, 0.005], np.float32)
 
 
-def product(integers: Array, bias: Array, scale: Array = SCALE, last: str = "Q") -> ir.Model:
+def biased_conv(integers: Array, bias: Array, scale: Array = SCALE, last: str = "Q") -> ir.Model:
     """Conv of integers with a float bias, and a Q behind it, or a Relu."""
     nodes, constants = x_integers()
     more, weights = weight(integers, scale)
@@ -48,7 +48,7 @@ def int8(limit: int) -> Array:
 
 def test_integers_of_the_bias_are_int32_at_the_product_of_the_scales() -> None:
     bias = images(4)
-    made = product(int8(127), bias)
+    made = biased_conv(int8(127), bias)
     each(made, store_bias)
     integers, scale = constants_of(made, "Conv", 2)
     assert integers.dtype == np.int32
@@ -62,7 +62,7 @@ def test_integers_of_the_bias_are_int32_at_the_product_of_the_scales() -> None:
 def test_small_integers_are_multiplied_so_that_the_bias_is_finer(limit: int, factor: int) -> None:
     integers, bias = int8(limit), images(4)
     integers[0, 0, 0, 0] = limit
-    made = product(integers, bias)
+    made = biased_conv(integers, bias)
     x = images(3, 3, 6, 6)
     wanted = computed(made, x)
     each(made, store_bias)
@@ -80,7 +80,7 @@ def test_small_integers_are_multiplied_so_that_the_bias_is_finer(limit: int, fac
 def test_a_channel_whose_bias_leaves_int32_gets_a_larger_scale() -> None:
     scale, bias = SCALE.copy(), images(4)
     scale[2], bias[2] = 1e-12, 5.0
-    made = product(int8(127), bias, scale)
+    made = biased_conv(int8(127), bias, scale)
     each(made, store_bias)
     integers, bias_scale = constants_of(made, "Conv", 2)
     np.testing.assert_allclose(integers * bias_scale.astype(np.float64), bias, atol=1e-4)
@@ -92,7 +92,7 @@ def test_a_channel_whose_bias_leaves_int32_gets_a_larger_scale() -> None:
 def test_a_dead_channel_keeps_a_fine_bias() -> None:
     integers, bias = int8(127), images(4)
     integers[1] = 0
-    made = product(integers, bias)
+    made = biased_conv(integers, bias)
     each(made, store_bias)
     bias_integers, scale = constants_of(made, "Conv", 2)
     assert abs(bias_integers[1] * np.float64(scale[1]) - bias[1]) < 1e-6
@@ -103,7 +103,7 @@ def test_other_biases_stay_float(reason: str) -> None:
     bias = images(4)
     if reason == "infinite":
         bias[0] = np.inf
-    made = product(int8(127), bias, last="Relu" if reason == "float result" else "Q")
+    made = biased_conv(int8(127), bias, last="Relu" if reason == "float result" else "Q")
     if reason == "no constant":
         made.graph.initializers["b"].const_value = None
     before = op_types(made)

@@ -35,7 +35,7 @@ def normed(integers: Array, scale: Array, gamma: Array, bias: str = "", **conv: 
     constants |= dict(zip(norm, (v.astype(np.float32) for v in values), strict=True))
     constants["bias"] = images(CHANNELS, seed=6)
     nodes += [
-        node(op, ["x", "wd", *([bias] if bias else [])], ["c"], "product", **conv),
+        node(op, ["x", "wd", *([bias] if bias else [])], ["c"], "layer", **conv),
         node("BatchNormalization", ["c", *norm], ["y"], "norm"),
     ]
     return model(nodes, constants, ["N", integers.shape[1 if op == "Conv" else 0], 6, 6])
@@ -88,7 +88,7 @@ def test_groups_of_a_transposed_convolution_keep_the_norm() -> None:
     assert "BatchNormalization" in op_types(made)
 
 
-def test_a_product_that_others_read_keeps_the_norm() -> None:
+def test_a_layer_that_others_read_keeps_the_norm() -> None:
     made = normed(int8(CHANNELS, 3, 3, 3), ONE_SCALE, images(CHANNELS))
     made.graph.outputs.append(next(n for n in made.graph if n.op_type == "Conv").outputs[0])
     each(made, fold_norm)

@@ -80,7 +80,7 @@ def test_integers_that_are_cast_to_4_bits_are_stored_in_4_bits() -> None:
     nodes = [
         node("Cast", ["c"], ["n"], "narrow", to=ir.DataType.INT4),
         node("DequantizeLinear", ["n", "s"], ["wd"], "wdq"),
-        node("MatMul", ["x", "wd"], ["y"], "product"),
+        node("MatMul", ["x", "wd"], ["y"], "matmul"),
     ]
     made = model(nodes, {"c": integers, "s": np.array(0.5, np.float32)})
     made.graph[0].outputs[0].dtype = ir.DataType.INT4

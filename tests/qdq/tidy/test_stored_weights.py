@@ -27,7 +27,7 @@ def only(
     integers: Array, scale: Array, op: str = "Conv", axis: int = 0, **attributes: Any
 ) -> ir.Model:
     nodes, constants = weight(integers, scale, axis)
-    nodes.append(node(op, ["x", "wd"], ["y"], "product", **attributes))
+    nodes.append(node(op, ["x", "wd"], ["y"], "layer", **attributes))
     return model(nodes, constants, ["N", 4] if op == "Gemm" else ["N", 3, 6, 6])
 
 

@@ -37,7 +37,7 @@ def test_what_makes_the_logarithm_of_a_spectrum_stays_float_with_figures() -> No
     assert decision.reason == made.choices["stft"].reason
 
 
-def test_a_product_that_reads_a_copy_of_such_a_tensor_stays_float_too() -> None:
+def test_a_matmul_that_reads_a_copy_of_such_a_tensor_stays_float_too() -> None:
     made = planned(filter_bank(), sounds(8))
     assert {forms(made)[name] for name in ("stft", "root", "turn", "bank_sums")} == {
         Precision.FLOAT
@@ -61,8 +61,8 @@ def test_all_integers_do_not_ask_the_data() -> None:
     assert forms(made) == {name: choice.precision for name, choice in prepared.choices.items()}
 
 
-def test_products_that_all_lose_alike_stay_in_integers() -> None:
+def test_matmuls_that_all_lose_alike_stay_in_integers() -> None:
     made = planned(feed_forwards(6, 30.0), tokens(8))
-    products = {c.precision for c in made.choices.values() if c.op_type == "MatMul"}
-    assert products == {Precision.INT8_FLOAT_OUTPUT, Precision.INT8}
+    matmuls = {c.precision for c in made.choices.values() if c.op_type == "MatMul"}
+    assert matmuls == {Precision.INT8_FLOAT_OUTPUT, Precision.INT8}
     assert {c.precision for c in made.choices.values() if c.op_type == "Add"} == {Precision.FLOAT}

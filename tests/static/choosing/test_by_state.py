@@ -30,7 +30,7 @@ CELL = """
     [cell] new = Add (k, t)
     [read] y = MatMul (new, v)
 """
-PRODUCT = CELL.replace("Mul (f, state)", "MatMul (f, u)")
+MATMUL = CELL.replace("Mul (f, state)", "MatMul (f, u)")
 CACHE = """
     [older] s = Slice (state, one, end, one)
     [newer] z = Slice (x, zero, one, one)
@@ -64,12 +64,12 @@ def forms(model: onnx.ModelProto, mapping: QConfigMapping | None = None) -> dict
     return {name: choice.precision for name, choice in made.choices.items()}
 
 
-def test_a_state_without_a_product_on_its_way_is_carried_in_float() -> None:
+def test_a_state_without_a_matmul_on_its_way_is_carried_in_float() -> None:
     found = forms(cell())
     assert {found["keep"], found["cell"]} == {Precision.FLOAT}
 
 
-def test_products_beside_the_way_stay_in_integers() -> None:
+def test_matmuls_beside_the_way_stay_in_integers() -> None:
     assert {forms(cell())[name] for name in ("in_x", "in_h", "read")} == {
         Precision.INT8_FLOAT_OUTPUT
     }
@@ -96,8 +96,8 @@ def test_the_reason_names_the_state() -> None:
     assert "carries state 'state' from batch to batch" in prepared.choices["cell"].reason.words
 
 
-@pytest.mark.parametrize("body", [CELL, PRODUCT, CACHE])
-def test_without_feedback_or_with_products_or_copies_alone_nothing_is_carried(
+@pytest.mark.parametrize("body", [CELL, MATMUL, CACHE])
+def test_without_feedback_or_with_matmuls_or_copies_alone_nothing_is_carried(
     body: str,
 ) -> None:
     feedback = None if body is CELL else {"new": "state"}

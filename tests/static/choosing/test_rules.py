@@ -29,14 +29,14 @@ def named(pattern: str) -> QConfigMapping:
     return default_qconfig_mapping().with_overrides([pattern])
 
 
-def test_weight_products_of_a_transformer_have_float_results_and_the_rest_is_float() -> None:
+def test_weight_matmuls_of_a_transformer_have_float_results_and_the_rest_is_float() -> None:
     found = forms(prepare(encoder_block()))
-    products = {name for name in found if name.startswith("weight")}
-    assert {found[name] for name in products} == {RESULT}
+    matmuls = {name for name in found if name.startswith("weight")}
+    assert {found[name] for name in matmuls} == {RESULT}
     assert {found[name] for name in ("scores", "mixed", "sum1", "sum2", "gelu", "norm1")} == {FLOAT}
 
 
-def test_a_product_that_a_product_reads_keeps_integers() -> None:
+def test_a_matmul_that_a_matmul_reads_keeps_integers() -> None:
     assert forms(prepare(perceptron())) == {
         "first": INTEGER,
         "relu": INTEGER,
@@ -46,10 +46,10 @@ def test_a_product_that_a_product_reads_keeps_integers() -> None:
     }
 
 
-def test_what_moves_integers_to_a_product_stays_on_integers() -> None:
+def test_what_moves_integers_to_a_matmul_stays_on_integers() -> None:
     found = forms(prepare(encoder_block()))
-    assert found["together"] is INTEGER  # between the float attention and its output product
-    assert found["heads"] is FLOAT  # between a float result and a float product
+    assert found["together"] is INTEGER  # between the float attention and its output MatMul
+    assert found["heads"] is FLOAT  # between a float result and a float MatMul
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
@@ -121,7 +121,7 @@ def test_a_float_stream_that_convolutions_begin_stays_float() -> None:
         helper.make_node("Conv", ["x", "w"], ["a"], "stem"),
         helper.make_node("Reshape", ["a", "shape"], ["t"], "tokens"),
         helper.make_node("Add", ["t", "places"], ["s"], "placed"),
-        helper.make_node("MatMul", ["s", "m"], ["p"], "product"),
+        helper.make_node("MatMul", ["s", "m"], ["p"], "matmul"),
         helper.make_node("Add", ["s", "p"], ["r"], "residual"),
         helper.make_node("Shrink", ["r"], ["y"], "float"),
     ]
@@ -135,14 +135,14 @@ def test_a_float_stream_that_convolutions_begin_stays_float() -> None:
     found = forms(prepare(made))
     assert found["stem"] is INTEGER
     assert found["residual"] is FLOAT
-    assert found["product"] is RESULT
+    assert found["matmul"] is RESULT
 
 
 @pytest.mark.parametrize(
     ("op_type", "terms", "form"),
     [("Mish", 8, INTEGER), ("Mish", 2048, RESULT), ("Gelu", 8, RESULT), ("Softplus", 64, INTEGER)],
 )
-def test_a_function_that_saves_more_than_its_product_does_is_on_integers(
+def test_a_function_that_saves_more_than_its_matmul_does_is_on_integers(
     op_type: str, terms: int, form: Precision
 ) -> None:
     nodes = [

@@ -110,9 +110,7 @@ def test_add_of_float_tensors_stays_float() -> None:
     assert summary(insertion) == ["float"] * 3
 
 
-def test_pooling_of_a_float_tensor_that_a_later_product_wants_in_integers_runs_in_integers() -> (
-    None
-):
+def test_pooling_of_a_float_tensor_that_a_later_mul_wants_in_integers_runs_in_integers() -> None:
     squeeze_and_excite = (
         "c = Conv(x, w) h = Erf(c) p = GlobalAveragePool(h) "
         "e = Conv(p, w) s = Sigmoid(e) z = Mul(h, s) y = Conv(z, w)"

@@ -61,7 +61,7 @@ def feed_forwards(layers: int, outlier: float) -> onnx.ModelProto:
 
 
 def frequencies(highest: float) -> onnx.ModelProto:
-    """Sines of projections (Fourier features), some `highest` wide, and a product with them."""
+    """Sines of projections (Fourier features), some `highest` wide, and a MatMul with them."""
     rng = np.random.default_rng(3)
     weights = {
         "project": rng.normal(size=(WIDTH, HIDDEN)) * highest / WIDTH**0.5,

@@ -237,7 +237,7 @@ def test_an_added_vector_divided_by_the_scale_of_the_sums_stays_within_int32(
     values: list[float], x_scale: float, per_channel: bool
 ) -> None:
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["m"], "product"),
+        helper.make_node("MatMul", ["x", "w"], ["m"], "matmul"),
         helper.make_node("Add", ["m", "b"], ["y"], "add"),
     ]
     bias = np.array(values, np.float32)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
 
 
-def product() -> onnx.ModelProto:
+def linear() -> onnx.ModelProto:
     """A MatMul of 64 by 64, of which many pairs leave int16 at the full range."""
     return model(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="matmul")],
         {"w": weights(3, 64, 64)},
         {"x": ["N", 64]},
     )
@@ -38,13 +38,13 @@ def tokens(seed: int) -> Singles:
 
 
 def planned(target: str) -> tuple[Prepared, Plan]:
-    prepared = prepare(product(), target=target)
+    prepared = prepare(linear(), target=target)
     return prepared, plan(prepared, calibrate(prepared, {"x": tokens(2)}))
 
 
 def test_a_weight_that_gives_up_range_is_rounded_by_the_means_of_its_input() -> None:
     _, made = planned("portable")
-    kept = made.weights["product"].bias_preserving
+    kept = made.weights["matmul"].bias_preserving
     assert kept is not None
     assert kept.inputs is not None
     np.testing.assert_allclose(kept.inputs.means, tokens(2).mean(axis=0), atol=1e-5)
@@ -69,10 +69,10 @@ def test_targets_that_sum_exactly_look_at_no_means() -> None:
 
 
 def test_statistics_of_another_target_leave_plain_sums() -> None:
-    elsewhere = prepare(product(), target="x86-vnni")
+    elsewhere = prepare(linear(), target="x86-vnni")
     statistics = calibrate(elsewhere, {"x": tokens(2)})
-    prepared = prepare(product(), target="portable")
-    kept = plan(prepared, statistics).weights["product"].bias_preserving
+    prepared = prepare(linear(), target="portable")
+    kept = plan(prepared, statistics).weights["matmul"].bias_preserving
     assert kept is not None
     assert kept.inputs is None
 

@@ -43,7 +43,7 @@ def batches(**shapes: tuple[int, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def products_alone() -> QConfigMapping:
+def matmuls_alone() -> QConfigMapping:
     entry = default_qconfig_mapping().for_node("node", "MatMul")
     return QConfigMapping().set_global(None).set_op_type("MatMul", entry)
 
@@ -73,14 +73,14 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
-@pytest.mark.parametrize("alone", [False, True], ids=["default", "products alone"])
+@pytest.mark.parametrize("alone", [False, True], ids=["default", "matmuls alone"])
 @pytest.mark.parametrize(("declared", "shape"), SHAPES.values(), ids=SHAPES)
-def test_a_product_to_float_has_its_bias_inside_at_every_rank(
+def test_a_matmul_to_float_has_its_bias_inside_at_every_rank(
     declared: str, shape: tuple[int, ...], alone: bool, form: str
 ) -> None:
     data = batches(x=shape)
     model = model_of(declared, BIASED)
-    made = made_of(model, data, products_alone() if alone else None, form)
+    made = made_of(model, data, matmuls_alone() if alone else None, form)
     assert kernels(made) == ["QuantizeLinear", "MatMulIntegerToFloat"]
     found = cross_check(made, data)
     assert not any(node.differing for node in found.nodes)
@@ -115,16 +115,16 @@ def test_a_relu_behind_it_bounds_the_integers() -> None:
     assert not any(node.differing for node in cross_check(made, data).nodes)
 
 
-def test_a_residual_behind_a_matrix_does_not_take_the_product_into_a_float_gemm() -> None:
+def test_a_residual_behind_a_matrix_does_not_take_the_matmul_into_a_float_gemm() -> None:
     data = batches(x=(4, 6), r=(4, 5))
     model = model_of("4,6", "m = MatMul(x, w) y = Add(m, r)", ", float[4,5] r")
-    made = made_of(model, data, products_alone())
+    made = made_of(model, data, matmuls_alone())
     assert kernels(made) == ["QuantizeLinear", "MatMulIntegerToFloat", "Add"]
     assert not any(node.differing for node in cross_check(made, data).nodes)
 
 
-def test_a_product_whose_result_others_read_keeps_its_add() -> None:
+def test_a_matmul_whose_result_others_read_keeps_its_add() -> None:
     data = batches(x=(2, 4, 6))
     text = "m = MatMul(x, w) a = Add(m, b) y = Mul(a, m)"
-    made = made_of(model_of("N,T,6", text), data, products_alone())
+    made = made_of(model_of("N,T,6", text), data, matmuls_alone())
     assert {"MatMulIntegerToFloat", "Add"} <= set(kernels(made))

@@ -131,18 +131,18 @@ def test_guards_stand_where_onnxruntime_fuses_or_moves_past_and_nowhere_else(
     assert {use.kind for use in uses if use.op_type == op_type} == {NodeKind.FLOAT}
 
 
-PRODUCT = {"w": weights(1, 6, 6), "b": weights(2, 6), "v": weights(3, 6, 6), "u": weights(4, 6, 6)}
+MATMUL = {"w": weights(1, 6, 6), "b": weights(2, 6), "v": weights(3, 6, 6), "u": weights(4, 6, 6)}
 
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("shape", [("N", 6), (1, 3, 6), ("N", 3, 6)], ids=str)
-@pytest.mark.parametrize("left", [("product", "add"), ("product",), ("add",)], ids=str)
-def test_a_product_and_its_bias_stay_float_where_that_is_asked_for(
+@pytest.mark.parametrize("left", [("matmul", "add"), ("matmul",), ("add",)], ids=str)
+def test_a_matmul_and_its_bias_stay_float_where_that_is_asked_for(
     left: tuple[str, ...], shape: tuple[int | str, ...], relu: bool
 ) -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "u"], ["c"], "first"),
-        helper.make_node("MatMul", ["c", "w"], ["p"], "product"),
+        helper.make_node("MatMul", ["c", "w"], ["p"], "matmul"),
         helper.make_node("Add", ["b", "p"], ["s"], "add"),
         *([helper.make_node("Relu", ["s"], ["r"], "relu")] if relu else []),
         helper.make_node("MatMul", ["r" if relu else "s", "v"], ["y"], "last"),
@@ -151,12 +151,12 @@ def test_a_product_and_its_bias_stay_float_where_that_is_asked_for(
     for name in left:
         qconfig = qconfig.set_node(name, None)
     x = weights(5, *(2 if size == "N" else int(size) for size in shape))
-    model = example(nodes, PRODUCT, {"x": shape})
+    model = example(nodes, MATMUL, {"x": shape})
     integer = onnxq.quantize(model, [{"x": x}], qconfig=qconfig, target=TARGET)
     onnxq.cross_check(integer, [{"x": x}]).check()
     made = kernels(integer)
     assert "QGemm" not in made
-    if "product" in left:
+    if "matmul" in left:
         assert {"MatMul", "Gemm", "FusedGemm"} & set(made)
 
 

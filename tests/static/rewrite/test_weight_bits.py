@@ -155,7 +155,7 @@ def test_a_qconfig_that_is_no_number_of_bits_is_refused() -> None:
 
 
 @pytest.mark.parametrize("bits", [4, 2])
-def test_dynamic_models_pack_products_recurrent_weights_and_tables(bits: int) -> None:
+def test_dynamic_models_pack_matmuls_recurrent_weights_and_embeddings(bits: int) -> None:
     generator = np.random.default_rng(2)
     shapes = {"t": (64, 48), "w": (1, 128, 48), "r": (1, 128, 32), "d": (32, 64)}
     constants = [

@@ -23,10 +23,10 @@ PRECISIONS = (
     Precision.WEIGHT_ONLY,
 )
 BIAS, RELU, SUM = Member("/add", "Add", inside=True), Member("/relu", "Relu", True, True), "/sum"
-PRODUCT = QuantizationGroup(
+MATMUL = QuantizationGroup(
     Member("/mm", "MatMul"), (BIAS, RELU, Member(SUM, "Add")), "MatMul", PRECISIONS, 100
 )
-START = with_precision(QConfigMapping(onnxq_default_qconfig), PRODUCT, Precision.INT8)
+START = with_precision(QConfigMapping(onnxq_default_qconfig), MATMUL, Precision.INT8)
 
 
 def form_of(mapping: QConfigMapping, node: str) -> Precision | None:
@@ -37,31 +37,31 @@ def form_of(mapping: QConfigMapping, node: str) -> Precision | None:
 
 def test_every_form_is_read_as_it_was_named() -> None:
     for precision in PRECISIONS:
-        assert precision_in(with_precision(START, PRODUCT, precision), PRODUCT) is precision
+        assert precision_in(with_precision(START, MATMUL, precision), MATMUL) is precision
 
 
-def test_bias_stays_within_a_product_with_a_float_result_and_the_rest_is_float() -> None:
-    mapping = with_precision(START, PRODUCT, Precision.INT8_FLOAT_OUTPUT)
+def test_bias_stays_within_a_matmul_with_a_float_result_and_the_rest_is_float() -> None:
+    mapping = with_precision(START, MATMUL, Precision.INT8_FLOAT_OUTPUT)
     assert form_of(mapping, "/add") is Precision.INT8
     assert form_of(mapping, "/relu") is form_of(mapping, SUM) is Precision.FLOAT
 
 
 def test_dynamic_form_names_the_weights_of_the_global_entry() -> None:
-    entry = with_precision(START, PRODUCT, Precision.DYNAMIC_INT8).nodes["/mm"]
+    entry = with_precision(START, MATMUL, Precision.DYNAMIC_INT8).nodes["/mm"]
     assert isinstance(entry, QConfigDynamic)
     assert entry.weight == onnxq_default_qconfig.weight
 
 
 def test_changes_back_leaves_the_start_as_it_was() -> None:
-    start = Candidate(START, (PRODUCT,))
-    there = start.with_changes([PrecisionChange(PRODUCT, Precision.FLOAT)])
+    start = Candidate(START, (MATMUL,))
+    there = start.with_changes([PrecisionChange(MATMUL, Precision.FLOAT)])
     assert there.mapping != START
-    assert there.with_changes([PrecisionChange(PRODUCT, Precision.INT8)]) == start
+    assert there.with_changes([PrecisionChange(MATMUL, Precision.INT8)]) == start
     assert start.mapping == START
 
 
 def test_words_name_form_and_nodes() -> None:
-    there = Candidate(START, (PRODUCT,)).with_changes([PrecisionChange(PRODUCT, Precision.FLOAT)])
+    there = Candidate(START, (MATMUL,)).with_changes([PrecisionChange(MATMUL, Precision.FLOAT)])
     observer = ActivationObserver(MinMaxObserver.with_args())
     words = there.also(observer, AlgorithmChange("bias")).words
     assert words == ("float: MatMul, /mm", "activations by MinMaxObserver", "improve: bias")
@@ -89,19 +89,19 @@ def test_words_name_the_shorter_list() -> None:
 
 
 def test_forms_of_nodes_are_those_of_the_mapping() -> None:
-    begun = {member.name: Precision.INT8 for member in PRODUCT.members}
-    there = Candidate(START, (PRODUCT,)).with_changes(
-        [PrecisionChange(PRODUCT, Precision.INT8_FLOAT_OUTPUT)]
+    begun = {member.name: Precision.INT8 for member in MATMUL.members}
+    there = Candidate(START, (MATMUL,)).with_changes(
+        [PrecisionChange(MATMUL, Precision.INT8_FLOAT_OUTPUT)]
     )
     precisions = there.node_precisions(begun)
     named = {name: form_of(there.mapping, name) for name in begun}
     assert named.pop("/add") is Precision.INT8
-    assert precisions == {**named, "/add": None}  # inside of the product
+    assert precisions == {**named, "/add": None}  # inside of the MatMul
 
 
 def test_observer_replaces_the_default_alone() -> None:
     own = QConfig(MinMaxObserver.with_args(reduce_range=True), onnxq_default_qconfig.weight)
-    start = Candidate(START.set_node("/own", own), (PRODUCT,))
+    start = Candidate(START.set_node("/own", own), (MATMUL,))
     mapping = start.also(ActivationObserver(MinMaxObserver.with_args())).mapping
     assert mapping.nodes["/own"] == own
     changed = mapping.nodes["/mm"]
@@ -111,8 +111,8 @@ def test_observer_replaces_the_default_alone() -> None:
 
 def test_scales_of_weights_replace_the_default_alone_in_every_form() -> None:
     own = QConfig(onnxq_default_qconfig.activation, MinMaxObserver.with_args())
-    start = with_precision(START.set_node("/own", own), PRODUCT, Precision.DYNAMIC_INT8)
-    mapping = WeightsPerTensor((PRODUCT,)).applied(start)
+    start = with_precision(START.set_node("/own", own), MATMUL, Precision.DYNAMIC_INT8)
+    mapping = WeightsPerTensor((MATMUL,)).applied(start)
     assert mapping.nodes["/own"] == own
     entry = mapping.nodes["/mm"]
     assert isinstance(entry, QConfigDynamic)

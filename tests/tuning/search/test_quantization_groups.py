@@ -59,10 +59,10 @@ def test_nodes_that_the_user_named_are_in_no_group() -> None:
     assert "gemm" not in [group.anchor.name for group in groups(network(), asked)]
 
 
-def test_products_of_activations_are_a_layer_type_of_their_own() -> None:
-    product = helper.make_node("MatMul", ["x", "w"], ["h"], "weighted")
+def test_matmuls_of_activations_are_a_layer_type_of_their_own() -> None:
+    matmul = helper.make_node("MatMul", ["x", "w"], ["h"], "weighted")
     attention = helper.make_node("MatMul", ["h", "x"], ["y"], "attention")
-    source = model([product, attention], {"w": weights(1, 4, 4)}, {"x": ["N", 4, 4]})
+    source = model([matmul, attention], {"w": weights(1, 4, 4)}, {"x": ["N", 4, 4]})
     assert [group.layer_type for group in groups(source)] == ["MatMul", "MatMul of activations"]
 
 

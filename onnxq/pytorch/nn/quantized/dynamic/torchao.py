@@ -246,7 +246,7 @@ def _layer(module: Any, weight: _Weight, path: str) -> nn.Module:
 
 
 def _in_blocks(module: Any, weight: _Weight, bias: Tensor | None, path: str) -> nn.Module:
-    """The layer with its weight in groups, of a size that ONNX Runtime has products for."""
+    """The layer with its weight in groups, of a size that ONNX Runtime has kernels for."""
     outputs, inputs = module.weight.shape
     of_group = inputs // weight.groups
     sizes = [size for size in GROUP_SIZES if weight.groups == 1 or of_group % size == 0]

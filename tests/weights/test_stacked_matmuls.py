@@ -9,7 +9,7 @@ import onnxq
 from onnxq.errors import ModelError
 from onnxq.ort.runtime import open_session
 from onnxq.weights.plan_weights import plan_weights
-from onnxq.weights.stacked_products import split_stacked_products
+from onnxq.weights.stacked_matmuls import split_stacked_matmuls
 from onnxq.weights.weight_plan import WeightRequest
 from tests.dynamic_models import normal, parsed
 from tests.weights.block_models import canonical
@@ -29,7 +29,7 @@ OPERANDS = {
 SIZES = {"n": 2, "t": 5}
 
 
-def product(x: str, y: str) -> onnx.ModelProto:
+def stacked(x: str, y: str) -> onnx.ModelProto:
     return parsed(f"g ({x}) => ({y}) {{ [experts] y = MatMul(x, w) }}", {"w": STACK})
 
 
@@ -40,9 +40,9 @@ def operand(x: str) -> Array:
 
 @pytest.mark.parametrize(("x", "y"), OPERANDS.items())
 def test_a_stack_of_matrices_is_split_without_another_result(x: str, y: str) -> None:
-    model = canonical(product(x, y))
+    model = canonical(stacked(x, y))
     (wanted,) = open_session(model).run({"x": operand(x)})
-    split_stacked_products(model)
+    split_stacked_matmuls(model)
     assert [node.op_type for node in model.graph].count("MatMul") == len(STACK)
     (got,) = open_session(model).run({"x": operand(x)})
     assert got.shape == wanted.shape
@@ -53,14 +53,14 @@ def test_a_stack_of_matrices_is_split_without_another_result(x: str, y: str) -> 
 
 
 def test_a_stack_whose_operand_has_an_unknown_count_stays_as_it_is() -> None:
-    model = canonical(product("float[n, t, 64] x", "float[4, t, 32] y"))
-    split_stacked_products(model)
+    model = canonical(stacked("float[n, t, 64] x", "float[4, t, 32] y"))
+    split_stacked_matmuls(model)
     assert [node.op_type for node in model.graph] == ["MatMul"]
 
 
 @pytest.mark.parametrize("method", ["rtn", "gptq"])
 def test_each_matrix_of_a_stack_is_stored_in_groups(method: str) -> None:
-    model = product("float[4, t, 64] x", "float[4, t, 32] y")
+    model = stacked("float[4, t, 64] x", "float[4, t, 32] y")
     samples = [{"x": normal(4, 40, 64, seed=seed)} for seed in range(4)]
     made = onnxq.quantize_weights(model, samples, method=method, check=onnxq.Check.NONE)
     assert [node.op_type for node in made.graph].count("MatMulNBits") == len(STACK)
@@ -77,8 +77,8 @@ def test_an_einsum_of_experts_is_stored_in_groups() -> None:
 
 
 @pytest.mark.parametrize("name", ["experts", "experts[0]"])
-def test_an_excluded_stack_stays_one_product(name: str) -> None:
-    model = product("float[4, t, 64] x", "float[4, t, 32] y")
+def test_an_excluded_stack_stays_one_matmul(name: str) -> None:
+    model = stacked("float[4, t, 64] x", "float[4, t, 32] y")
     model.graph.node[0].name = name
     other = parsed(
         "g (float[2, 64] z) => (float[2, 8] u) { [up] u = MatMul(z, v) }", {"v": normal(64, 8)}

@@ -1,4 +1,4 @@
-"""Stored products that become MatMulNBits: our rules beside what ONNX Runtime does."""
+"""Stored MatMuls that become MatMulNBits: our rules beside what ONNX Runtime does."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ BODIES = {
     "Clip": "h = MatMul(x, w); r = Clip(h); y = Neg(r)",
     "Tanh": "h = MatMul(x, w); r = Tanh(h); y = Neg(r)",
     "Relu read twice": "h = MatMul(x, w); r = Relu(h); y = Add(r, r)",
-    "product read twice": "h = MatMul(x, w); r = Relu(h); y = Add(r, h)",
+    "matmul read twice": "h = MatMul(x, w); r = Relu(h); y = Add(r, h)",
     "Identity, Relu": "h = MatMul(x, w); i = Identity(h); r = Relu(i); y = Neg(r)",
     "Relu, Identity out": "h = MatMul(x, w); r = Relu(h); y = Identity(r)",
     "Add, Relu": "h = MatMul(x, w); a = Add(h, vector); r = Relu(a); y = Neg(r)",
@@ -115,7 +115,7 @@ BODIES = {
 
 
 def both_make_it(model: ir.Model) -> tuple[bool, bool]:
-    """Whether (ONNX Runtime, the reference) make MatMulNBits of the product."""
+    """Whether (ONNX Runtime, the reference) make MatMulNBits of the MatMul."""
     theirs = op_types(runtime.optimized_graph(model))
     return "MatMulNBits" in theirs, "MatMulNBits" in op_types(integer_form(model))
 
@@ -149,7 +149,7 @@ BETWEEN = {
 
 @pytest.mark.parametrize("scale", [(), (N,), (2, N)], ids=["one scale", "per output", "blocks"])
 @pytest.mark.parametrize("name", BETWEEN)
-def test_products_between_q_and_dq_are_packed_as_the_facts_say(
+def test_matmuls_between_q_and_dq_are_packed_as_the_facts_say(
     name: str, scale: tuple[int, ...]
 ) -> None:
     ahead = "p = QuantizeLinear(x, u, z); d = DequantizeLinear(p, u, z); "
@@ -173,12 +173,12 @@ def test_a_matrix_that_is_added_makes_a_gemm_of_known_sizes(bias: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("product", "made"),
+    ("matmul", "made"),
     [("y = Gemm(t, w)", False), ("y = MatMul(t, w)", True),
      ("h = MatMul(t, w); y = Add(h, vector)", False)],
 )  # fmt: skip
-def test_turned_rows_of_a_gemm_stay(product: str, made: bool) -> None:
-    model = stored(f"t = Transpose(x) perm=turn; {product}", (K, "B"))
+def test_turned_rows_of_a_gemm_stay(matmul: str, made: bool) -> None:
+    model = stored(f"t = Transpose(x) perm=turn; {matmul}", (K, "B"))
     assert both_make_it(model) == (made, made)
 
 
@@ -227,7 +227,7 @@ def test_a_scale_that_another_node_reads_keeps_the_matrix_from_being_packed(
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("scheme", ["affine", "symmetric"])
 def test_dequantized_files_compute_what_the_reference_says(bits: int, scheme: str) -> None:
-    """Products of every kind in a row: two that end in a Relu, a Gemm, a bias of rank 2."""
+    """MatMuls of every kind in a row: two that end in a Relu, a Gemm, a bias of rank 2."""
     text = """g (float[n, 40] x) => (float[n, 12] y) {
         a = MatMul(x, w1)  b = Relu(a)  c = MatMul(b, w2)  d = Add(c, row)
         e = MatMul(d, w3)  f = Add(e, b3)  r = Relu(f)

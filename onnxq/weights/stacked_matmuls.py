@@ -1,4 +1,4 @@
-"""Products with a stack of matrices, as batched experts have them, split into one per matrix.
+"""MatMuls with a stack of matrices, as batched experts have them, split into one per matrix.
 
     Y = X W, W (stack, inputs, outputs)    ->    Y = Concat(X_0 W_0, X_1 W_1 ...)    exact
 
@@ -28,7 +28,7 @@ STACK, MATRIX = 3, 2  # ranks
 STACK_AXIS = -3
 
 
-def split_stacked_products(model: ir.Model, exclude: Collection[str] = ()) -> None:
+def split_stacked_matmuls(model: ir.Model, exclude: Collection[str] = ()) -> None:
     """Splits every MatMul with a constant stack, in place."""
     names, left = FreeNames(model), dict.fromkeys(exclude)
     for node in list(all_nodes(model)):
@@ -73,8 +73,8 @@ def _split(node: ir.Node, names: FreeNames) -> None:
     for index, part in enumerate(parts):
         name = names.value(f"{value_name(stack)}.{index}")
         weight = derived(lambda i=index: tensor.numpy()[i], tensor.dtype, matrix, name)  # type: ignore[misc]  # mypy infers no lambda with a default
-        product = ir.node("MatMul", [part, new_initializer(graph, name, weight)])
-        results += inserted(product, f"{stem}.{index}", (*one[:-1], matrix[-1])).outputs
+        matmul = ir.node("MatMul", [part, new_initializer(graph, name, weight)])
+        results += inserted(matmul, f"{stem}.{index}", (*one[:-1], matrix[-1])).outputs
     joined = ir.node("Concat", results, {"axis": len(given) + STACK_AXIS}, name=names.node(stem))
     replace(node, joined, names)
     forget_unread(stack)

@@ -1,4 +1,4 @@
-"""Tables that stay in float for the sake of the file: their integers would hardly shrink it."""
+"""Lookup tables that stay in float, as their integers would hardly shrink the file."""
 
 from collections.abc import Collection, Mapping
 
@@ -10,14 +10,14 @@ from onnxq.operator import Float
 from onnxq.operator.nodes import input_at, tensor_of
 
 LEAST_BYTES = 1024
-"""Bytes of a float32 table below which storing it as int8 is not worth an error.
+"""Bytes of a float32 lookup table below which storing it as int8 is not worth an error.
 
 int8 saves three quarters of it; the scales and the Cast, Sub and Mul that dequantize take about
 300 bytes of the file.
 """
 
 LOOKUP = "Gather"
-"""The operator that takes rows of a table."""
+"""The operator that takes rows of a lookup table, such as an embedding."""
 
 
 def kept_in_float(
@@ -25,8 +25,8 @@ def kept_in_float(
 ) -> TableInFloat | None:
     """Why a Gather whose precision nobody named stays float; None: it does not.
 
-    Its integers would stand in the file beside the float table. They cost nothing where a product
-    that is quantized stores them anyway.
+    Its integers would stand in the file beside the float embedding. They cost nothing where a
+    MatMul that is quantized stores them anyway.
     """
     table = node.inputs[0] if node.op_type == LOOKUP else None
     if table is None:
@@ -40,7 +40,7 @@ def kept_in_float(
 
 
 def too_little_saved(node: ir.Node) -> Float | None:
-    """Why a table that would only be stored as integers stays float; None: it saves enough."""
+    """Why a lookup table that is stored alone stays float; None: integers save enough."""
     if node.op_type != LOOKUP:
         return None
     table = tensor_of(input_at(node, 0))

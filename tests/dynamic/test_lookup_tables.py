@@ -34,7 +34,7 @@ def tied() -> onnx.ModelProto:
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
 
 
-def test_a_table_that_a_float_product_keeps_stays_float() -> None:
+def test_a_lookup_table_that_a_float_matmul_keeps_stays_float() -> None:
     _, plan = planned(tied(), target=SLOW)
     decision = plan.decisions["words"]
     assert isinstance(decision, Float)
@@ -44,7 +44,7 @@ def test_a_table_that_a_float_product_keeps_stays_float() -> None:
         assert "table" in stored(quantized(tied(), target=SLOW))
 
 
-def test_a_float_table_and_its_transpose_are_stored_once() -> None:
+def test_a_float_lookup_table_and_its_transpose_are_stored_once() -> None:
     source = tied()
     table = weights(1, WORDS, WIDTH)
     source.graph.initializer.append(onnx.numpy_helper.from_array(table.T.copy(), "turned"))
@@ -61,7 +61,7 @@ def test_a_float_table_and_its_transpose_are_stored_once() -> None:
     np.testing.assert_allclose(run(made, {"i": ids}), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_integers_that_a_product_stores_are_the_tables_too() -> None:
+def test_integers_that_a_matmul_stores_are_the_lookup_tables_too() -> None:
     _, plan = planned(tied())
     assert list(plan.quantized) == ["words", "head"]
 
@@ -90,15 +90,15 @@ def picked(table: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> onnx.Mod
 
 @pytest.mark.parametrize(
     ("shape", "words"),
-    [((3000,), "its table 'table' has one number per row"), ((8, 31), "takes 992 bytes")],
+    [((3000,), "its lookup table 'table' has one number per row"), ((8, 31), "takes 992 bytes")],
 )
-def test_a_table_is_not_rounded_for_nothing(shape: tuple[int, ...], words: str) -> None:
+def test_a_lookup_table_is_not_rounded_for_nothing(shape: tuple[int, ...], words: str) -> None:
     with pytest.raises(NothingQuantizedError, match=words):
         planned(picked(weights(1, *shape)))
 
 
 @pytest.mark.parametrize("shape", [(3000,), (8, 31)])
-def test_a_small_table_is_stored_as_integers_where_the_qconfig_says_so(
+def test_a_small_lookup_table_is_stored_as_integers_where_the_qconfig_says_so(
     shape: tuple[int, ...],
 ) -> None:
     spec = QConfigDynamic(default_dynamic_qconfig.weight_observer, Precision.WEIGHT_ONLY)
@@ -106,5 +106,5 @@ def test_a_small_table_is_stored_as_integers_where_the_qconfig_says_so(
     assert not isinstance(decision, Float)
 
 
-def test_a_table_of_1024_bytes_is_stored_as_integers() -> None:
+def test_a_lookup_table_of_1024_bytes_is_stored_as_integers() -> None:
     assert not isinstance(planned(picked(weights(1, 8, 32)))[1].decisions["rows"], Float)

@@ -1,4 +1,4 @@
-"""Matrix products with one constant operand, quantized dynamically: what MatMul and Gemm share."""
+"""Linear layers, quantized dynamically: what MatMul and Gemm with one constant operand share."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Products of weights in groups, as ONNX Runtime runs them."""
+"""MatMuls by weights in groups, as ONNX Runtime runs them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EXACT = GroupIntegers(
 
 
 @pytest.mark.parametrize("case", GRAPHS)
-def test_what_is_written_computes_the_product(case: str) -> None:
+def test_what_is_written_computes_the_matmul(case: str) -> None:
     left = "left" in case
     feed = "t" if "t" in re.findall(r"\b[a-z]\b", GRAPHS[case])[1:] else "x"
     x = normal(40, 3) if feed == "t" else normal(3, 40)

@@ -78,7 +78,7 @@ STACKS = [
     (MatMul(), Case("column", (A, B[:, 0].copy()), (1,))),
 ]
 ALL = RIGHT + LEFT + STACKS
-PRODUCTS = pytest.mark.parametrize(
+LINEAR = pytest.mark.parametrize(
     ("operator", "case"), ALL, ids=[f"{o.op_type} {c.name}" for o, c in ALL]
 )
 MATRICES = pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def largest_error(operator: Operator, case: Case, model: ir.Model, share: float)
 
 
 class TestInteger:
-    @PRODUCTS
+    @LINEAR
     @pytest.mark.parametrize("weight", [SYMMETRIC, PER_TENSOR, affine("uint8")], ids=repr)
     def test_equals_the_reference_bit_for_bit(
         self, operator: Operator, case: Case, weight: ObserverSpec
@@ -198,7 +198,7 @@ class TestBlocks:
 
 
 class TestStored:
-    @PRODUCTS
+    @LINEAR
     @pytest.mark.parametrize("weight", [SYMMETRIC, affine("uint8"), affine("int4")], ids=repr)
     def test_is_the_float_node_when_it_runs(
         self, operator: Operator, case: Case, weight: ObserverSpec, tmp_path: Path
@@ -208,7 +208,7 @@ class TestStored:
         assert "MatMulNBits" not in optimized_ops(model, tmp_path)
         largest_error(operator, case, model, 0.05 if weight != affine("int4") else 0.4)
 
-    @PRODUCTS
+    @LINEAR
     def test_half_is_exact_to_11_bits(self, operator: Operator, case: Case, tmp_path: Path) -> None:
         model = quantized_case(operator, case, Precision.WEIGHT_ONLY_FLOAT16, HALF)
         assert "Cast" not in optimized_ops(model, tmp_path)
@@ -234,21 +234,21 @@ class TestRule:
         assert rule.weights[0].axis is None
         assert Precision.WEIGHT_ONLY_GROUPWISE not in rule.precisions
 
-    def test_products_of_integers_stay_as_they_are(self) -> None:
+    def test_matmuls_of_integers_stay_as_they_are(self) -> None:
         whole = Case("", (A.astype(np.int32), B.astype(np.int32)), (1,))
         rule = MatMul().dynamic_rule(builder.node_of(MatMul(), whole))
         assert isinstance(rule, Float)
         assert "int32" in rule.reason.words
 
 
-def dense(rank: int, *, dynamic: bool, first: str = "product") -> onnx.ModelProto:
+def dense(rank: int, *, dynamic: bool, first: str = "matmul") -> onnx.ModelProto:
     """MatMul + Add with a bias, as torch exports Linear on 3 axes."""
     sizes: list[int | str] = [*[2, 3, K][-rank:]]
     if dynamic:
         sizes[0] = "batch"
-    terms = ["product", "b"] if first == "product" else ["b", "product"]
+    terms = ["matmul", "b"] if first == "matmul" else ["b", "matmul"]
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["product"], "m"),
+        helper.make_node("MatMul", ["x", "w"], ["matmul"], "m"),
         helper.make_node("Add", terms, ["y"], "a"),
     ]
     graph = helper.make_graph(
@@ -263,7 +263,7 @@ def dense(rank: int, *, dynamic: bool, first: str = "product") -> onnx.ModelProt
 
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("dynamic", [True, False])
-@pytest.mark.parametrize("first", ["product", "bias"])
+@pytest.mark.parametrize("first", ["matmul", "bias"])
 def test_bias_behind_is_fused(rank: int, dynamic: bool, first: str, tmp_path: Path) -> None:
     model = dense(rank, dynamic=dynamic, first=first)
     integers = dynamic_builder.quantized(model, Precision.DYNAMIC_INT8)
@@ -280,8 +280,8 @@ def test_sum_with_a_matrix_behind_blocks_is_not_made_a_gemm(
     operator: Operator, other: tuple[int, int], tmp_path: Path
 ) -> None:
     nodes = [
-        helper.make_node(operator.op_type, ["x", "w"], ["product"], "m"),
-        helper.make_node("Add", ["product", "r"], ["y"], "a"),
+        helper.make_node(operator.op_type, ["x", "w"], ["matmul"], "m"),
+        helper.make_node("Add", ["matmul", "r"], ["y"], "a"),
     ]
     graph = helper.make_graph(
         nodes,
@@ -303,10 +303,10 @@ def test_sum_with_a_matrix_behind_blocks_is_not_made_a_gemm(
 @pytest.mark.parametrize("clip", ["Relu", "Clip"])
 def test_blocks_ahead_of_a_clip_are_no_float_matmul(clip: str, bias: str, tmp_path: Path) -> None:
     """ONNX Runtime leaves DequantizeLinear -> MatMul -> Relu, and dequantizes in every run."""
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["product"], "m")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["matmul"], "m")]
     if bias:
-        nodes.append(helper.make_node("Add", ["product", "b"], ["a"], "a"))
-    nodes.append(helper.make_node(clip, [bias or "product"], ["r"], "r"))
+        nodes.append(helper.make_node("Add", ["matmul", "b"], ["a"], "a"))
+    nodes.append(helper.make_node(clip, [bias or "matmul"], ["r"], "r"))
     nodes.append(helper.make_node("Neg", ["r"], ["y"], "n"))
     graph = helper.make_graph(
         nodes,
