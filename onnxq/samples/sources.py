@@ -12,7 +12,7 @@ import numpy as np
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, kind_of
 from onnxq.samples.batches import Batches
-from onnxq.samples.columns import Column, memory_column, npy_column, npz_columns, whole
+from onnxq.samples.columns import Column, array_of, memory_column, npy_column, npz_columns, whole
 from onnxq.samples.images import Images
 from onnxq.samples.inputs import (
     Batch,
@@ -91,9 +91,9 @@ def _open(samples: Samples, inputs: Sequence[InputSpec]) -> Batches:
         )
     if isinstance(source, Mapping):
         columns = {
-            str(name): memory_column(np.asarray(array), f"samples, array '{name}'")
-            for name, array in source.items()
-            if name not in samples.ignore
+            str(name): memory_column(array_of(x, where), where)
+            for name, x in source.items()
+            if name not in samples.ignore and (where := f"samples, array '{name}'")
         }
         return samples_of_table(columns, inputs, batch_size, "samples")
     return _open_iterable(source, samples, inputs)

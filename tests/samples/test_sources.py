@@ -10,7 +10,7 @@ from onnxq.errors import CalibrationError
 from onnxq.samples import Batches, InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from onnxq.core.arrays import Array
@@ -164,6 +164,15 @@ def test_floats_for_integers_are_an_error() -> None:
     source = {"ids": np.zeros((3, 5), np.int32), "mask": np.zeros((3, 5), np.float32)}
     with pytest.raises(CalibrationError, match="'ids' is int32; the model wants int64"):
         open_samples(source, TEXT)
+
+
+@pytest.mark.parametrize("form", [list, lambda rows: np.array(rows, object)])
+def test_texts_of_different_lengths_say_how_to_give_them(
+    form: Callable[[list[list[int]]], object],
+) -> None:
+    ids = form([[1, 2, 3], [4, 5]])
+    with pytest.raises(CalibrationError, match=r"array 'ids'.*different lengths.* list of dicts"):
+        open_samples({"ids": ids, "mask": np.zeros((2, 5), np.float32)}, TEXT)
 
 
 def test_no_samples_are_an_error(tmp_path: Path) -> None:
