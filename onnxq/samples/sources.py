@@ -13,7 +13,7 @@ from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, kind_of
 from onnxq.samples.batches import Batches
 from onnxq.samples.columns import Column, array_of, memory_column, npy_column, npz_columns, whole
-from onnxq.samples.images import Images
+from onnxq.samples.images import SUFFIXES, Images
 from onnxq.samples.inputs import (
     Batch,
     InputSpec,
@@ -113,7 +113,7 @@ def _open_path(path: Path, samples: Samples, inputs: Sequence[InputSpec]) -> Bat
             return batches([file.absolute() for file in files[first:stop]])
 
         return replace(batches(files), cut=cut)
-    if why := why_no_file(path):
+    if why := why_no_file(path) or "it is an image" * (path.suffix.lower() in SUFFIXES):
         raise CalibrationError(
             f"{where}: {why}. Give an .npz, .npy or .safetensors file, or a folder."
         )

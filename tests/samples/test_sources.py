@@ -201,6 +201,12 @@ def test_a_file_that_is_no_npz_is_an_error(tmp_path: Path) -> None:
         open_samples(path, IMAGE)
 
 
+def test_one_image_is_no_file_of_samples(tmp_path: Path) -> None:
+    (tmp_path / "0.PNG").touch()
+    with pytest.raises(CalibrationError, match=r"it is an image. Give .* or a folder"):
+        open_samples(tmp_path / "0.PNG", IMAGE)
+
+
 def test_something_else_is_an_error() -> None:
     with pytest.raises(CalibrationError, match="samples are an int; wanted a path"):
         open_samples(5, IMAGE)
