@@ -257,7 +257,8 @@ def samples_of_table(
         column = columns[name]
         label = _label(column, name)
         check_dtype(column.dtype, spec, label)
-        shape = column.shape[1:] if name in stacked else (batch, *column.shape[1:])
+        as_is = name in stacked or len(column.shape) != len(spec.shape or column.shape)
+        shape = column.shape[name in stacked :] if as_is else (batch, *column.shape[1:])
         check_shape(shape, spec, label, f"{column.shape}")
     if any(s.static_batch for n, s in specs.items() if n not in stacked):
         _check_whole_batches(total, batch, where)

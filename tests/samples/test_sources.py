@@ -201,6 +201,11 @@ def test_a_file_that_is_no_npz_is_an_error(tmp_path: Path) -> None:
         open_samples(path, IMAGE)
 
 
+def test_one_sample_without_its_axis_is_told_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match=r"one sample: array\[None\] has that shape"):
+        open_samples(_npz(tmp_path, image=_images(1)[0]), IMAGE)
+
+
 def test_one_image_is_no_file_of_samples(tmp_path: Path) -> None:
     (tmp_path / "0.PNG").touch()
     with pytest.raises(CalibrationError, match=r"it is an image. Give .* or a folder"):
