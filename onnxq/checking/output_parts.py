@@ -28,6 +28,8 @@ MOST_KEPT = 256
 """Samples whose powers are kept one by one: memory does not grow with the samples."""
 LOST = 0.5
 """Noise of a lost slice, as a share of its power: 3 dB."""
+LEAST_DROP_DB = 0.1
+"""A part that is less below the whole is not named: decibels are said with one digit."""
 LEAST_SCORE = 0.05
 """Largest score of a slice that no threshold of a detector or classifier ever takes."""
 
@@ -141,7 +143,7 @@ class PartSums:
             self._axes = {axis: self._axes[axis] + later._axes[axis] for axis in sorted(shared)}
 
     def worst(self, whole_db: float) -> OutputPart | None:
-        """The part of least SQNR; None: the output has no parts, or none is below the whole."""
+        """The part of least SQNR; None: no parts, or none is LEAST_DROP_DB below the whole."""
         looked = [(axis, _parts(axis, sums)) for axis, sums in self._axes.items() if sums.is_enough]
         found = [parts for _, parts in looked if parts is not None]
         whole = [(axis, np.arange(len(self._axes[axis].signal))) for axis, _ in looked]
@@ -151,7 +153,7 @@ class PartSums:
         lost = [_lost(axis, slices, self._axes[axis]) for axis, slices in whole]
         named = [part for part in (*lost, *(parts if found else ())) if part is not None]
         worst = min(named, key=lambda part: part.sqnr_db, default=None)
-        return worst if worst is not None and worst.sqnr_db < whole_db else None
+        return worst if worst is not None and worst.sqnr_db < whole_db - LEAST_DROP_DB else None
 
 
 def _parts(axis: int, sums: _Axis) -> tuple[float, list[OutputPart]] | None:

@@ -30,7 +30,7 @@ class OutputPart:
         """Where it is, in words."""
         runs = list(_runs(self.slices))
         said = ", ".join(f"{a} to {b}" if b > a else str(a) for a, b in runs[:MOST_RUNS])
-        more = f" and {len(runs) - MOST_RUNS} more ranges" if len(runs) > MOST_RUNS else ""
+        more = f" and {len(runs) - MOST_RUNS} more" if len(runs) > MOST_RUNS else ""
         noun = "slice" if len(self.slices) == 1 else "slices"
         return f"{noun} {said}{more} of axis {self.axis}"
 
@@ -145,7 +145,7 @@ class Answers:
         figure: its name: "F1".
         value: 1 where all answers are float's.
         count: answers of the float model.
-        layout: how the outputs were read.
+        layout: how the outputs were read; empty: not to be said.
     """
 
     kind: str
@@ -156,7 +156,7 @@ class Answers:
 
     def __str__(self) -> str:
         said = f"{self.figure} {self.value:.3f} beside float's {self.count}"
-        return f"{self.kind}: {said} ({self.layout})"
+        return f"{self.kind}: {said}{f' ({self.layout})' if self.layout else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,9 @@ def print_inspection(
     if is_whole():
         _print_counts(console, summary)
     elif len(nodes) > MOST_NODES:
-        nodes = tuple(sorted(nodes, key=lambda node: node.decision != "float"))[:MOST_NODES]
+        said = {g.why.kind for g in kept}  # a node refers to its reason, so those that are said
+        order = sorted(nodes, key=lambda n: (n.decision != "float", n.why.kind not in said))
+        nodes = tuple(order[:MOST_NODES])
     rows = [(n.name, n.op_type, n.precision.value, places[n.precision, n.why.kind]) for n in nodes]
     print_table(console, "", ("node", "op", "precision", "why"), rows, numbers=(3,))
     left = (len(summary.nodes) - len(nodes), len(groups) - len(kept))

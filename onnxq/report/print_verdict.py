@@ -13,7 +13,7 @@ shows it with everything else.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.quantized.verdict import InputSource
@@ -80,8 +80,10 @@ def verdict_lines(verdict: Verdict) -> Iterator[Line]:
     """The verdict: its headline, the worst outputs, remarks."""
     yield Line(f"verdict: {verdict.headline}")
     most = len(verdict.outputs) if is_whole() else MOST_OUTPUTS
+    answers = {f"  {each}": f"  {replace(each, layout='')}" for each in verdict.answers}
     for place, line in enumerate(verdict.beside_float(most)):
-        yield Line(f"  {line}", 0 if place < MOST_OUTPUTS else 2)
+        rank = 0 if place < MOST_OUTPUTS or line in answers else 2
+        yield Line(f"  {line if is_whole() else answers.get(line, line)}", rank)
     if verdict.input_source in (InputSource.MADE_UP, InputSource.NONE) and not verdict.is_float:
         yield Line("  without samples nothing is known of its accuracy: give some with --check")
     for remark in verdict.remarks():

@@ -65,6 +65,9 @@ def why_unreadable(error: BaseException) -> str:
     return "it is no npz of plain arrays" if "pickle" in text else text
 
 
+RAGGED = "Pad samples of different lengths to one array, or give a list of dicts, one per sample."
+
+
 class Reader(Protocol):
     """Gives the rows of an array in order."""
 
@@ -267,6 +270,29 @@ def npz_columns(path: Path, where: str) -> dict[str, Column]:
 def _check_regular(path: Path, where: str) -> None:
     if why := why_no_file(path):
         raise CalibrationError(f"{where} cannot be read: {why}. Give .npz or .npy files.")
+
+
+def array_of(value: object, where: str) -> Array:
+    """A NumPy array of an array or tensor, without importing the tensor's library."""
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        for step in ("detach", "cpu", "numpy"):  # a torch tensor needs all three
+            if hasattr(value, step):
+                value = getattr(value, step)()
+        # a number of Python has no type of its own; models take float32
+        array = np.asarray(value, np.float32 if isinstance(value, float) else None)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CalibrationError(
+            f"{where}: {type(value).__name__} is not an array ({error}); wanted NumPy arrays or "
+            f"tensors. {RAGGED}"
+        ) from error
+    if array.dtype.hasobject or array.dtype.kind in "USV":
+        raise CalibrationError(
+            f"{where}: {type(value).__name__} is not an array of numbers; wanted NumPy arrays or "
+            "tensors. Leave out what is no input: onnxq.Samples(source, ignore=[NAME]), --ignore."
+        )
+    return array
 
 
 def memory_column(array: Array, where: str) -> Column:

@@ -12,6 +12,7 @@ from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, nearest
 from onnxq.graph.quantized import INPUTS_KEY, QuantizedIO, read_quantized_io
 from onnxq.page.card import card_of
+from onnxq.samples.columns import RAGGED
 
 Batch = dict[str, Array]
 T = TypeVar("T")
@@ -151,7 +152,9 @@ def check_dtype(dtype: np.dtype[np.generic], spec: InputSpec, where: str) -> Non
     if spec.quantized is not None and (dtype.kind == "f" or dtype.name == spec.quantized.dtype):
         return
     floats = np.issubdtype(spec.dtype, np.floating)
-    if floats and dtype.kind in "iub":
+    if dtype.hasobject:
+        remedy = RAGGED
+    elif floats and dtype.kind in "iub":
         remedy = (
             "Preprocess them as in training (scale, normalize), then convert with "
             f".astype(numpy.{spec.dtype})."
@@ -181,8 +184,10 @@ def _fits(shape: Sequence[int], wanted: Sequence[int | str | None]) -> bool:
 
 
 def _turned(shape: Sequence[int], spec: InputSpec) -> str:
-    """A sentence on channels that stand last and belong first, or the other way; else empty."""
+    """A sentence on a missing axis of samples, or on channels that stand elsewhere; else empty."""
     assert spec.shape is not None
+    if _fits([1, *shape], spec.shape):
+        return " It is one sample: array[None] has that shape; give 16 or more."
     if len(shape) < 3:
         return ""
     inner = tuple(range(1, len(shape) - 1))

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxq.core.arrays import Array
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError
-from onnxq.samples.columns import npy_column, npz_columns, whole
+from onnxq.samples.columns import array_of, npy_column, npz_columns, whole
 from onnxq.samples.images import SUFFIXES
 from onnxq.samples.inputs import (
     Batch,
@@ -93,7 +92,9 @@ def _convert(
 ) -> _Item:
     """The item's arrays by input name; nothing is checked yet but their number."""
     if isinstance(item, Mapping):
-        arrays = {str(n): _array(x, f"{where}, '{n}'") for n, x in item.items() if n not in ignore}
+        arrays = {
+            str(n): array_of(x, f"{where}, '{n}'") for n, x in item.items() if n not in ignore
+        }
         return _Item(where, dict(by_input(arrays, inputs, where)))
     wanted = [spec.name for spec in inputs if not spec.optional]
     entries = list(item) if isinstance(item, tuple | list) else [item]
@@ -103,31 +104,8 @@ def _convert(
             f"({', '.join(wanted)}), and one more entry would be a label. Use a dict by input name."
         )
     return _Item(
-        where, {n: _array(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)}
+        where, {n: array_of(x, f"{where}, '{n}'") for n, x in zip(wanted, entries, strict=False)}
     )
-
-
-def _array(value: object, where: str) -> Array:
-    """A NumPy array of an array or tensor, without importing the tensor's library."""
-    if isinstance(value, np.ndarray):
-        return value
-    try:
-        for step in ("detach", "cpu", "numpy"):  # a torch tensor needs all three
-            if hasattr(value, step):
-                value = getattr(value, step)()
-        # a number of Python has no type of its own; models take float32
-        array = np.asarray(value, np.float32 if isinstance(value, float) else None)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise CalibrationError(
-            f"{where}: {type(value).__name__} is not an array ({error}); wanted NumPy arrays or "
-            "tensors."
-        ) from error
-    if array.dtype.hasobject or array.dtype.kind in "USV":
-        raise CalibrationError(
-            f"{where}: {type(value).__name__} is not an array of numbers; wanted NumPy arrays or "
-            "tensors."
-        )
-    return array
 
 
 def _batches(

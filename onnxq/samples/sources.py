@@ -12,8 +12,8 @@ import numpy as np
 from onnxq.core.regular import why_no_file
 from onnxq.errors import CalibrationError, kind_of
 from onnxq.samples.batches import Batches
-from onnxq.samples.columns import Column, memory_column, npy_column, npz_columns, whole
-from onnxq.samples.images import Images
+from onnxq.samples.columns import Column, array_of, memory_column, npy_column, npz_columns, whole
+from onnxq.samples.images import SUFFIXES, Images
 from onnxq.samples.inputs import (
     Batch,
     InputSpec,
@@ -91,9 +91,9 @@ def _open(samples: Samples, inputs: Sequence[InputSpec]) -> Batches:
         )
     if isinstance(source, Mapping):
         columns = {
-            str(name): memory_column(np.asarray(array), f"samples, array '{name}'")
-            for name, array in source.items()
-            if name not in samples.ignore
+            str(name): memory_column(array_of(x, where), where)
+            for name, x in source.items()
+            if name not in samples.ignore and (where := f"samples, array '{name}'")
         }
         return samples_of_table(columns, inputs, batch_size, "samples")
     return _open_iterable(source, samples, inputs)
@@ -113,7 +113,7 @@ def _open_path(path: Path, samples: Samples, inputs: Sequence[InputSpec]) -> Bat
             return batches([file.absolute() for file in files[first:stop]])
 
         return replace(batches(files), cut=cut)
-    if why := why_no_file(path):
+    if why := why_no_file(path) or "it is an image" * (path.suffix.lower() in SUFFIXES):
         raise CalibrationError(
             f"{where}: {why}. Give an .npz, .npy or .safetensors file, or a folder."
         )
@@ -257,7 +257,8 @@ def samples_of_table(
         column = columns[name]
         label = _label(column, name)
         check_dtype(column.dtype, spec, label)
-        shape = column.shape[1:] if name in stacked else (batch, *column.shape[1:])
+        as_is = name in stacked or len(column.shape) != len(spec.shape or column.shape)
+        shape = column.shape[name in stacked :] if as_is else (batch, *column.shape[1:])
         check_shape(shape, spec, label, f"{column.shape}")
     if any(s.static_batch for n, s in specs.items() if n not in stacked):
         _check_whole_batches(total, batch, where)

@@ -221,13 +221,16 @@ def _time(score: Score) -> str:
 
 def score_words(score: Score, float_metric: float, digits: int) -> str:
     """A score in a sentence, beside the float model's metric."""
-    beside = "" if math.isinf(float_metric) else f" (float {float_metric:.{digits}f})"
     metric, db, time, size = _figures(score, digits)
+    said = (
+        "" if math.isinf(float_metric) else f"metric {metric} (float {float_metric:.{digits}f}), "
+    )
     interval = ""
     if score.time_range is not None:
         low, high = score.time_range
         interval = f" ({low:.3f} to {high:.3f})"
-    return f"metric {metric}{beside}, {db} dB, {time}{interval} of float's time, {size}"
+    far = "equal to float" if score.worst_db == math.inf else f"{db} dB"
+    return f"{said}{far}, {time}{interval} of float's time, {size}"
 
 
 def print_left_in_float(

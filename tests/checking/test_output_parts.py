@@ -90,6 +90,15 @@ def test_zeros_of_padding_are_no_part() -> None:
     assert worst(x, 0.01) is None
 
 
+def test_a_part_as_near_to_float_as_the_whole_is_not_named() -> None:
+    x = detections()
+    sums = PartSums()
+    sums.update(x, x + 0.3)
+    found = sums.worst(60.0)
+    assert found is not None
+    assert sums.worst(found.sqnr_db + 0.05) is None
+
+
 def test_an_axis_whose_size_changes_is_not_looked_at() -> None:
     sums = PartSums()
     for places in (300, 400):

@@ -52,6 +52,14 @@ def test_a_reason_is_said_once_and_nodes_have_its_number() -> None:
     assert sum("slow [red]" in line for line in lines) == 1
 
 
+def test_the_nodes_that_are_shown_refer_to_reasons_that_are_shown() -> None:
+    rare = NodeDecision("rare", "Resize", False, OperatorLimit("rare"))
+    usual = (NodeDecision(f"n{i}", "Cast", False, OperatorLimit(f"{i % 6}")) for i in range(60))
+    lines = printed(console.print_inspection, Summary((rare, *usual)), ()).splitlines()
+    assert lines[-1] == "and 51 nodes, 1 reasons more; -v shows them"
+    assert not any(line.startswith("rare") for line in lines)
+
+
 def test_an_inspection_of_many_nodes_shows_those_in_float_first_and_counts_the_rest() -> None:
     convs = (NodeDecision(f"c{i}", "Conv", True, OperatorLimit("x")) for i in range(1000))
     last = NodeDecision("s", "Softmax", False, OperatorLimit("slow"))

@@ -66,6 +66,12 @@ def test_channels_that_stand_first_are_told_how_to_move() -> None:
         check_shape((2, 3, 32, 30), spec, "x", "(2, 3, 32, 30)")
 
 
+def test_one_sample_is_told_how_to_get_its_axis() -> None:
+    spec = InputSpec("x", np.dtype(np.float32), ("n", 3, 32, 30))
+    with pytest.raises(CalibrationError, match=r"one sample: array\[None\] has that shape"):
+        check_shape((3, 32, 30), spec, "x", "(3, 32, 30)")
+
+
 def test_no_advice_is_given_where_no_order_fits() -> None:
     spec = InputSpec("x", np.dtype(np.float32), ("n", 3, 32, 30))
     with pytest.raises(CalibrationError, match=r"shape \(n, 3, 32, 30\)\.$"):

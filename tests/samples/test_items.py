@@ -105,7 +105,7 @@ def test_batches_and_samples_in_one_item_are_an_error() -> None:
 
 
 def test_an_item_that_is_no_array_is_an_error() -> None:
-    with pytest.raises(CalibrationError, match="str is not an array of numbers"):
+    with pytest.raises(CalibrationError, match=r"str is not an array of numbers.*ignore="):
         list(open_samples(["cat.jpg"], IMAGE))
 
 

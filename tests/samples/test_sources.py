@@ -10,7 +10,7 @@ from onnxq.errors import CalibrationError
 from onnxq.samples import Batches, InputSpec, Samples, open_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from onnxq.core.arrays import Array
@@ -166,6 +166,15 @@ def test_floats_for_integers_are_an_error() -> None:
         open_samples(source, TEXT)
 
 
+@pytest.mark.parametrize("form", [list, lambda rows: np.array(rows, object)])
+def test_texts_of_different_lengths_say_how_to_give_them(
+    form: Callable[[list[list[int]]], object],
+) -> None:
+    ids = form([[1, 2, 3], [4, 5]])
+    with pytest.raises(CalibrationError, match=r"array 'ids'.*different lengths.* list of dicts"):
+        open_samples({"ids": ids, "mask": np.zeros((2, 5), np.float32)}, TEXT)
+
+
 def test_no_samples_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match="no samples"):
         open_samples(_npz(tmp_path, image=_images(0)), IMAGE)
@@ -190,6 +199,17 @@ def test_a_file_that_is_no_npz_is_an_error(tmp_path: Path) -> None:
     path.write_text("these are no images")
     with pytest.raises(CalibrationError, match="is not an npz file"):
         open_samples(path, IMAGE)
+
+
+def test_one_sample_without_its_axis_is_told_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match=r"one sample: array\[None\] has that shape"):
+        open_samples(_npz(tmp_path, image=_images(1)[0]), IMAGE)
+
+
+def test_one_image_is_no_file_of_samples(tmp_path: Path) -> None:
+    (tmp_path / "0.PNG").touch()
+    with pytest.raises(CalibrationError, match=r"it is an image. Give .* or a folder"):
+        open_samples(tmp_path / "0.PNG", IMAGE)
 
 
 def test_something_else_is_an_error() -> None:

@@ -80,6 +80,8 @@ def test_the_point_that_was_chosen_is_marked() -> None:
 
 def test_a_measured_time_has_its_interval_and_a_predicted_one_a_mark() -> None:
     assert "~0.500 of float's time" in score_words(SCORE, math.inf, 4)
+    assert "metric" not in score_words(SCORE, math.inf, 4)  # it is the decibels again
+    assert "equal to float, " in score_words(replace(SCORE, sqnr_db={"y": math.inf}), 1.0, 4)
     timed = score_words(SCORE.timed(0.6, (0.55, 0.65)), 0.9, 4)
     assert "metric 0.8765 (float 0.9000)" in timed
     assert "0.600 (0.550 to 0.650) of float's time" in timed

@@ -122,7 +122,8 @@ class Metric:
                 f"({layout.words}). Give samples with what it looks for, or say how to read its "
                 "outputs."
             )
-        return replace(self, made=functools.partial(self.made, **layout.said)), layout.words
+        words = f"{layout.words}; the float model finds {found.count}"
+        return replace(self, made=functools.partial(self.made, **layout.said)), words
 
     def value(self, outputs: PairedOutputs | None, run: ModelRun, samples: TuningSamples) -> float:
         """The metric of the model that `run` runs."""

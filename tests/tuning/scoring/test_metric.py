@@ -280,7 +280,10 @@ def test_options_of_a_metric_stand_behind_its_name() -> None:
 def test_the_layout_is_told_once_by_the_float_model() -> None:
     x = {"mask": np.where(np.arange(64).reshape(1, 1, 8, 8) > 9, 3.0, -3.0)}
     told, words = as_metric("masks").with_layout_of([x])
-    assert words == "'mask' (1, 1, 8, 8): marked above 0, 1 channels along axis 1"
+    assert (
+        words
+        == "'mask' (1, 1, 8, 8): marked above 0, 1 channels along axis 1; the float model finds 54"
+    )
     assert told.made is not None
     assert told.made() == Masks("mask", 1, 0.0)
     with pytest.raises(CalibrationError, match=r"float model finds nothing .*above 9"):
