@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import onnxq
-from onnxq.hub.folder import DEFAULT, FLOOR_DB
+from onnxq.hub.folder import FLOOR_DB
+from onnxq.hub.variants import DEFAULT
 from onnxq.observers.tensor_noise import decibels
 from tests.this_machine import TARGET
 
