@@ -205,10 +205,10 @@ def on_other_machines(made: Plan, execution: Execution) -> list[str]:
 
 
 def _told(nodes: Mapping[str, int], what: str) -> str:
-    """How many kernels do it, and which, the most frequent first."""
+    """Which kernels do it, and how many of each, the most frequent first."""
     in_order = sorted(nodes.items(), key=lambda item: -item[1])
     named = ", ".join(f"{op} ({count})" for op, count in in_order)
-    return f"{sum(nodes.values())} kernels {what}: {named}"
+    return f"kernels that {what}: {named}"
 
 
 def reduced_rows(made: Plan) -> list[tuple[str, str, str, str]]:

@@ -38,6 +38,7 @@ NOT_RUN = {
     "docs/guides/cluster.md",  # needs a cluster
     "docs/guides/costs.md",  # measures for minutes
     "docs/guides/extending.md",  # parts of examples/onnxq-example, which a test installs
+    "docs/guides/import-qdq.md",  # any QAT file of yours; tests/qdq has many
     "docs/guides/measuring.md",  # any model of yours
     "docs/how-to/hub-folder.md",  # any folder of yours; tests/test_hub.py makes some
     "docs/guides/tune.md",  # minutes
@@ -63,6 +64,7 @@ def test_pages_that_are_run_elsewhere_or_not_exist() -> None:
 @pytest.mark.nightly(nights=3)
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("default")  # pages are users' scripts
+@pytest.mark.usefixtures("improved_here")
 @pytest.mark.parametrize("page", RUN, ids=[page.name for page in RUN])
 def test_a_page_prints_what_stands_in_it(page: Page, tmp_path: Path) -> None:
     for name in page.needs:
