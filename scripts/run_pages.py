@@ -3,7 +3,8 @@
     python scripts/run_pages.py [--write] [docs/how-to/exclude.md ...]
 
 Without names it runs README.md and every page of docs/. `--write` puts what was printed under the
-blocks, where it is not what stands there. scripts/_pages/page.py says how a page is written.
+blocks, where it is not what stands there; `...` stays where lines around it have the same words.
+scripts/_pages/page.py says how a page is written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file: find models/
 
+from scripts._pages.comparison import elided
 from scripts._pages.given import put
 from scripts._pages.page import ROOT, Page
 from scripts._pages.session import Shown, run
@@ -42,7 +44,7 @@ def wrong(page: Page) -> list[Shown]:
 def written(text: str, outputs: list[Shown]) -> str:
     """The page's text with what came in place of what was shown."""
     for each in sorted(outputs, key=lambda shown: -shown.start):
-        came = each.came.strip("\n")
+        came = elided(each.shown, each.came).strip("\n")
         came = f"{came}\n" if came else ""
         if each.is_fenced and not each.shown:  # behind the fence that ends the code
             came = f"```\n```output\n{came}"

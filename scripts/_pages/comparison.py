@@ -12,6 +12,8 @@ _TOKEN = re.compile(r"(\.\.\.)|(?<![\w.])([-+]?\d+\.\d+)(?![\w.]*\d)|([ \t]+)|(\
 _CLOCK = re.compile(
     r"x\b| ?[mun]?s\b| (?:CPU )?seconds| microseconds| times as fast| of float's time"
 )
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+ELIDED = "..."
 _DECIMAL = r"([-+]?\d+\.?\d*)"
 
 
@@ -30,6 +32,27 @@ def agrees(shown: str, came: str, *, is_timed: bool) -> bool:
         return False
     pairs = zip(numbers, found.groups(), strict=True)
     return is_timed or all(_is_near(wanted, float(got)) for wanted, got in pairs)
+
+
+def elided(shown: str, came: str) -> str:
+    """What came, with `...` in the places where the page has it; whole where lines are others."""
+    lines, left = [], came.strip("\n").splitlines()
+    for line in shown.strip("\n").splitlines():
+        if ELIDED in line:
+            lines.append(line)
+            continue
+        alike = (at for at, other in enumerate(left) if _shape(other) == _shape(line))
+        if (at := next(alike, None)) is None:
+            return came
+        lines.append(left[at])
+        del left[: at + 1]
+    made = "\n".join(lines)
+    return made if agrees(made, came, is_timed=False) else came
+
+
+def _shape(line: str) -> list[str]:
+    """The words of a line, all numbers alike."""
+    return _NUMBER.sub("0", line).split()
 
 
 def _pattern(shown: str) -> tuple[str, list[float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts._pages.comparison import agrees
+from scripts._pages.comparison import agrees, elided
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,17 @@ def test_another_integer_word_line_or_far_decimal_does_not(shown: str, came: str
 def test_decimals_of_a_clock_may_be_anything_and_words_beside_them_not() -> None:
     assert agrees("Conv 12.3", "Conv 98.7", is_timed=True)
     assert not agrees("Conv 12.3", "Gemm 12.3", is_timed=True)
+
+
+@pytest.mark.parametrize(
+    ("shown", "came", "wanted"),
+    [
+        ("a 1\n...\nb 2.5 dB", "a 3\nx\ny\nb  7.5 dB", "a 3\n...\nb  7.5 dB"),
+        ("...\nb 1,200", "x\nb 7", "...\nb 7"),
+        ("a 1 ...\nb 2", "a 1 and more\nb 3", "a 1 ...\nb 3"),
+        ("a 1\n...\nb 2", "a 3\nx\nc 2", "a 3\nx\nc 2"),
+        ("a 1\nb 2", "a 1\nx\nb 3", "a 1\nx\nb 3"),
+    ],
+)
+def test_what_a_page_leaves_out_stays_out(shown: str, came: str, wanted: str) -> None:
+    assert elided(shown, came) == wanted
