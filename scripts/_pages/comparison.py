@@ -35,7 +35,10 @@ def agrees(shown: str, came: str, *, is_timed: bool) -> bool:
 
 
 def elided(shown: str, came: str) -> str:
-    """What came, with `...` in the places where the page has it; whole where lines are others."""
+    """What came, with `...` in the places where the page has it; whole where lines are others.
+
+    Lines that agree stay as the page has them, a clock's figures among them.
+    """
     lines, left = [], came.strip("\n").splitlines()
     for line in shown.strip("\n").splitlines():
         if ELIDED in line:
@@ -44,7 +47,7 @@ def elided(shown: str, came: str) -> str:
         alike = (at for at, other in enumerate(left) if _shape(other) == _shape(line))
         if (at := next(alike, None)) is None:
             return came
-        lines.append(left[at])
+        lines.append(line if agrees(line, left[at], is_timed=False) else left[at])
         del left[: at + 1]
     made = "\n".join(lines)
     return made if agrees(made, came, is_timed=False) else came

@@ -47,6 +47,11 @@ def test_decimals_of_a_clock_may_be_anything_and_words_beside_them_not() -> None
     ("shown", "came", "wanted"),
     [
         ("a 1\n...\nb 2.5 dB", "a 3\nx\ny\nb  7.5 dB", "a 3\n...\nb  7.5 dB"),
+        (
+            "a 2.0 times as fast\n...\nb 1",
+            "a 1.4 times as fast\nx\nb 2",
+            "a 2.0 times as fast\n...\nb 2",
+        ),
         ("...\nb 1,200", "x\nb 7", "...\nb 7"),
         ("a 1 ...\nb 2", "a 1 and more\nb 3", "a 1 ...\nb 3"),
         ("a 1\n...\nb 2", "a 3\nx\nc 2", "a 3\nx\nc 2"),
