@@ -95,6 +95,7 @@ def write_report(
     """Runs both models, writes their report, and fails by the bounds."""
     from onnxq.checking.sides import sides_of
     from onnxq.checking.verify import open_for
+    from onnxq.page.costly import costly
     from onnxq.report.progress import progress_bar
     from onnxq.survey.verified import compared
 
@@ -103,6 +104,6 @@ def write_report(
     batches = open_for(sides, samples)
     with progress_bar("report") as progress:
         found = compared(sides, batches, samples.feedback, progress, executor)
-    found.write(path, beside, typed_command())
-    say_written(f"{path}: the report; open it in a browser")
+    page = found.write(path, beside, typed_command())
+    say_written("\n".join([f"{path}: the report; open it in a browser", *costly(page)]))
     found.findings.check(beside.bounds.min_sqnr_db, beside.bounds.max_lsb)

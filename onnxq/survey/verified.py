@@ -12,6 +12,7 @@ from onnxq.checking.verify import findings_of, open_for
 from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load
 from onnxq.ort.runtime import CPU, check_provider
+from onnxq.page.content import Page
 from onnxq.page.render import write_page
 from onnxq.report.inspection import TARGET_KEY
 from onnxq.samples import Batches, Samples, input_specs
@@ -38,8 +39,8 @@ class Compared:
     excerpt: Excerpt
     feedback: Mapping[str, str]
 
-    def write(self, path: Path, beside: BesideFiles = NOTHING_BESIDE, command: str = "") -> None:
-        """Writes the report."""
+    def write(self, path: Path, beside: BesideFiles = NOTHING_BESIDE, command: str = "") -> Page:
+        """Writes the report; what it shows."""
         sides = self.sides
         subject = ReportSubject(
             _label(sides.model, "the float model"),
@@ -52,7 +53,9 @@ class Compared:
         batches, whole = self.excerpt.chosen(), self.excerpt.whole()
         if whole and refusal(sides.source, batches[0]):  # a constant fixes the size of its batch
             batches = whole
-        write_page(survey(subject, sides, self.findings, batches, self.feedback, beside), path)
+        page = survey(subject, sides, self.findings, batches, self.feedback, beside)
+        write_page(page, path)
+        return page
 
 
 def compared(

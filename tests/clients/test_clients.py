@@ -116,7 +116,7 @@ def loaded(
     pixels: np.ndarray[Any, np.dtype[np.float32]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Given]:
-    """What each client gives of each variant."""
+    """Outputs of each variant in each client."""
     request = tmp_path_factory.mktemp("request") / "request.json"
     asked = {
         "files": {name: f"{file}.onnx" for name, file in FILES.items()},

@@ -57,8 +57,8 @@ def test_floats_that_are_left_are_named() -> None:
     assert "kernels that compute in float: Softmax (1), GlobalAveragePool (1). Their last" in note
     blocks = Execution({"MatMulNBits": 3}, {"Gelu": 1, "Reshape": 2}, {}, ())
     note, own = print_prediction.on_other_machines(made, blocks)
-    assert "kernels that compute in float: Gelu (1); kernels that sum integers and scale them" in note
-    assert "float32: MatMulNBits (3). Their last bits may differ" in note
+    assert "kernels that compute in float: Gelu (1); kernels that sum integers and" in note
+    assert "scale them to float32: MatMulNBits (3). Their last bits may differ" in note
     assert own == print_prediction.OWN_BLOCKS
 
 
