@@ -35,7 +35,7 @@ def agrees(shown: str, came: str, *, is_timed: bool) -> bool:
 
 
 def elided(shown: str, came: str) -> str:
-    """What came, with `...` in the places where the page has it; whole where lines are others.
+    """Output that came, with the `...` of the page; the whole of it where lines are others.
 
     Lines that agree stay as the page has them, a clock's figures among them.
     """
