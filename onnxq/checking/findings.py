@@ -21,7 +21,7 @@ from onnxq.static.arguments import check_bound, check_decibels
 class Reported(Protocol):
     """Models and samples that findings are of, where they are at hand: they write the report."""
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path) -> object:
         """Writes it to a file."""
 
 
