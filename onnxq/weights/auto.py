@@ -2,7 +2,7 @@
 
     each layer       rounded by samples; its bias corrected where that would be too much work, or
                      where the rounding of its weight adds next to no noise
-    samples          a part of those given, SAMPLES of them at least
+    samples          a part of those given, ENOUGH_SAMPLES or so at least: fewer lose what layers gain
     work allowed     SHARE multiply-adds for each one of the float model over all samples given
     kept             if the outputs lose no more than before, on batches held back
 
@@ -22,15 +22,13 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.bias import bias_work
 from onnxq.weights.improvement import Improved, WeightImprovement, register
-from onnxq.weights.judgement import thinned
+from onnxq.weights.judgement import ENOUGH_SAMPLES, thinned
 from onnxq.weights.layers import Layer, layers_of
 from onnxq.weights.layerwise import LayerWork, Proposal, layerwise, with_outcomes
 from onnxq.weights.round import rounding_of, rounding_work
 
-SAMPLES = 64
-"""Rows that are looked at where there are as many: more of them gain some tenths of a dB."""
 LOOKED_AT = 4
-"""One row in so many is looked at where that is more than SAMPLES."""
+"""One row in so many is looked at where that is more than ENOUGH_SAMPLES."""
 SHARE = 4.0
 """Multiply-adds of rounding for one of the float model's run: those of a calibration take about so
 many times as long, observers included."""
@@ -58,7 +56,7 @@ class Auto(WeightImprovement):
         if not layers_of(prepared.model, plan):
             return with_outcomes(as_it_is, (Outcome(self.name, "", False, why="no layers"),))
         rows = _rows(samples)
-        most = max(SAMPLES, rows // LOOKED_AT)
+        most = max(ENOUGH_SAMPLES, rows // LOOKED_AT)
         budget = _Budget(max(1.0, rows / most), LEAST)
 
         def begin(layer: Layer, batches: int) -> LayerWork | str:

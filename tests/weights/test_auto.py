@@ -17,7 +17,7 @@ from onnxq.samples import open_samples
 from onnxq.samples.excerpt import HANDFUL
 from onnxq.weights import Auto, Improved, Round
 from onnxq.weights import auto as module
-from onnxq.weights.judgement import thinned
+from onnxq.weights.judgement import ENOUGH_SAMPLES, thinned
 from onnxq.weights.layerwise import with_outcomes
 from onnxq.weights.round import LITTLE
 from tests.dynamic_models import parsed
@@ -115,10 +115,11 @@ def test_a_part_of_the_samples_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(module, "layerwise", layerwise)
     prepared, plan, _ = planned()
-    for rows in (32, 512):
+    for rows in (32, 192, 256, 1024):
         read = onnxq.Samples(samples(rows=rows), batch_size=8)
         Auto().improve(prepared, plan, open_samples(read, prepared.inputs))
-    assert seen == [32, 512 // module.LOOKED_AT]
+    # of 24 batches every second one, which makes 96 rows: one batch in so many, rounded up
+    assert seen == [32, 96, ENOUGH_SAMPLES, 1024 // module.LOOKED_AT]
 
 
 def test_what_fails_or_loses_leaves_the_plan_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
