@@ -36,6 +36,13 @@ def test_where_integers_win_everywhere_a_line_says_so() -> None:
     assert costly(page)[1] == "no node takes longer than in float"
 
 
+def test_nodes_that_are_equal_alone_are_not_named_and_nan_is_the_worst() -> None:
+    few = replace(PAGE, tensors=(TENSORS[3],))
+    assert not any(line.startswith("costs") for line in costly(few))
+    lost = replace(PAGE, tensors=(TENSORS[1], replace(TENSORS[3], local_db=math.nan)))
+    assert costly(lost)[0].startswith("costs most accuracy: n3 (Conv, not a number alone), n1 ")
+
+
 def test_what_was_not_measured_has_no_line() -> None:
     floats = tuple(replace(node, float_us=None, quantized_us=None) for node in NODES)
     assert costly(Page(Head("", ""), floats, ())) == []
