@@ -2,7 +2,7 @@
 
     each layer       rounded by samples; its bias corrected where that would be too much work, or
                      where the rounding of its weight adds next to no noise
-    samples          a part of those given, some ENOUGH_SAMPLES at least: fewer lose what is gained
+    samples          a quarter, or up to ENOUGH_SAMPLES where that is more; 4 batches at least
     work allowed     SHARE multiply-adds for each one of the float model over all samples given
     kept             if the outputs lose no more than before, on batches held back
 
