@@ -188,7 +188,7 @@ def test_bands_that_are_divided_by_their_own_loudness_are_unfit(divides: bool) -
     assert not {"even", "raised", "features"} & set(reasons)
 
 
-def test_what_is_steps_of_radians_ahead_of_a_sine_is_unfit_with_the_matmul_before_it() -> None:
+def test_angles_ahead_of_a_sine_stay_in_float_with_the_matmul_before_them() -> None:
     reasons = found(frequencies(100.0), tokens(8))
     assert set(reasons) == {"x", "angle"}
     assert "behind Sin 'sin' in 8 bits (" in reasons["x"].reason.words
