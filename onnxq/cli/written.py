@@ -214,17 +214,17 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
 
 def _tuned_further(written: Written) -> list[str]:
     """The command that searches for a model nearer to float; none where none is known to be."""
-    from onnxq.report.print_verdict import next_goal_db
+    from onnxq.report.print_verdict import next_goal
 
     verdict, samples = written.verdict, written.calibrated_on
-    goal = None if verdict is None else next_goal_db(verdict)
-    if goal is None or samples is None or samples.source is None:
+    goal = [] if verdict is None else next_goal(verdict)
+    if not goal or samples is None or samples.source is None:
         return []
     output = str(written.file.with_name(f"{written.source.stem}.tuned.onnx"))
     words = [str(written.source), *samples_arguments(samples)]
     if written.samples is not None and written.samples.source != samples.source:
         words += ["--check", str(written.samples.source)]
-    command = ["onnxq", "tune", *words, "--min-sqnr", str(goal), "-o", output]
+    command = ["onnxq", "tune", *words, *goal, "-o", output]
     return [f"{shlex.join(command)}   # nearer to float"]
 
 

@@ -35,7 +35,11 @@ MOST_ROWS = 12
 COLUMNS = 80
 MOST_OUTPUTS = 2
 STEP_DB = 5
-"""A goal that is suggested is a multiple of it."""
+"""An SQNR that is suggested is a multiple of it."""
+LOW_GOAL_DB = 20
+"""What is suggested where the outputs give none."""
+AS_METRIC = ("boxes", "masks")
+"""Answers that say more than decibels do: metrics of `tune` by the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +110,22 @@ def next_lines(commands: Sequence[str]) -> Iterator[Line]:
         yield Line(f"{NEXT_INDENT if place else 'next: '}{command}", 2 * bool(place))
 
 
-def next_goal_db(verdict: Verdict) -> float | None:
-    """A goal beyond what a model reaches, in dB; None: nothing is to be gained or known."""
-    worst = verdict.worst_db
-    if worst == math.inf or not verdict.outputs:
-        return None
-    return STEP_DB * (math.floor(max(worst, 0.0) / STEP_DB) + 1) if math.isfinite(worst) else 20
+def next_goal(verdict: Verdict) -> list[str]:
+    """Options of `tune` that ask for more than a model reaches; none: nothing is to be gained.
+
+    Half as many other boxes or masks, where the outputs are such; else the next SQNR.
+    """
+    judged = [each for each in verdict.answers if each.kind in AS_METRIC]
+    if judged:
+        worst = min(judged, key=lambda answers: answers.value)
+        drop = f"{(1 - worst.value) / 2:.1g}"
+        return ["--metric", worst.kind, "--max-drop", drop] if worst.value < 1 else []
+    worst_db = verdict.worst_db
+    if worst_db == math.inf or not verdict.outputs:
+        return []
+    known = math.isfinite(worst_db)
+    goal = STEP_DB * (math.floor(max(worst_db, 0.0) / STEP_DB) + 1) if known else LOW_GOAL_DB
+    return ["--min-sqnr", str(goal)]
 
 
 # --- Rows of a table on improvements of weights
