@@ -6,7 +6,6 @@ from onnxq.quantized.output_verdict import Answers, OutputVerdict
 from onnxq.quantized.verdict import InputSource, Verdict
 from onnxq.report.print_verdict import Line, fitting, next_goal, verdict_lines
 
-
 LAYOUT = "'output0' (1, 22, 2100): axis 1, format xywh, objectness no, scores probabilities"
 
 
