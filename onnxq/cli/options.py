@@ -143,9 +143,21 @@ def _targets(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[s
     return [name for name in names if name.startswith(begun)]
 
 
+def _checked_target(
+    _context: click.Context, _param: click.Parameter, value: str | None
+) -> str | None:
+    """Callback: a typing error is told before files are looked at."""
+    from onnxq import targets
+
+    if value is not None:
+        targets.find(value)
+    return value
+
+
 target_option = click.option(
     "--target",
     metavar="NAME",
+    callback=_checked_target,
     shell_complete=_targets,
     help="Machine it is for; see `onnxq targets`.",
 )

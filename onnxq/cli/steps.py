@@ -112,7 +112,6 @@ def asked_mapping(
 
     Names are checked here, so that a typing error does not wait for a model of gigabytes.
     """
-    from onnxq import targets
     from onnxq.qconfig import (
         Choice,
         QConfigMapping,
@@ -123,8 +122,6 @@ def asked_mapping(
     from onnxq.static.prepare import backend_of
     from onnxq.weights import wanted
 
-    if target is not None:
-        targets.find(target)
     backend = backend_of(target)
     mapping: QConfigMapping | None = None
     if qconfig is not None:
@@ -243,7 +240,6 @@ def plan_dynamic_model(
     weight_bits: int | None = None,
 ) -> tuple[ir.Model, DynamicPlan]:
     """(canonical model, dynamic plan), with the configuration and target that were named."""
-    from onnxq import targets
     from onnxq.checking.check import Check
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.dynamic.spec import entry_for
@@ -252,8 +248,6 @@ def plan_dynamic_model(
 
     # names are checked first, as in prepare_model
     as_objective(objective)
-    if target is not None:
-        targets.find(target)
     entry = entry_for(dtype or "qint8")
     mapping = QConfigMapping(entry)
     if qconfig is not None:

@@ -77,3 +77,5 @@ def test_without_o_the_file_is_named_after_the_model_and_never_overwritten(
     again = run(*command)
     assert (again.exit_code, "is there already" in again.stderr) == (9, True)
     assert (tmp_path / "m.int8.onnx").read_bytes() == before
+    misspelled = run(*command, "--target", "x86-vni")
+    assert (misspelled.exit_code, "Did you mean 'x86-vnni'" in misspelled.stderr) == (5, True)
