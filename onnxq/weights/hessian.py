@@ -73,6 +73,19 @@ class HessianSum:
         return h
 
 
+@dataclass(frozen=True, slots=True)
+class Shrinkage:
+    """Shares of a Hessian that are chance, from 0 to 1, of few rows.
+
+    Attributes:
+        covariance: of what rows are beside their mean.
+        mean: of the product of the mean with itself.
+    """
+
+    covariance: float = 0.0
+    mean: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Hessian:
     """Means over rows of one input.
@@ -80,30 +93,86 @@ class Hessian:
     Attributes:
         matrix: float64 (inputs, inputs), H = E[xq xq'].
         cross: float64 (inputs, inputs), C = E[x xq'] of the float model's x; None: x is xq.
-        shrinkage: share of H that is chance, from 0 to 1, as `shrinkage_of` has it.
+        mean: float64 (inputs,), E[xq].
+        wanted_mean: float64 (inputs,), E[x]; None: x is xq.
+        shrinkage: as `shrinkage_of` has it.
     """
 
     matrix: Reals
-    cross: Reals | None = None
-    shrinkage: float = 0.0
+    cross: Reals | None
+    mean: Reals
+    wanted_mean: Reals | None
+    shrinkage: Shrinkage
+
+    @classmethod
+    def unknown(cls, inputs: int) -> Hessian:
+        """That of an input of which there are no rows: all its numbers count alike."""
+        return cls(np.eye(inputs), None, np.zeros(inputs), None, Shrinkage(1.0, 1.0))
+
+    def shrunk(self) -> Reals:
+        """H without what is chance in it; a copy.
+
+            (1 - a) S + (1 - b) m m' + (a tr(S) + b |m|^2) / p I         H = S + m m'
+
+        S is the covariance, m the mean of p inputs, a and b the shares that are chance.
+        """
+        shares, size = self.shrinkage, len(self.matrix)
+        kept, power = 1 - shares.covariance, float(self.mean @ self.mean)
+        made = kept * self.matrix
+        _add_outer(made, (1 - shares.mean - kept) * self.mean, self.mean)
+        covered = shares.covariance * (float(np.trace(self.matrix)) - power)
+        made[np.diag_indices(size)] += (covered + shares.mean * power) / size
+        return made
+
+    def shrunk_difference(self, rows: slice) -> Reals:
+        """Rows of C - H without what is chance in it; `cross` is there."""
+        assert self.cross is not None
+        assert self.wanted_mean is not None
+        shares = self.shrinkage
+        kept = 1 - shares.covariance
+        made = kept * (self.cross[rows] - self.matrix[rows])
+        apart = (1 - shares.mean - kept) * (self.wanted_mean - self.mean)
+        return np.asarray(made + apart[rows, np.newaxis] * self.mean)
 
 
-def shrinkage_of(matrix: Reals, rows: int, fourth: float) -> float:
-    """Share of a Hessian that is chance, of so few rows: Ledoit and Wolf (2004).
+def _add_outer(matrix: Reals, column: Reals, row: Reals) -> None:
+    """Adds column row', stripe by stripe: no second matrix is in memory."""
+    for start in range(0, len(matrix), STRIPE):
+        some = slice(start, start + STRIPE)
+        matrix[some] += column[some, np.newaxis] * row
 
-        m = tr(H) / p        d2 = |H - m I|^2 / p        b2 = (E|x|^4 - |H|^2) / ((n - 1) p)
-        share = min(b2 / d2, 1)        (1 - share) H + share m I is nearest to the true E[x x']
 
-    b2 is the variance of H as an estimate: p inputs from n rows have b2 of about m^2 p / n. One row
-    tells of no other: its share is 1.
+def shrinkage_of(matrix: Reals, mean: Reals, rows: int, third: Reals, fourth: float) -> Shrinkage:
+    """Shares of a Hessian that are chance, of so few rows: Ledoit and Wolf (2004).
+
+        S = H - m m'       s = tr(S) / p       d2 = |S - s I|^2 / p
+        b2 = (E|x - m|^4 - |S|^2) / ((n - 1) p)
+        covariance = min(b2 / d2, 1)           mean = min(tr(S) / ((n - 1) |m|^2), 1)
+
+    b2 is the variance of S as an estimate: p inputs from n rows have b2 of about s^2 p / n. It is
+    taken about the mean, which would else stand out as a pattern that makes all of H look known.
+    One row tells of no other: its shares are 1.
+
+    Args:
+        matrix: float64 (inputs, inputs), H.
+        mean: float64 (inputs,), m.
+        rows: n.
+        third: float64 (inputs,), E[|x|^2 x].
+        fourth: E|x|^4.
     """
-    size = len(matrix)
     if rows < 2:
-        return 1.0
-    squares = float(np.square(matrix).sum())
-    distance = squares / size - (float(np.trace(matrix)) / size) ** 2
-    variance = max(fourth - squares, 0.0) / ((rows - 1) * size)
-    return min(variance / distance, 1.0) if distance > 0 else 1.0
+        return Shrinkage(1.0, 1.0)
+    size, power, trace = len(matrix), float(mean @ mean), float(np.trace(matrix))
+    along = float(mean @ matrix @ mean)
+    spread = max(trace - power, 0.0)
+    squares = max(float(np.square(matrix).sum()) - 2 * along + power * power, 0.0)
+    about = fourth + 4 * along - 3 * power * power - 4 * float(third @ mean) + 2 * power * trace
+    distance = squares / size - (spread / size) ** 2
+    variance = max(about - squares, 0.0) / ((rows - 1) * size)
+    return Shrinkage(
+        min(variance / distance, 1.0) if distance > 0 else 1.0,
+        min(spread / ((rows - 1) * power), 1.0) if power > 0 else 1.0,
+    )
 
 
 class InputSums:
@@ -112,7 +181,8 @@ class InputSums:
     def __init__(self, name: str, inputs: int, *, has_cross: bool) -> None:
         self.name, self._sum = name, HessianSum(inputs)
         self._cross = np.zeros((inputs, inputs)) if has_cross else None
-        self._fourth = 0.0
+        self._wanted_sum = np.zeros(inputs) if has_cross else None
+        self._first, self._third, self._fourth = np.zeros(inputs), np.zeros(inputs), 0.0
 
     def add(self, seen: Singles, wanted: Singles | None) -> None:
         """Adds rows.
@@ -132,8 +202,11 @@ class InputSums:
                 )
         self._sum.add(seen)
         norms = np.einsum("ri,ri->r", seen, seen, dtype=np.float64)
+        self._first += seen.sum(0, dtype=np.float64)
+        self._third += norms @ seen
         self._fourth += float(np.square(norms).sum())
-        if self._cross is not None and wanted is not None:
+        if self._cross is not None and self._wanted_sum is not None and wanted is not None:
+            self._wanted_sum += wanted.sum(0, dtype=np.float64)
             for start in range(0, seen.shape[1], STRIPE):
                 stripe = slice(start, start + STRIPE)
                 self._cross[stripe] += wanted[:, stripe].T @ seen
@@ -150,10 +223,13 @@ class InputSums:
                 f"tensor '{self.name}', which linear layers read, has no rows in any sample. Give "
                 "samples with tokens."
             )
-        if self._cross is not None:
-            self._cross /= self._sum.count
         matrix, rows = self._sum.mean(), self._sum.count
-        return Hessian(matrix, self._cross, shrinkage_of(matrix, rows, self._fourth / rows))
+        if self._cross is not None:
+            self._cross /= rows
+        mean = self._first / rows
+        wanted = None if self._wanted_sum is None else self._wanted_sum / rows
+        shares = shrinkage_of(matrix, mean, rows, self._third / rows, self._fourth / rows)
+        return Hessian(matrix, self._cross, mean, wanted, shares)
 
 
 def can_be_summed(rows: Singles) -> bool:

@@ -243,7 +243,7 @@ class _Run:
                 raise CalibrationError(self._not_finite(inputs.tensor))
             sums.add(seen, wanted if has_cross else None)  # other tokens go to a quantized expert
         if not sums.count and is_expert:
-            return Hessian(np.eye(size), shrinkage=1.0)  # an expert that no sample goes to
+            return Hessian.unknown(size)  # an expert that no sample goes to
         return sums.hessian()
 
     def _not_finite(self, tensor: str) -> str:

@@ -202,9 +202,7 @@ class GroupwiseGPTQ:
     @classmethod
     def of(cls, seen: Hessian, percdamp: float = PERCDAMP) -> GroupwiseGPTQ:
         """The solver for an input."""
-        size, trust = len(seen.matrix), 1 - seen.shrinkage
-        hessian = trust * seen.matrix
-        hessian[np.diag_indices(size)] += seen.shrinkage * np.trace(seen.matrix) / size
+        hessian, size = seen.shrunk(), len(seen.matrix)
         damping = max(percdamp * float(np.trace(hessian)) / size, LEAST_DAMPING)
         factor = inverse_factor(hessian, damping)
         towards = None
@@ -212,7 +210,7 @@ class GroupwiseGPTQ:
             towards = np.empty((size, size), np.float32)
             for start in range(0, size, STRIPE):
                 some = slice(start, start + STRIPE)
-                towards[some] = factor.divided(trust * (seen.cross[some] - seen.matrix[some]))
+                towards[some] = factor.divided(seen.shrunk_difference(some))
         upper = np.asarray(factor.upper, np.float32)
         damped = hessian.astype(np.float32)
         np.fill_diagonal(damped, (np.diagonal(hessian) + damping).astype(np.float32))

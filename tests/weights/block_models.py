@@ -9,7 +9,7 @@ import numpy as np
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
-from onnxq.weights.hessian import Hessian, InputHessians
+from onnxq.weights.hessian import Hessian, InputHessians, Shrinkage
 from onnxq.weights.solve import prepared
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def hessian_of(seen: Singles, wanted: Singles | None = None) -> Hessian:
     """The Hessian of rows (rows, inputs), all at once; `wanted`: of the float model."""
     own = np.asarray(seen.T @ seen, np.float64) / len(seen)
     cross = None if wanted is None else np.asarray(wanted.T @ seen, np.float64) / len(seen)
-    return Hessian(own, cross)
+    means = seen.mean(0), None if wanted is None else wanted.mean(0)
+    return Hessian(own, cross, *means, Shrinkage())
 
 
 def solved(

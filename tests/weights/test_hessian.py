@@ -123,14 +123,32 @@ def test_of_few_rows_most_is_chance_and_of_many_next_to_nothing() -> None:
     for count in (1, 8, 64, 4096):
         sums = InputSums("x", 16, has_cross=False)
         sums.add((rng.standard_normal((count, 16)) * np.sqrt(powers)).astype(np.float32), None)
-        shares.append(sums.hessian().shrinkage)
+        shares.append(sums.hessian().shrinkage.covariance)
     assert shares[0] == 1
     assert shares == sorted(shares, reverse=True)
     assert shares[-1] < 0.01
 
 
-def test_inputs_without_a_pattern_are_all_chance() -> None:
-    rows = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+@pytest.mark.parametrize("mean", [0.0, 3.0])
+def test_inputs_without_a_pattern_are_all_chance(mean: float) -> None:
+    """A mean is none: it is known long before what varies about it."""
+    rows = mean + np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
     sums = InputSums("x", 32, has_cross=False)
+    sums.add(rows[:40], None)
+    sums.add(rows[40:], None)
+    found = sums.hessian()
+    assert found.shrinkage.covariance > 0.9
+    assert found.shrinkage.mean == pytest.approx(1 / (63 * mean**2) if mean else 1.0, rel=0.1)
+    known = (1 - found.shrinkage.mean) * np.outer(found.mean, found.mean)
+    np.testing.assert_allclose(found.shrunk() - known, np.eye(32), atol=0.1)
+    assert np.abs(found.matrix - known - np.eye(32)).max() > 0.3
+
+
+def test_shares_are_those_of_rows_about_their_mean() -> None:
+    """The sums of one pass give what a second one would, of centred rows."""
+    rows = np.random.default_rng(0).gamma(1, 2, (50, 8)).astype(np.float32)
+    sums, centred = (InputSums("x", 8, has_cross=False) for _ in range(2))
     sums.add(rows, None)
-    assert sums.hessian().shrinkage > 0.9
+    centred.add(rows - rows.mean(0), None)
+    apart, about = sums.hessian().shrinkage, centred.hessian().shrinkage
+    assert apart.covariance == pytest.approx(about.covariance, rel=1e-4)
