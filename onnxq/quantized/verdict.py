@@ -47,6 +47,12 @@ class InputSource(enum.Enum):
     """None that were made up suit the float model; ONNX Runtime opens the quantized one."""
 
 
+RANGES_FIT = (InputSource.CALIBRATION, InputSource.NOT_FITTED)
+"""Sources whose samples the ranges were made of."""
+ENOUGH = 16
+"""Samples from which on a verdict stands without a word on their number."""
+
+
 @dataclass(frozen=True)
 class Verdict(Saved):
     """Verdict of one run of a quantized model on ONNX Runtime.
@@ -198,8 +204,12 @@ class Verdict(Saved):
             yield f"  and {len(ordered) - most} outputs that are no worse"
         for answers in self.answers:
             yield f"  {answers}"
-        if self.samples == 1:
-            yield "one sample proves little: give 16 or more, different from each other"
+        if self.samples == 1 or self.samples_in_all < ENOUGH:
+            is_one = self.samples == 1
+            few = "one sample proves" if is_one else f"{self.samples} samples prove"
+            fitted = f", and ranges fit {'it' if is_one else 'them'} best"
+            seen = fitted if self.input_source in RANGES_FIT else ""
+            yield f"{few} little{seen}: give {ENOUGH} or more, different from each other"
 
     def remarks(self) -> Iterator[str]:
         """Lines on its speed, on nodes with which it did not run, and notes."""

@@ -45,10 +45,11 @@ def test_what_an_algorithm_fits_is_told_by_others_from_a_handful_on() -> None:
     assert (verdict.input_source, verdict.samples) == (InputSource.UNSEEN, 2)
 
 
-def test_one_sample_is_said_to_prove_little() -> None:
-    one, two = (onnxq.quantize(network(), {"x": images(n)}) for n in (1, 2))
-    assert "one sample proves little" in str(one.verdict)
-    assert "proves little" not in str(two.verdict)
+def test_few_samples_are_said_to_prove_little() -> None:
+    one, two, enough = (onnxq.quantize(network(), {"x": images(n)}) for n in (1, 2, 16))
+    assert "one sample proves little, and ranges fit it best: give 16 or more" in str(one.verdict)
+    assert "2 samples prove little, and ranges fit them best: give 16" in str(two.verdict)
+    assert "prove" not in str(enough.verdict)
 
 
 @pytest.mark.parametrize("method", ["quantize", "quantize_weights"])
