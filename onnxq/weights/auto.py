@@ -2,7 +2,7 @@
 
     each layer       rounded by samples; its bias corrected where that would be too much work, or
                      where the rounding of its weight adds next to no noise
-    samples          a quarter, or up to ENOUGH_SAMPLES where that is more; 4 batches at least
+    samples          so many as `enough_of` says; 4 batches at least
     work allowed     SHARE multiply-adds for each one of the float model over all samples given
     kept             if the outputs lose no more than before, on batches held back
 
@@ -17,18 +17,15 @@ from onnxq.core.arrays import Singles
 from onnxq.errors import OnnxqError, first_line
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples import Batches
-from onnxq.samples.excerpt import rows_of
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.bias import bias_work
 from onnxq.weights.improvement import Improved, WeightImprovement, register
-from onnxq.weights.judgement import ENOUGH_SAMPLES, thinned
+from onnxq.weights.judgement import enough_of, row_count, thinned
 from onnxq.weights.layers import Layer, layers_of
 from onnxq.weights.layerwise import LayerWork, Proposal, layerwise, with_outcomes
 from onnxq.weights.round import rounding_of, rounding_work
 
-LOOKED_AT = 4
-"""One row in so many is looked at where that is more than ENOUGH_SAMPLES."""
 SHARE = 4.0
 """Multiply-adds of rounding for one of the float model's run: those of a calibration take about so
 many times as long, observers included."""
@@ -55,8 +52,8 @@ class Auto(WeightImprovement):
         as_it_is = Improved(prepared, plan)
         if not layers_of(prepared.model, plan):
             return with_outcomes(as_it_is, (Outcome(self.name, "", False, why="no layers"),))
-        rows = _rows(samples)
-        most = max(ENOUGH_SAMPLES, rows // LOOKED_AT)
+        rows = row_count(samples)
+        most = enough_of(rows)
         budget = _Budget(max(1.0, rows / most), LEAST)
 
         def begin(layer: Layer, batches: int) -> LayerWork | str:
@@ -81,13 +78,6 @@ class Auto(WeightImprovement):
             )
         undone = [replace(each, kept=False, why=each.why or WORSE) for each in (*places, whole)]
         return with_outcomes(as_it_is, tuple(undone))
-
-
-def _rows(samples: Batches) -> int:
-    """Rows of all batches, if they are alike."""
-    first = next(iter(samples), None)
-    count = sum(1 for _ in samples) if samples.count is None else samples.count
-    return 0 if first is None else count * rows_of(first)
 
 
 @dataclass(slots=True)

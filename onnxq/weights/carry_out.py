@@ -31,7 +31,8 @@ from onnxq.weights.improvement import (
     WeightImprovement,
     find,
 )
-from onnxq.weights.smooth import Smooth, is_worth_trying
+from onnxq.weights.judgement import enough_of, row_count, thinned
+from onnxq.weights.smooth import Smooth, smoothed_for_outliers
 
 Made = TypeVar("Made", EqualModel, Improved)
 DEFAULT: tuple[str, ...] = ("auto",)
@@ -108,22 +109,23 @@ def improve_model(
 
     DEFAULT alone asks for `smooth` where outlying channels cost the model much.
     """
-    names = prepared.qconfig.algorithms
-    if names == DEFAULT:
+    if prepared.qconfig.algorithms == DEFAULT:
         alone = dataclasses.replace(prepared, qconfig=prepared.qconfig.set_improve([Smooth.name]))
-        if not is_worth_trying(alone, samples, objective):
-            return prepared
+        some = thinned(samples, enough_of(row_count(samples)))
         # judged as if nothing followed: that takes half the time
-        smoothed = improve_model(alone, samples, objective)
-        return dataclasses.replace(smoothed, qconfig=prepared.qconfig)
-    for improvement in wanted(names):
+        smoothed = smoothed_for_outliers(alone, some, objective)
+        return prepared if smoothed is None else _made_of(prepared, Smooth.name, smoothed)
+    for improvement in wanted(prepared.qconfig.algorithms):
         if isinstance(improvement, ModelImprovement):
             work = partial(improvement.improve, prepared, samples, objective)
-            made = _result(improvement, work, EqualModel)
-            prepared = prepared_again(prepared, made.model, made.outcomes)
-            if made.naming:
-                prepared = decided_again(prepared, improvement.name, made.naming)
+            prepared = _made_of(prepared, improvement.name, _result(improvement, work, EqualModel))
     return prepared
+
+
+def _made_of(prepared: Prepared, name: str, made: EqualModel) -> Prepared:
+    """The Prepared with the model that an improvement made in its place."""
+    prepared = prepared_again(prepared, made.model, made.outcomes)
+    return decided_again(prepared, name, made.naming) if made.naming else prepared
 
 
 def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improved:

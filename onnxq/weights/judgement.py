@@ -25,7 +25,6 @@ benchmarks/results/improve.md says which networks keep `smooth`, and of which it
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -177,6 +176,8 @@ def _errors(output: tuple[Array, ...]) -> list[Reals]:
 
 ENOUGH_SAMPLES = 128
 """Below it, means and covariances of few samples are what improvements fit: said in the report."""
+LOOKED_AT = 4
+"""By default one row in so many is looked at, where that is more than ENOUGH_SAMPLES."""
 MOST_SAMPLES = 1024
 """More are thinned out, evenly: they are kept in memory, and weights gain no more by them."""
 
@@ -197,7 +198,7 @@ def enough(samples: Batches, prepared: Prepared) -> list[Batch]:
     """The batches to look at, cut into smaller ones where there are too few to hold some back."""
     if prepared.feedback:
         return list(_first(samples))
-    batches = list(itertools.islice(samples, 0, None, _stride(samples, MOST_SAMPLES)))
+    batches = list(thinned(samples, MOST_SAMPLES))
     if not too_few(batches) or not batches or not has_dynamic_batch(prepared.inputs):
         return batches
     if rows_of(one_row(prepared.model, prepared.inputs, batches[0])) > 1:  # a constant fixes it
@@ -215,21 +216,30 @@ def _first(samples: Batches) -> Iterator[Batch]:
             return
 
 
+def row_count(samples: Batches) -> int:
+    """Rows of all batches, if they are alike."""
+    first = next(iter(samples), None)
+    count = sum(1 for _ in samples) if samples.count is None else samples.count
+    return 0 if first is None else count * rows_of(first)
+
+
+def enough_of(rows: int) -> int:
+    """Rows that algorithms look at by default, of so many: a quarter, or up to ENOUGH_SAMPLES."""
+    return max(ENOUGH_SAMPLES, rows // LOOKED_AT)
+
+
 def thinned(samples: Batches, most: int) -> Batches:
-    """Every n-th batch, so that they have about so many rows at most."""
-    stride = _stride(samples, most)
-    count = None if samples.count is None else -(-samples.count // stride)
-    produce = partial(itertools.islice, samples, 0, None, stride)
-    return Batches(samples.where, count, produce)
-
-
-def _stride(samples: Batches, most: int) -> int:
-    """One batch in so many makes about so many rows at most; 1 where that would leave too few."""
+    """Batches of so many rows at most, evenly spread; EVERY batches at least, where there are."""
     first = next(iter(samples), None)
     if first is None:
-        return 1
+        return samples
     count = sum(1 for _ in samples) if samples.count is None else samples.count
-    return max(1, min(-(-count * rows_of(first) // most), count // EVERY))
+    wanted = min(count, max(most // max(rows_of(first), 1), EVERY))
+
+    def spread() -> Iterator[Batch]:
+        return (batch for i, batch in enumerate(samples) if i * wanted % count < wanted)
+
+    return Batches(samples.where, wanted, spread)
 
 
 def _cut(batch: Batch) -> list[Batch]:

@@ -21,7 +21,7 @@ integers, and what helps without a correction is no worse with one behind it.
 benchmarks/results/improve.md has what `smooth, bias` gains on samples that nothing had seen.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from onnxq.core.threads import workers
@@ -35,7 +35,13 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.improvement import EqualModel, ModelImprovement, register
 from onnxq.weights.judgement import Judgement, too_few
-from onnxq.weights.smoothing import SiteChoice, outliers_cost, site_choices
+from onnxq.weights.smoothing import (
+    SiteChoice,
+    SiteInput,
+    outliers_cost,
+    site_choices,
+    site_inputs,
+)
 from onnxq.weights.smoothing_sites import Site, sites_of
 from onnxq.weights.smoothing_trial import (
     NO_FACTORS,
@@ -62,13 +68,16 @@ class Smooth(ModelImprovement):
         return factored(flow, self.name, sites_of(prepared, objective), NO_SITES)
 
 
-def is_worth_trying(prepared: Prepared, samples: Batches, objective: Objective) -> bool:
-    """Whether outlying channels cost the model so much that it is smoothed without being asked."""
+def smoothed_for_outliers(
+    prepared: Prepared, samples: Batches, objective: Objective
+) -> EqualModel | None:
+    """The model smoothed where outlying channels cost it much; None: they do not."""
     sites = sites_of(prepared, objective)
-    if not sites:
-        return False
     flow = Flow.of(prepared, samples, objective)
-    return not too_few(flow.batches) and outliers_cost(flow, sites)
+    if not sites or too_few(flow.batches):
+        return None
+    inputs = site_inputs(flow, sites)
+    return _factored(flow, Smooth.name, inputs) if outliers_cost(flow, inputs) else None
 
 
 CHANCE = "{} samples cannot tell this gain from chance"
@@ -79,12 +88,16 @@ def factored(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualMo
     """The model with factors at those of the sites where they help."""
     if why := too_few(flow.batches) if sites else none:
         return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
+    return _factored(flow, name, site_inputs(flow, sites))
+
+
+def _factored(flow: Flow, name: str, inputs: Mapping[Site, SiteInput]) -> EqualModel:
     with workers(1):  # sums are the same on every machine with one BLAS thread
-        made = _judged(flow, name, site_choices(flow, sites))
+        made = _judged(flow, name, site_choices(flow, inputs))
         if made.outcomes[-1].kept or not flow.corrects_biases:
             return made
         alone = flow.asking(name)
-        by_itself = _judged(alone, name, site_choices(alone, sites))
+        by_itself = _judged(alone, name, site_choices(alone, inputs))
         return by_itself if by_itself.outcomes[-1].kept else made
 
 

@@ -23,7 +23,7 @@ which leaves more to the weight: exponents come out larger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,9 +38,7 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
-from onnxq.samples.inputs import Batch
 from onnxq.static.noise.sensitive import TYPICAL_NOISE
-from onnxq.static.prepared import Prepared
 from onnxq.weights.integer_layers import IntegerLayer, at_run_time, integer_layers
 from onnxq.weights.judgement import is_held_back
 from onnxq.weights.layerwise import all_feeds
@@ -189,12 +187,12 @@ class SiteChoice:
         return Outcome(improvement, self.site.tensor, kept, self.before_db, self.after_db, why)
 
 
-def site_choices(flow: Flow, sites: Sequence[Site]) -> list[SiteChoice]:
+def site_choices(flow: Flow, inputs: Mapping[Site, SiteInput]) -> list[SiteChoice]:
     """The choice of every site, each on its own, with the others as they are."""
     found = integer_layers(flow.prepared, flow.objective)
     return [
         _choice(site, seen, [found[name] for name in site.readers], flow)
-        for site, seen in _seen(flow.prepared, sites, flow.batches, MOST_ROWS)
+        for site, seen in inputs.items()
     ]
 
 
@@ -216,6 +214,10 @@ class _Part:
         others = tuple(range(x.ndim - 1))
         return cls(_spread_rows(x, most), np.abs(x).max(others).astype(np.float64)[np.newaxis])
 
+    def some(self, most: int) -> _Part:
+        """About so many places of it at most, evenly spread."""
+        return _Part(self.x[:: -(-len(self.x) // most)], self.maxima)
+
     @classmethod
     def joined(cls, parts: Sequence[_Part]) -> _Part:
         """All parts as one."""
@@ -224,18 +226,17 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Seen:
-    """Parts of a tensor: two to choose an exponent by, and one that judges."""
+class SiteInput:
+    """Parts of a site's tensor: two to choose an exponent by, and one that judges."""
 
     first: _Part
     second: _Part
     held: _Part
 
 
-def _seen(
-    prepared: Prepared, sites: Sequence[Site], batches: Sequence[Batch], rows: int
-) -> Iterator[tuple[Site, _Seen]]:
-    """Each site with what its tensor is in the float model, in about so many rows of a part."""
+def site_inputs(flow: Flow, sites: Sequence[Site]) -> dict[Site, SiteInput]:
+    """Each site with what its tensor is in the float model, in about MOST_ROWS rows of a part."""
+    prepared, batches = flow.prepared, flow.batches
     inputs = {value.name for value in prepared.model.graph.inputs}
     inner = [site.tensor for site in sites if site.tensor not in inputs]
     exposed = expose(prepared.model, inner)
@@ -245,12 +246,14 @@ def _seen(
         for index, feeds in enumerate(all_feeds(prepared, batches)):
             got = dict(zip(inner, session.run(feeds, list(exposed.outputs.values())), strict=True))
             share = held if is_held_back(index) else len(batches) - held
-            most = -(-rows // max(share, 1))
+            most = -(-MOST_ROWS // max(share, 1))
             for site, parts in zip(sites, kept, strict=True):
                 x = {**feeds, **got}[site.tensor].astype(np.float32, copy=False)
                 parts[is_held_back(index)].append(_Part.of(x, most))
-    for site, (seen, judging) in zip(sites, kept, strict=True):
-        yield site, _Seen(*map(_Part.joined, (seen[::2], seen[1::2], judging)))
+    return {
+        site: SiteInput(*map(_Part.joined, (seen[::2], seen[1::2], judging)))
+        for site, (seen, judging) in zip(sites, kept, strict=True)
+    }
 
 
 def _spread_rows(x: Singles, most: int) -> Singles:
@@ -299,7 +302,7 @@ class _Reading:
         return layer_noise(tried_on.x, *self.made(made_of, exponent), self.layers)
 
 
-def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerLayer], flow: Flow) -> SiteChoice:
+def _choice(site: Site, seen: SiteInput, readers: Sequence[IntegerLayer], flow: Flow) -> SiteChoice:
     """The exponent whose readers lose least, judged on the part held back.
 
     An exponent near 1 brings every channel to the very range that it had: what another sample has
@@ -316,7 +319,7 @@ def _choice(site: Site, seen: _Seen, readers: Sequence[IntegerLayer], flow: Flow
     return SiteChoice(site, factors, before, after, best, is_corrected)
 
 
-def outliers_cost(flow: Flow, sites: Sequence[Site]) -> bool:
+def outliers_cost(flow: Flow, inputs: Mapping[Site, SiteInput]) -> bool:
     """Whether outlying channels make layers noisy, so that smoothing is worth trying by default.
 
         mean n(0) > TYPICAL_NOISE        sum n(0) >= 2 sum min n(a), a of 0 and USUAL
@@ -325,12 +328,13 @@ def outliers_cost(flow: Flow, sites: Sequence[Site]) -> bool:
     """
     found = integer_layers(flow.prepared, flow.objective)
     before = after = 0.0
-    for site, seen in _seen(flow.prepared, sites, flow.batches, FEW_ROWS):
+    for site, seen in inputs.items():
+        first, second = seen.first.some(FEW_ROWS), seen.second.some(FEW_ROWS)
         readers = [found[name] for name in site.readers]
-        reading = _Reading.of(readers, seen.first.maxima.shape[1], flow)
-        noises = [reading.noise(seen.first, seen.second, a) for a in (0.0, *USUAL)]
+        reading = _Reading.of(readers, first.maxima.shape[1], flow)
+        noises = [reading.noise(first, second, a) for a in (0.0, *USUAL)]
         before, after = before + noises[0], after + min(noises)
-    return before > len(sites) * TYPICAL_NOISE and before >= 2 * after
+    return before > len(inputs) * TYPICAL_NOISE and before >= 2 * after
 
 
 def _noise_of(layer: IntegerLayer, flow: Flow) -> Noise:

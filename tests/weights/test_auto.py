@@ -17,7 +17,7 @@ from onnxq.samples import open_samples
 from onnxq.samples.excerpt import HANDFUL
 from onnxq.weights import Auto, Improved, Round
 from onnxq.weights import auto as module
-from onnxq.weights.judgement import ENOUGH_SAMPLES, thinned
+from onnxq.weights.judgement import ENOUGH_SAMPLES, LOOKED_AT, enough_of, thinned
 from onnxq.weights.layerwise import with_outcomes
 from onnxq.weights.round import LITTLE
 from tests.dynamic_models import parsed
@@ -59,7 +59,7 @@ def test_each_layer_is_rounded_where_the_work_is_allowed(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "LEAST_DB", -math.inf)
     prepared, plan, read = planned()
     batches = open_samples(read, prepared.inputs)
-    some = thinned(batches, 512 // module.LOOKED_AT)
+    some = thinned(batches, enough_of(512))
     auto = Auto().improve(prepared, plan, batches).outcomes
     alone = Round().improve(prepared, plan, some).outcomes
     assert [o.gain_db for o in auto[:2]] == [o.gain_db for o in alone[:2]]
@@ -118,8 +118,7 @@ def test_a_part_of_the_samples_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
     for rows in (32, 192, 256, 1024):
         read = onnxq.Samples(samples(rows=rows), batch_size=8)
         Auto().improve(prepared, plan, open_samples(read, prepared.inputs))
-    # of 24 batches every second one, which makes 96 rows: one batch in so many, rounded up
-    assert seen == [32, 96, ENOUGH_SAMPLES, 1024 // module.LOOKED_AT]
+    assert seen == [32, ENOUGH_SAMPLES, ENOUGH_SAMPLES, 1024 // LOOKED_AT]
 
 
 def test_what_fails_or_loses_leaves_the_plan_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.weights.judgement import Judgement, judgement_of
+from onnxq.samples import Batches
+from onnxq.weights.judgement import Judgement, judgement_of, thinned
 
 if TYPE_CHECKING:
     from onnxq.core.arrays import Reals
@@ -144,3 +145,18 @@ def test_an_output_that_is_not_by_samples_makes_the_batch_one() -> None:
 
 def test_without_outputs_of_floats_there_is_nothing_to_judge() -> None:
     assert judgement_of([(2, [])]) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "most", "left"),
+    [(256, 1, 128, 128), (192, 1, 128, 128), (100, 8, 128, 16), (6, 64, 128, 4), (3, 64, 128, 3)],
+)
+def test_samples_are_thinned_evenly_to_so_many_rows(
+    count: int, rows: int, most: int, left: int
+) -> None:
+    every = [{"x": np.full((rows, 1), i)} for i in range(count)]
+    some = thinned(Batches("samples", count, lambda: iter(every)), most)
+    kept = [int(batch["x"][0, 0]) for batch in some]
+    assert some.count == len(kept) == left
+    assert kept[0] == 0
+    assert max(np.diff(kept)) - min(np.diff(kept)) <= 1
