@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import onnx_ir as ir
 
-    from onnxq.quantized import QuantizedModel
+    from onnxq.quantized.quantized_model import QuantizedModel
 
     Singles = npt.NDArray[np.float32]
     Draw = Callable[[np.random.Generator, int], Singles]

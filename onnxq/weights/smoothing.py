@@ -152,6 +152,8 @@ MOST_ROWS = 1024
 """Rows of all samples that a site looks at to choose, evenly spread."""
 FEW_ROWS = 128
 """Rows that `outliers_cost` looks at."""
+LESS = 1.5
+"""Noise over that with factors from which on `outliers_cost` says that they are worth trying."""
 USUAL = (0.5, 0.8)
 """Exponents that `outliers_cost` tries: the paper's, and one that leaves more to the weight."""
 MUL_GAIN_DB = 1.0
@@ -215,8 +217,8 @@ class _Part:
         return cls(_spread_rows(x, most), np.abs(x).max(others).astype(np.float64)[np.newaxis])
 
     def some(self, most: int) -> _Part:
-        """About so many places of it at most, evenly spread."""
-        return _Part(self.x[:: -(-len(self.x) // most)], self.maxima)
+        """About so many places of it at most, that with the largest value among them."""
+        return _Part(_spread_rows(self.x, most), self.maxima)
 
     @classmethod
     def joined(cls, parts: Sequence[_Part]) -> _Part:
@@ -322,9 +324,9 @@ def _choice(site: Site, seen: SiteInput, readers: Sequence[IntegerLayer], flow: 
 def outliers_cost(flow: Flow, inputs: Mapping[Site, SiteInput]) -> bool:
     """Whether outlying channels make layers noisy, so that smoothing is worth trying by default.
 
-        mean n(0) > TYPICAL_NOISE        sum n(0) >= 2 sum min n(a), a of 0 and USUAL
+        mean n(0) > TYPICAL_NOISE        sum n(0) >= LESS sum min n(a), a of 0 and USUAL
 
-    n(a) is the noise of a site with this exponent, in FEW_ROWS rows: half of all of it would go.
+    n(a) is the noise of a site with this exponent, in FEW_ROWS rows: a third of all of it would go.
     """
     found = integer_layers(flow.prepared, flow.objective)
     before = after = 0.0
@@ -334,7 +336,7 @@ def outliers_cost(flow: Flow, inputs: Mapping[Site, SiteInput]) -> bool:
         reading = _Reading.of(readers, first.maxima.shape[1], flow)
         noises = [reading.noise(first, second, a) for a in (0.0, *USUAL)]
         before, after = before + noises[0], after + min(noises)
-    return before > len(inputs) * TYPICAL_NOISE and before >= 2 * after
+    return before > len(inputs) * TYPICAL_NOISE and before >= LESS * after
 
 
 def _noise_of(layer: IntegerLayer, flow: Flow) -> Noise:
