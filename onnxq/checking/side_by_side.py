@@ -13,7 +13,6 @@ import onnx_ir as ir
 from onnxq.affine import dequantize, quantize
 from onnxq.checking.comparison import Agreement, Comparison
 from onnxq.checking.divergence import RANK, Divergence
-from onnxq.checking.output_parts import PartSums
 from onnxq.core.arrays import Array, Singles
 from onnxq.graph.quantized import QuantizedIO
 from onnxq.language.decoder import LOGITS
@@ -21,6 +20,7 @@ from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Session
 from onnxq.qparams import QParams
+from onnxq.quantized.output_parts import PartSums
 from onnxq.quantized.output_verdict import OutputPart
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.inputs import Batch

@@ -25,7 +25,7 @@ from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRepair, LeftByRequest
 from onnxq.ort.target_here import saturates_here_alone
 from onnxq.qconfig import Choice, QConfigMapping
-from onnxq.quantized.verdict import Verdict
+from onnxq.quantized.verdict import LEAST_SPEEDUP, Verdict
 from onnxq.repair.slower import static_worth_it
 from onnxq.report.progress import Step, Watching, unwatched
 from onnxq.samples import Samples, open_samples
@@ -176,7 +176,7 @@ def _worth_trying(found: Tuned) -> list[Milestone]:
     from onnxq.tuning.tuned import is_all_float
 
     steps = [step for step in found.steps[1:] if not is_all_float(step.qconfig)]
-    faster = [step for step in steps if step.score.time_ratio and step.score.time_ratio < 1]
+    faster = [s for s in steps if s.score.time_ratio and s.score.time_ratio * LEAST_SPEEDUP < 1]
     nearest = max(steps, key=_worst_db, default=None)
     chosen = next((step for step in steps if step.qconfig == found.qconfig), nearest)
     first = chosen if chosen in faster else max(faster, key=_worst_db, default=None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from onnxq.checking.output_parts import PartSums
+from onnxq.quantized.output_parts import PartSums
 
 if TYPE_CHECKING:
     from onnxq.quantized.output_verdict import OutputPart
