@@ -113,6 +113,11 @@ class PartSums:
     _axes: dict[int, _Axis] = field(default_factory=dict)
     _sizes: tuple[int, ...] | None = None
 
+    @property
+    def axes(self) -> list[int]:
+        """Axes of constant size so far, that may have parts."""
+        return sorted(self._axes)
+
     def update(self, x: Array, y: Array) -> None:
         """Adds a batch.
 
@@ -142,16 +147,20 @@ class PartSums:
             ]
             self._axes = {axis: self._axes[axis] + later._axes[axis] for axis in sorted(shared)}
 
+    def parts(self) -> list[OutputPart]:
+        """The parts, loudest first; none: the output is one."""
+        looked = [_parts(axis, sums) for axis, sums in self._axes.items() if sums.is_enough]
+        found = [parts for parts in looked if parts is not None]
+        return max(found, key=lambda pair: pair[0])[1] if found else []
+
     def worst(self, whole_db: float) -> OutputPart | None:
         """The part of least SQNR; None: no parts, or none is LEAST_DROP_DB below the whole."""
-        looked = [(axis, _parts(axis, sums)) for axis, sums in self._axes.items() if sums.is_enough]
-        found = [parts for _, parts in looked if parts is not None]
-        whole = [(axis, np.arange(len(self._axes[axis].signal))) for axis, _ in looked]
-        if found:
-            parts = max(found, key=lambda pair: pair[0])[1]
+        parts, axes = self.parts(), self._axes
+        whole = [(axis, np.arange(len(s.signal))) for axis, s in axes.items() if s.is_enough]
+        if parts:
             whole = [(part.axis, np.array(part.slices)) for part in parts]
-        lost = [_lost(axis, slices, self._axes[axis]) for axis, slices in whole]
-        named = [part for part in (*lost, *(parts if found else ())) if part is not None]
+        lost = [_lost(axis, slices, axes[axis]) for axis, slices in whole]
+        named = [part for part in (*lost, *parts) if part is not None]
         worst = min(named, key=lambda part: part.sqnr_db, default=None)
         return worst if worst is not None and worst.sqnr_db < whole_db - LEAST_DROP_DB else None
 

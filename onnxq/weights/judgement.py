@@ -30,6 +30,7 @@ import numpy as np
 
 from onnxq.core.arrays import Array, Reals
 from onnxq.observers.tensor_noise import decibels
+from onnxq.quantized.output_parts import PartSums
 from onnxq.samples.batches import Batches
 from onnxq.samples.excerpt import EVERY, is_last, rows_of
 from onnxq.samples.inputs import Batch, has_dynamic_batch
@@ -132,7 +133,8 @@ def powers_of(batches: Iterable[Compared]) -> Reals | None:
     """Squares sample by sample: of the float model's outputs, and of what each other model misses.
 
     Each output is in units of its own power, all samples together: hidden states are thousands of
-    numbers and scores two, so that the sum of squares as they are would hear the states alone.
+    numbers and scores two, so that the sum of squares as they are would hear the states alone. So
+    is each part of an output (`PartSums`): scores beside boxes, in one tensor.
 
     Args:
         batches: of the same number of models each, and the same outputs.
@@ -140,28 +142,49 @@ def powers_of(batches: Iterable[Compared]) -> Reals | None:
         (models, samples), sums over the outputs, of which one that float gives as zeros, or
         not finite, adds nothing: it has no units; None where there is no output of floats.
     """
-    parts = [_squares(batch) for batch in batches if batch[1]]
-    if not parts:
+    outputs: list[_Squares] = []
+    for samples, arrays in batches:
+        outputs = outputs or [_Squares() for _ in arrays]
+        is_by_sample = all(a.ndim and len(a) == samples for each in arrays for a in each)
+        for output, each in zip(outputs, arrays, strict=True):
+            output.add(each, samples if is_by_sample else 1)
+    if not outputs:
         return None
-    squares = np.concatenate(parts, axis=2)
+    squares = np.stack([part for output in outputs for part in output.parts()])
     power = squares[:, 0].sum(axis=1)[:, np.newaxis, np.newaxis]
     has_units = (power > 0) & np.isfinite(power)
     shares = np.divide(squares, power, out=np.zeros_like(squares), where=has_units)
     return np.asarray(shares.sum(axis=0), np.float64)
 
 
-def _squares(batch: Compared) -> Reals:
-    """Squares of each output, and of what each other model misses of it.
+class _Squares:
+    """Squares of an output, and of what each other model misses of it, as batches come."""
 
-    Returns:
-        (outputs, models, samples); (outputs, models, 1) where an output is not by samples.
-    """
-    samples, outputs = batch
-    is_by_sample = all(a.ndim and len(a) == samples for each in outputs for a in each)
-    rows = samples if is_by_sample else 1
-    return np.array(
-        [[np.square(a).reshape(rows, -1).sum(axis=1) for a in _errors(each)] for each in outputs]
-    )
+    def __init__(self) -> None:
+        self._whole: list[Reals] = []
+        self._slices: dict[int, list[Reals]] = {}
+        self._sums, self._is_by_sample = PartSums(), True
+
+    def add(self, output: tuple[Array, ...], rows: int) -> None:
+        """Adds a batch of so many samples: the float model's output, and those of the others."""
+        squares = [np.square(each) for each in _errors(output)]
+        self._whole.append(np.array([each.reshape(rows, -1).sum(axis=1) for each in squares]))
+        self._is_by_sample &= rows == len(np.atleast_1d(output[0]))
+        if not self._is_by_sample:
+            return
+        self._sums.update(output[0], output[0])
+        for axis in self._sums.axes:
+            others = tuple(a for a in range(1, output[0].ndim) if a != axis)
+            by_slice = np.array([each.sum(axis=others) for each in squares])
+            self._slices.setdefault(axis, []).append(by_slice)
+
+    def parts(self) -> list[Reals]:
+        """(models, samples) of each part, or of the whole where the output is one."""
+        parts = self._sums.parts() if self._is_by_sample else []
+        if not parts:
+            return [np.concatenate(self._whole, axis=1)]
+        by_slice = np.concatenate(self._slices[parts[0].axis], axis=1)
+        return [by_slice[:, :, list(part.slices)].sum(axis=2) for part in parts]
 
 
 def _errors(output: tuple[Array, ...]) -> list[Reals]:

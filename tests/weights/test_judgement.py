@@ -160,3 +160,27 @@ def test_samples_are_thinned_evenly_to_so_many_rows(
     assert some.count == len(kept) == left
     assert kept[0] == 0
     assert max(np.diff(kept)) - min(np.diff(kept)) <= 1
+
+
+def boxes_and_scores(rows: int) -> np.ndarray:
+    random = np.random.default_rng(0)
+    boxes, scores = random.uniform(0, 640, (rows, 4, 100)), random.uniform(0, 1, (rows, 3, 100))
+    return np.concatenate([boxes, scores], axis=1).astype(np.float32)
+
+
+def test_scores_beside_boxes_in_one_tensor_count_as_much() -> None:
+    """Boxes gain what the whole is made of; scores lose what a detector is made of."""
+    wanted = boxes_and_scores(8)
+    before, after = wanted * 1.01, wanted * 1.001
+    after[:, 4:] = wanted[:, 4:] * 1.2
+    batches = [
+        (2, [(w, b, a)])
+        for w, b, a in zip(*(np.split(x, 4) for x in (wanted, before, after)), strict=True)
+    ]
+    found = judgement_of(batches)
+    assert found is not None
+    assert found.is_loss
+    assert found.after_db == pytest.approx(10 * math.log10(2 / (0.2**2 + 1e-6)), abs=0.01)
+    one = judgement_of([(7, [(wanted, before, after)])])  # of no such number of samples
+    assert one is not None
+    assert one.is_less
