@@ -13,13 +13,17 @@ notes, better or not. A model without any integers is no repair: what was quanti
 its warning.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Repair
 from onnxq.checking.runnable import Made
 from onnxq.checking.static_job import Observe, StaticJob, carry_out
+from onnxq.core.atomic import temporary_folder
 from onnxq.errors import OnnxqError, counted, first_line
 from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRepair, LeftByRequest
@@ -38,6 +42,11 @@ from onnxq.times import Costs, costs_of
 from onnxq.tuning.tables import Milestone
 from onnxq.tuning.tuned import Tuned
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnxq.tuning.scoring.goal import Goal
+
 MOST_RUNS = 16
 """Models that the search runs over its samples; a bisection takes some ten."""
 LEAST_SECONDS = 5.0
@@ -48,7 +57,8 @@ LEAST_SHARE = 0.5
 BETTER_DB = 0.5
 """Less is no repair."""
 MARGIN_DB = 2.0
-"""Decibels above the floor that the search wants: it chooses on few samples, others show less."""
+"""Decibels above the floor that the search wants on samples that the verdict is not of: others show
+less."""
 
 
 class ObservedOnce:
@@ -222,12 +232,14 @@ def _searched(
     """Result of a search by `tune` within the bounds.
 
     Where integers of outputs changed, their share is bounded as the floor says (`likeness_db`).
+    Where the search's samples show enough of the model that is to be repaired, and those that
+    choose nothing do not, the bound is higher by what they differ.
     """
     from onnxq.tuning.scoring.goal import Goal  # few runs need the search
-    from onnxq.tuning.tune import HELD_APART, tune
 
+    margin_db = MARGIN_DB if job.check.unseen is None else 0.0
     goal = Goal(
-        min_sqnr_db=wanted.floor_db + MARGIN_DB if verdict.worst_db < math.inf else None,
+        min_sqnr_db=wanted.floor_db + margin_db if verdict.worst_db < math.inf else None,
         max_runs=MOST_RUNS,
         max_seconds=seconds,
         improve=(),
@@ -235,6 +247,26 @@ def _searched(
     if any(o.agreement is not None and o.likeness_db < wanted.floor_db for o in verdict.outputs):
         most_changed = 10 ** (-wanted.floor_db / 10) / 2
         goal = replace(goal, metric="top1", max_drop=most_changed)
+    with temporary_folder() as folder:
+        journal = folder / "journal"
+        if goal.min_sqnr_db is not None and job.check.unseen is not None:
+            begun = _tuned(model, job, replace(goal, max_runs=1), progress, journal)
+            more_db = _short_db(begun, goal.min_sqnr_db)
+            left_s = max(seconds - begun.spent.cpu_s, LEAST_SECONDS)
+            goal = replace(goal, min_sqnr_db=goal.min_sqnr_db + more_db, max_seconds=left_s)
+        return _tuned(model, job, goal, progress, journal)
+
+
+def _short_db(found: Tuned, bound_db: float) -> float:
+    """Decibels that a model lacks on samples held apart though the search's show enough; else 0."""
+    shown_db, apart_db = found.score.worst_db, found.held_apart.score.worst_db
+    return shown_db - apart_db if shown_db >= bound_db > apart_db else 0.0
+
+
+def _tuned(model: ModelSource, job: StaticJob, goal: Goal, progress: Step, journal: Path) -> Tuned:
+    """Result of one search, on samples that `_searched_on` chooses."""
+    from onnxq.tuning.tune import HELD_APART, tune  # few runs need the search
+
     prepared = job.prepared
     assert job.samples is not None
     with warnings.catch_warnings():  # the verdict says what became of it
@@ -250,6 +282,7 @@ def _searched(
             quantized_input=prepared.quantized_input,
             quantized_output=prepared.quantized_output,
             costs=_costs_given(prepared) or costs_of(prepared.target.name),
+            journal=journal,
             progress=progress,
         )
 
