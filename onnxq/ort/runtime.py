@@ -135,7 +135,7 @@ class Session:
 
     Attributes:
         inputs: names of the inputs, in the model's order.
-        outputs: names of the outputs, in the model's order.
+        outputs: names of the outputs, in the model's order, each once.
         types: of the outputs, in ONNX Runtime's words: "tensor(uint8)", "seq(tensor(float))".
     """
 
@@ -216,7 +216,7 @@ class Session:
 
         Args:
             feeds: input name -> array, all inputs of the model.
-            outputs: names of the wanted ones, perhaps none; None: all, in the model's order.
+            outputs: names of the wanted ones, perhaps none; None: all of `outputs`, each once.
         Raises:
             CalibrationError: an input is missing or unknown, or the model cannot run on it.
             ModelError: ONNX Runtime dies of the model's first run.
@@ -230,7 +230,7 @@ class Session:
         self.prove(feeds, outputs)
         assert self._session is not None, "proved"
         try:
-            arrays: list[Array] = self._session.run(outputs and list(outputs), dict(feeds))
+            arrays: list[Array] = self._session.run(list(outputs or self.outputs), dict(feeds))
         except RUN_ERRORS as error:
             raise self._not_run(feeds, error) from error
         return arrays

@@ -273,6 +273,11 @@ def batch_of(inputs: Sequence[InputSpec], batch_size: int | None, where: str) ->
     if not sizes:
         return batch_size or 1
     size = sizes.pop()
+    if not size:
+        raise CalibrationError(
+            f"{where}: the first size of the model's input '{min(static)}' is 0, so that it takes "
+            "no sample. Export the model with a dynamic batch."
+        )
     if batch_size not in (None, size):
         raise CalibrationError(
             f"{where}: batch size {batch_size}; the model has a static batch of {size}. Leave the "

@@ -135,7 +135,7 @@ def _cast(x: Array, kind: str) -> Array:
     with np.errstate(all="ignore"):
         try:
             return x.astype(np.dtype(kind))
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # times of any year
             return np.zeros(x.shape, kind)
 
 

@@ -80,6 +80,14 @@ def test_single_outputs_can_be_asked_for() -> None:
     np.testing.assert_array_equal(b, [1, 2])
 
 
+def test_an_output_that_is_named_twice_is_given_once() -> None:
+    model = parsed("g (float[2] x) => (float[2] a, float[2] a) { a = Neg(x) }")
+    with runtime.open_session(model) as session:
+        results = session.run({"x": np.array([-1, 2], np.float32)})
+        assert session.outputs == ("a",)
+        assert len(results) == 1
+
+
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="there is no such file"):
         runtime.open_session(tmp_path / "none.onnx")

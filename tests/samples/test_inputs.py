@@ -9,7 +9,7 @@ import pytest
 
 from onnxq.errors import CalibrationError
 from onnxq.samples import InputSpec, input_specs
-from onnxq.samples.inputs import check_finite, check_shape
+from onnxq.samples.inputs import batch_of, check_finite, check_shape
 
 MODEL = """
 <ir_version: 3, opset_import: ["" : 21]>
@@ -76,3 +76,9 @@ def test_no_advice_is_given_where_no_order_fits() -> None:
     spec = InputSpec("x", np.dtype(np.float32), ("n", 3, 32, 30))
     with pytest.raises(CalibrationError, match=r"shape \(n, 3, 32, 30\)\.$"):
         check_shape((2, 5, 6, 7), spec, "x", "(2, 5, 6, 7)")
+
+
+def test_a_model_whose_batch_is_0_takes_no_sample() -> None:
+    spec = InputSpec("x", np.dtype(np.float32), (0, 4))
+    with pytest.raises(CalibrationError, match="'x' is 0, so that it takes no sample"):
+        batch_of([spec], None, "samples")

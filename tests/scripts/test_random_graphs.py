@@ -34,7 +34,8 @@ def faults(table: Table) -> list[str]:
     return [fault for row in rows for fault in row.faults if ": refused:" not in fault]
 
 
-@pytest.mark.parametrize("seed", BY_DAY)
+# 20606: an integer that MatMulNBits makes of its input lies on a tie but for some last digits
+@pytest.mark.parametrize("seed", [*BY_DAY, 20606])
 def test_every_integer_and_every_output_of_a_random_graph_is_predicted(seed: int) -> None:
     table = checked(range(seed, seed + 1))
     assert table.is_good, faults(table)
