@@ -37,7 +37,7 @@ MOST_OUTPUTS = 2
 STEP_DB = 5
 """An SQNR that is suggested is a multiple of it."""
 LOW_GOAL_DB = 20
-"""What is suggested where the outputs give none."""
+"""The SQNR that is suggested where the outputs give none."""
 AS_METRIC = ("boxes", "masks")
 """Answers that say more than decibels do: metrics of `tune` by the same name."""
 

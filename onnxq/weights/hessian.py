@@ -106,7 +106,7 @@ class Hessian:
 
     @classmethod
     def unknown(cls, inputs: int) -> Hessian:
-        """That of an input of which there are no rows: all its numbers count alike."""
+        """The Hessian of an input without rows: all its numbers count alike."""
         return cls(np.eye(inputs), None, np.zeros(inputs), None, Shrinkage(1.0, 1.0))
 
     def shrunk(self) -> Reals:
