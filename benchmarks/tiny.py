@@ -101,7 +101,7 @@ class Net:
         return self.add("Conv", w, bias, **attributes)
 
     def model(self) -> onnx.ModelProto:
-        """What has grown."""
+        """The model of all nodes so far."""
         self.nodes[-1].output[0] = "y"
         return model_of(self.nodes, self.constants, {"x": ["n", *self.shape]}, {"y": None}, 17)
 
