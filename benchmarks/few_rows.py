@@ -1,4 +1,4 @@
-"""What is known of a model made from few rows: its verdict, beside fresh rows by the thousand.
+"""Models made from few rows: is their verdict true on fresh rows by the thousand?
 
     python -m benchmarks few_rows   # two minutes
 

@@ -93,7 +93,7 @@ class Moves:
 
 NEAR = Moves(1.0, 3)
 FAR = Moves(CONFIDENCE, 8)
-"""Moves as far as rounding goes at all: half of what lies so near to a tie crosses it in a replica."""
+"""Moves as far as rounding goes: half of what lies so near to a tie crosses it in a replica."""
 
 
 def replay(
