@@ -119,7 +119,7 @@ def test_what_stays_in_qdq_form_is_printed(run: Run, samples_path: Path, tmp_pat
     softmax.ClearField("attribute")
     path = tmp_path / "erf.onnx"
     onnx.save(model, path)
-    options = ("-o", tmp_path / "q.onnx", "--format", "qoperator", "--set", "op:Erf=default")
+    options = ("-v", "-o", tmp_path / "q.onnx", "--format", "qoperator", "--set", "op:Erf=default")
     result = run("quantize", path, samples_path, *options)
     assert result.exit_code == 0, result.stderr
     text = " ".join(result.stdout.split())
