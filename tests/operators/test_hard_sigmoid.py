@@ -50,3 +50,13 @@ def test_a_slope_too_small_for_a_scale_goes_around_float() -> None:
     assert np.unique(
         OP.kernel(Call(OP.op_type, [X], plan, attributes={"alpha": 1e-38}))[0]
     ).tolist() == [128]
+
+
+def test_a_range_that_int32_does_not_hold_goes_around_float() -> None:
+    """x86 would make the least integer of a sum beyond int32, where the result is 1."""
+    wide, out = per_tensor(1e7, 100, UINT8), per_tensor(1 / 255, 0, UINT8)
+    plan = NodePlan((wide,), (out,))
+    model = builder.lowered_model(OP, CASE, plan, [X])
+    assert "HardSigmoid" in [node.op_type for node in model.graph]
+    (y,) = OP.kernel(Call(OP.op_type, [X], plan, attributes={"alpha": 0.5}))
+    assert y[[0, 99, 100, 101, 255]].tolist() == [0, 0, 128, 255, 255]
