@@ -1,6 +1,6 @@
 """Evaluators of quantized models: their integer form, run on onnxq's kernels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from onnx.reference.ops import load_op
 from onnxq.errors import UnsupportedError, listed
 from onnxq.graph.io import load
 from onnxq.graph.passes.inline import InlineFunctions
+from onnxq.graph.walk import bodies
 from onnxq.operator import Array
 from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES
 from onnxq.qdq.fuse import Int8Activations, fuse_as_loaded
@@ -82,9 +83,9 @@ def integer_evaluator(
     """
     by_key = on_machine(saturation_mode, hear, effect)
     classes = list(by_key.values())
-    if float_nodes is None:
-        check_operators(integer)
-    else:  # the first of a name counts
+    nodes = integer.graph.all_nodes()
+    check_operators(integer, nodes if float_nodes is None else filter(bodies, nodes))
+    if float_nodes is not None:  # the first of a name counts
         classes = [*float_classes(integer, float_nodes, by_key), *classes]
     proto, weights = _hand_over(integer)
     return Evaluator(proto, new_ops=classes, weights=weights, threads=threads)
@@ -113,10 +114,10 @@ def integer_form(
     return fused
 
 
-def check_operators(model: ir.Model) -> None:
-    """Passes a model whose operators all have an implementation."""
+def check_operators(model: ir.Model, nodes: Iterable[ir.Node]) -> None:
+    """Passes nodes of a model whose operators all have an implementation."""
     missing: dict[tuple[str, str], list[str]] = {}
-    for node in model.graph.all_nodes():
+    for node in nodes:
         if not _has_implementation(node, model.opset_imports.get(node.domain, 1)):
             missing.setdefault((node.domain, node.op_type), []).append(node.name or "")
     if not missing:

@@ -120,3 +120,11 @@ def test_float_nodes_in_branches_run_there_too() -> None:
     proto = model([node], {"c": np.array(True)}, {"x": [5, 8]})
     (y,) = reference.evaluator(proto, float_nodes=add_one).run(None, {"x": X})
     assert np.array_equal(y, X + 1)
+
+
+def test_an_unknown_node_with_a_body_is_refused_by_name() -> None:
+    """It cannot run elsewhere: its body reads values around it."""
+    body = helper.make_graph([make("Neg", ["x"], ["z"])], "body", [], [])
+    unknown = as_ir(model([make("Lop", ["x"], ["y"], "lop", body=body)], {}, {"x": [5, 8]}))
+    with pytest.raises(UnsupportedError, match="no implementation of ai.onnx Lop"):
+        reference.integer_evaluator(unknown, float_nodes=FloatNodes(unknown))
