@@ -126,5 +126,5 @@ def test_an_unknown_node_with_a_body_is_refused_by_name() -> None:
     """It cannot run elsewhere: its body reads values around it."""
     body = helper.make_graph([make("Neg", ["x"], ["z"])], "body", [], [])
     unknown = as_ir(model([make("Lop", ["x"], ["y"], "lop", body=body)], {}, {"x": [5, 8]}))
-    with pytest.raises(UnsupportedError, match="no implementation of ai.onnx Lop"):
+    with pytest.raises(UnsupportedError, match=r"no implementation of ai\.onnx Lop"):
         reference.integer_evaluator(unknown, float_nodes=FloatNodes(unknown))
