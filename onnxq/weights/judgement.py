@@ -146,7 +146,7 @@ def powers_of(batches: Iterable[Compared]) -> Reals | None:
     for samples, arrays in batches:
         outputs = outputs or [_Squares() for _ in arrays]
         is_by_sample = all(a.ndim and len(a) == samples for each in arrays for a in each)
-        for output, each in zip(outputs, arrays, strict=True):
+        for output, each in zip(outputs, arrays, strict=False):  # none of some batches are floats
             output.add(each, samples if is_by_sample else 1)
     if not outputs:
         return None
