@@ -71,6 +71,6 @@ def _shape(
     value = node.inputs[slot] if slot < len(node.inputs) else None
     if value is None:
         return None
-    if (constant := value.const_value) is not None:
+    if (constant := ir.convenience.get_const_tensor(value)) is not None:
         return tuple(constant.shape.numpy())
     return tuple(value.shape) if value in declared and value.shape is not None else None

@@ -122,6 +122,14 @@ def test_the_node_and_the_rank_are_named() -> None:
         load(matmul(3))
 
 
+def test_what_a_constant_node_gives_has_a_rank_too() -> None:
+    value = numpy_helper.from_array(np.array(True))
+    nodes = [helper.make_node("Constant", [], ["w"], value=value)]
+    nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"], "fc"))
+    with pytest.raises(ModelError, match="MatMul 'fc' reads 'w' of rank 0 as input 1"):
+        load(model(nodes, {}, {"x": ["N", 4]}))
+
+
 def branches(body: onnx.GraphProto) -> onnx.ModelProto:
     node = helper.make_node("If", ["c"], ["y"], "if", then_branch=body, else_branch=body)
     return model([node], {"c": np.array(True)}, {"x": ["N", 3]})
