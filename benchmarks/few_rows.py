@@ -152,7 +152,7 @@ def row(rows: int, kind: str, way: str, before: float, truth: float, made: Quant
     said = None if verdict is None else verdict.worst_db
     apart = None
     if verdict is not None:
-        is_apart = verdict.input_source is InputSource.NOT_FITTED
+        is_apart = verdict.input_source is not InputSource.CALIBRATION
         apart = f"{verdict.samples}" if is_apart else f"{verdict.samples}, fitted"
     difference = None if said is None else said - truth
     return FEW.row(rows, kind, way, before, truth, said, difference, apart)

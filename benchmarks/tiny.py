@@ -1,4 +1,4 @@
-"""Tiny models, of 5 to 300 us: is any file of `quantize` slower than float, or larger?
+"""Tiny models, of tens of microseconds: is any file with integers slower than float, or larger?
 
     python -m benchmarks tiny   # five minutes
 
@@ -44,6 +44,7 @@ TINY = Table(
     },
 )
 SAMPLES, ROUNDS, SESSIONS = 256, 40, 3
+LARGER = "{}: {:.0%} of float's size"
 SLOWER = "{}: {} of float's time, where float beside itself is {}"
 
 
@@ -269,6 +270,8 @@ def measured(name: str, model: onnx.ModelProto, shape: Sequence[int]) -> Iterato
             floor.cell,
             sqnr_db(np.asarray(wanted), np.asarray(got)),
         )
+        if size > 1 and verdict.integer_nodes:
+            yield Missed(LARGER.format(name, size))
         if ratio.is_slower and ratio.low > floor.high:
             yield Missed(SLOWER.format(name, ratio, floor))
 

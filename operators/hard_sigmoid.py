@@ -52,11 +52,11 @@ class HardSigmoid(op.Operator):
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
         """QLinearAdd, with a Clip where the levels leave [0, 1]; else around float."""
         alpha = site.node.attributes.get_float("alpha", ALPHA)
-        scaled = _scaled(site.qparams_in(0), alpha, site.qparams_out())
-        if scaled is None or not is_tabulable(site.plan):
-            return lower_around(site)
         q = site.qparams_out()
         beta = float(np.float32(site.node.attributes.get_float("beta", BETA)))
+        scaled = _scaled(site.qparams_in(0), alpha, beta, q)
+        if scaled is None or not is_tabulable(site.plan):
+            return lower_around(site)
         (y,) = lower_with_number(
             replace(site, plan=op.NodePlan((scaled,), site.plan.outputs)),
             site.inputs[0],
@@ -76,7 +76,7 @@ class HardSigmoid(op.Operator):
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         alpha, beta = _line(call)
-        scaled = _scaled(call.qparams_in(0), float(alpha), call.qparams_out())
+        scaled = _scaled(call.qparams_in(0), float(alpha), float(beta), call.qparams_out())
         if scaled is None:
             return (table_kernel(call, lambda x: np.clip(alpha * x + beta, 0, 1)),)
         y = number_kernel(
@@ -99,7 +99,7 @@ class HardSigmoid(op.Operator):
 def _as_sum(call: op.Call) -> op.Call | None:
     """The call of Add for alpha X and beta; None: it runs around float, where there is no sum."""
     alpha, beta = _line(call)
-    scaled = _scaled(call.qparams_in(0), float(alpha), call.qparams_out())
+    scaled = _scaled(call.qparams_in(0), float(alpha), float(beta), call.qparams_out())
     if scaled is None:
         return None
     _, number = as_integer(float(beta), scaled.dtype)
@@ -112,12 +112,13 @@ def _line(call: op.NodeCall) -> tuple[np.float32, np.float32]:
     return np.float32(alpha), np.float32(beta)
 
 
-def _scaled(p: QParams, alpha: float, q: QParams) -> QParams | None:
+def _scaled(p: QParams, alpha: float, beta: float, q: QParams) -> QParams | None:
     """The qparams of X with alpha times their scale; None where that is no scale.
 
-    Nor is one where alpha X reaches beyond int32 in LSB of the result, which x86 wraps.
+    None, too, where the sum in LSB of the result goes beyond int32, of which x86 makes the least.
     """
     scale = p.scale * np.float32(alpha)
-    if not is_scale(float(scale)) or MOST_LSB * float(scale) / float(q.scale) >= 2**31:
+    most = MOST_LSB * float(scale) + abs(beta)
+    if not is_scale(float(scale)) or most / float(q.scale) >= 2**31:
         return None
     return QParams(scale, p.zero_point, p.dtype)

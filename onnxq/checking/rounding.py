@@ -66,7 +66,7 @@ class Replayed:
             empty: there is none.
         decided: integers that were made of floats which rounding moves.
         near_ties: of these, such as lie so near to a tie that rounding may decide them.
-        has_hidden: whether a kernel makes integers of floats that it keeps to itself.
+        has_hidden: whether a kernel's bound stands for integers that it may keep to itself.
     """
 
     outputs: Values
@@ -181,6 +181,7 @@ class _Replay:
         if not error:
             return outputs
         apart = _apart(node, inputs)
+        self.has_hidden |= apart is not None
         if any(map(_is_float, inputs)):  # not of a branch, whose nodes are moved as they run
             moved = [self._move(x, error) for x in inputs]
             outputs = reference.run_node(node, moved, extra)
@@ -201,9 +202,11 @@ class _Replay:
         alike = [other for other in replicas if np.shape(other) == y.shape]
         if not alike or all(np.array_equal(y, other, equal_nan=True) for other in alike):
             return
-        squares = np.mean([_squares(y, other) for other in alike], axis=0)
+        every = [_squares(y, other) for other in alike]
+        squares = np.mean(every, axis=0) if self.moves is NEAR else np.max(every, axis=0)
         own = error * float(_finite(np.abs(y)).max(initial=0))  # chance may cancel that in replicas
-        self.bounds[name] = max(CONFIDENCE * float(np.sqrt(squares.max(initial=0))), own)
+        reach = CONFIDENCE / self.moves.errors
+        self.bounds[name] = max(reach * float(np.sqrt(squares.max(initial=0))), own)
         for kept, other in zip(self.moved, replicas, strict=True):
             kept[name] = other
 

@@ -146,7 +146,7 @@ def _targets(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[s
 def _checked_target(
     _context: click.Context, _param: click.Parameter, value: str | None
 ) -> str | None:
-    """Callback: a typing error is told before files are looked at."""
+    """Refuses a target that is not known, before files are looked at."""
     from onnxq import targets
 
     if value is not None:

@@ -47,8 +47,10 @@ class InputSource(enum.Enum):
     """None that were made up suit the float model; ONNX Runtime opens the quantized one."""
 
 
-RANGES_FIT = (InputSource.CALIBRATION, InputSource.NOT_FITTED)
-"""Sources whose samples the ranges were made of."""
+SEEN = (InputSource.CALIBRATION, InputSource.NOT_FITTED)
+"""Sources whose samples ranges or weights come from."""
+EVERY = 4
+"""One sample in so many is not fitted, of few."""
 ENOUGH = 16
 """Samples from which on a verdict stands without a word on their number."""
 
@@ -205,11 +207,10 @@ class Verdict(Saved):
         for answers in self.answers:
             yield f"  {answers}"
         if self.samples == 1 or self.samples_in_all < ENOUGH:
-            is_one = self.samples == 1
-            few = "one sample proves" if is_one else f"{self.samples} samples prove"
-            fitted = f", and ranges fit {'it' if is_one else 'them'} best"
-            seen = fitted if self.input_source in RANGES_FIT else ""
-            yield f"{few} little{seen}: give {ENOUGH} or more, different from each other"
+            few = "one sample proves" if self.samples == 1 else f"{self.samples} samples prove"
+            seen = ", and the model fits what it is made from" if self.input_source in SEEN else ""
+            wanted = ENOUGH * (EVERY if self.input_source is InputSource.NOT_FITTED else 1)
+            yield f"{few} little{seen}: give {wanted} or more, different from each other"
 
     def remarks(self) -> Iterator[str]:
         """Lines on its speed, on nodes with which it did not run, and notes."""

@@ -115,7 +115,7 @@ def integer_form(
 
 
 def check_operators(model: ir.Model, nodes: Iterable[ir.Node]) -> None:
-    """Passes nodes of a model whose operators all have an implementation."""
+    """Passes where each of these nodes of a model has an implementation."""
     missing: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
         if not _has_implementation(node, model.opset_imports.get(node.domain, 1)):

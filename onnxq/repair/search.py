@@ -57,8 +57,7 @@ LEAST_SHARE = 0.5
 BETTER_DB = 0.5
 """Less is no repair."""
 MARGIN_DB = 2.0
-"""Decibels above the floor that the search wants on samples that the verdict is not of: others show
-less."""
+"""Decibels above the floor that the search wants where the verdict has other samples."""
 
 
 class ObservedOnce:
@@ -232,8 +231,8 @@ def _searched(
     """Result of a search by `tune` within the bounds.
 
     Where integers of outputs changed, their share is bounded as the floor says (`likeness_db`).
-    Where the search's samples show enough of the model that is to be repaired, and those that
-    choose nothing do not, the bound is higher by what they differ.
+    Samples to check on, on which the verdict was low, choose the bound, once: it is higher by what
+    the search's own show too much of the model that is to be repaired.
     """
     from onnxq.tuning.scoring.goal import Goal  # few runs need the search
 

@@ -78,8 +78,8 @@ class Shrinkage:
     """Shares of a Hessian that are chance, from 0 to 1, of few rows.
 
     Attributes:
-        covariance: of what rows are beside their mean.
-        mean: of the product of the mean with itself.
+        covariance: share of the covariance of the rows.
+        mean: share of the product of their mean with itself.
     """
 
     covariance: float = 0.0
@@ -151,21 +151,15 @@ def shrinkage_of(matrix: Reals, mean: Reals, rows: int, third: Reals, fourth: fl
 
     b2 is the variance of S as an estimate: p inputs from n rows have b2 of about s^2 p / n. It is
     taken about the mean, which would else stand out as a pattern that makes all of H look known.
-    One row tells of no other: its shares are 1.
-
-    Args:
-        matrix: float64 (inputs, inputs), H.
-        mean: float64 (inputs,), m.
-        rows: n.
-        third: float64 (inputs,), E[|x|^2 x].
-        fourth: E|x|^4.
+    One row tells of no other: its shares are 1. `matrix` is H, `mean` m, `rows` n, `third`
+    E[|x|^2 x], `fourth` E|x|^4.
     """
     if rows < 2:
         return Shrinkage(1.0, 1.0)
     size, power, trace = len(matrix), float(mean @ mean), float(np.trace(matrix))
     along = float(mean @ matrix @ mean)
     spread = max(trace - power, 0.0)
-    squares = max(float(np.square(matrix).sum()) - 2 * along + power * power, 0.0)
+    squares = max(float(np.vdot(matrix, matrix)) - 2 * along + power * power, 0.0)
     about = fourth + 4 * along - 3 * power * power - 4 * float(third @ mean) + 2 * power * trace
     distance = squares / size - (spread / size) ** 2
     variance = max(about - squares, 0.0) / ((rows - 1) * size)

@@ -143,10 +143,10 @@ def powers_of(batches: Iterable[Compared]) -> Reals | None:
         not finite, adds nothing: it has no units; None where there is no output of floats.
     """
     outputs: list[_Squares] = []
-    for samples, arrays in batches:
+    for samples, arrays in (batch for batch in batches if batch[1]):
         outputs = outputs or [_Squares() for _ in arrays]
         is_by_sample = all(a.ndim and len(a) == samples for each in arrays for a in each)
-        for output, each in zip(outputs, arrays, strict=False):  # none of some batches are floats
+        for output, each in zip(outputs, arrays, strict=True):
             output.add(each, samples if is_by_sample else 1)
     if not outputs:
         return None
@@ -184,7 +184,10 @@ class _Squares:
         if not parts:
             return [np.concatenate(self._whole, axis=1)]
         by_slice = np.concatenate(self._slices[parts[0].axis], axis=1)
-        return [by_slice[:, :, list(part.slices)].sum(axis=2) for part in parts]
+        squares = [by_slice[:, :, list(part.slices)].sum(axis=2) for part in parts]
+        named = [i for part in parts for i in part.slices]  # zeros, and scores never taken, are not
+        squares[-1][1:] += np.delete(by_slice[1:], named, axis=2).sum(axis=2)
+        return squares
 
 
 def _errors(output: tuple[Array, ...]) -> list[Reals]:
@@ -254,7 +257,7 @@ def enough_of(rows: int) -> int:
 def thinned(samples: Batches, most: int) -> Batches:
     """Batches of so many rows at most, evenly spread; EVERY batches at least, where there are."""
     first = next(iter(samples), None)
-    if first is None:
+    if first is None or samples.count == 0:
         return samples
     count = sum(1 for _ in samples) if samples.count is None else samples.count
     wanted = min(count, max(most // max(rows_of(first), 1), EVERY))

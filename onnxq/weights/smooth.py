@@ -73,8 +73,8 @@ def smoothed_for_outliers(
 ) -> EqualModel | None:
     """The model smoothed where outlying channels cost it much; None: they do not."""
     sites = sites_of(prepared, objective)
-    flow = Flow.of(prepared, samples, objective)
-    if not sites or too_few(flow.batches):
+    flow = Flow.of(prepared, samples, objective) if sites else None
+    if flow is None or too_few(flow.batches):
         return None
     inputs = site_inputs(flow, sites)
     return _factored(flow, Smooth.name, inputs) if outliers_cost(flow, inputs) else None

@@ -217,7 +217,7 @@ class _Part:
         return cls(_spread_rows(x, most), np.abs(x).max(others).astype(np.float64)[np.newaxis])
 
     def some(self, most: int) -> _Part:
-        """About so many places of it at most, that with the largest value among them."""
+        """About so many places of it at most, the place with the largest value among them."""
         return _Part(_spread_rows(self.x, most), self.maxima)
 
     @classmethod

@@ -47,8 +47,12 @@ def test_what_an_algorithm_fits_is_told_by_others_from_a_handful_on() -> None:
 
 def test_few_samples_are_said_to_prove_little() -> None:
     one, two, enough = (onnxq.quantize(network(), {"x": images(n)}) for n in (1, 2, 16))
-    assert "one sample proves little, and ranges fit it best: give 16 or more" in str(one.verdict)
-    assert "2 samples prove little, and ranges fit them best: give 16" in str(two.verdict)
+    assert "one sample proves little, and the model fits what it is made from: give 16" in str(
+        one.verdict
+    )
+    assert "2 samples prove little, and the model fits what it is made from: give 16" in str(
+        two.verdict
+    )
     assert "prove" not in str(enough.verdict)
 
 

@@ -123,7 +123,7 @@ def test_float_nodes_in_branches_run_there_too() -> None:
 
 
 def test_an_unknown_node_with_a_body_is_refused_by_name() -> None:
-    """It cannot run elsewhere: its body reads values around it."""
+    """A body reads values around it, so that its node cannot run elsewhere."""
     body = helper.make_graph([make("Neg", ["x"], ["z"])], "body", [], [])
     unknown = as_ir(model([make("Lop", ["x"], ["y"], "lop", body=body)], {}, {"x": [5, 8]}))
     with pytest.raises(UnsupportedError, match=r"no implementation of ai\.onnx Lop"):

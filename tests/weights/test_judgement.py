@@ -184,3 +184,14 @@ def test_scores_beside_boxes_in_one_tensor_count_as_much() -> None:
     one = judgement_of([(7, [(wanted, before, after)])])  # of no such number of samples
     assert one is not None
     assert one.is_less
+
+
+def test_scores_that_are_never_taken_count_where_a_change_makes_them_large() -> None:
+    """Their own power is no unit, but an error beside it is one of the scores."""
+    wanted = boxes_and_scores(8)
+    wanted[:, 6] *= 0.01
+    before, after = wanted * 1.01, wanted * 1.001
+    after[:, 6] = 0.9
+    found = judgement_of([(8, [(wanted, before, after)])])
+    assert found is not None
+    assert found.is_loss
