@@ -47,12 +47,10 @@ class InputSource(enum.Enum):
     """None that were made up suit the float model; ONNX Runtime opens the quantized one."""
 
 
-SEEN = (InputSource.CALIBRATION, InputSource.NOT_FITTED)
-"""Sources whose samples ranges or weights come from."""
-EVERY = 4
-"""One sample in so many is not fitted, of few."""
 ENOUGH = 16
 """Samples from which on a verdict stands without a word on their number."""
+GIVEN = {InputSource.CALIBRATION: ENOUGH, InputSource.NOT_FITTED: 4 * ENOUGH}
+"""Samples to give for so many, where ranges or weights come from these, too."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +206,11 @@ class Verdict(Saved):
             yield f"  {answers}"
         if self.samples == 1 or self.samples_in_all < ENOUGH:
             few = "one sample proves" if self.samples == 1 else f"{self.samples} samples prove"
-            seen = ", and the model fits what it is made from" if self.input_source in SEEN else ""
-            wanted = ENOUGH * (EVERY if self.input_source is InputSource.NOT_FITTED else 1)
-            yield f"{few} little{seen}: give {wanted} or more, different from each other"
+            given = GIVEN.get(self.input_source, 0)
+            seen = ", and the model fits what it is made from" if given else ""
+            is_given = bool(given) and self.samples_in_all < ENOUGH
+            wanted = f"give {given}" if is_given else f"check on {ENOUGH}"  # which are all run
+            yield f"{few} little{seen}: {wanted} or more, different from each other"
 
     def remarks(self) -> Iterator[str]:
         """Lines on its speed, on nodes with which it did not run, and notes."""
