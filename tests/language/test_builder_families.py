@@ -92,8 +92,8 @@ def written(folder: Path) -> list[int]:
     return found
 
 
-def own(model: Path, count: int) -> list[int]:
-    """Greedy tokens of our own loop, in the steps of onnxruntime-genai: prompt, then each token.
+def own(model: Path, given: list[int]) -> list[int]:
+    """Tokens that our own loop would choose behind each of those, in onnxruntime-genai's steps.
 
     One long run has kernels of many rows, which add in another order: near ties change places.
     """
@@ -101,12 +101,12 @@ def own(model: Path, count: int) -> list[int]:
     tokens = np.array([PROMPT])
     with TokenRun(model, 1) as run:
         past, start = run.decoder.empty(1), 0
-        while len(found) < count:
+        for token in given:
             outputs = run._session.run(run.decoder.feeds(tokens, past, start))
             past = run.decoder.next_past(run._session.outputs, outputs)
             start += tokens.shape[1]
             found.append(int(outputs[run._session.outputs.index(LOGITS)][0, -1].argmax()))
-            tokens = np.array([found[-1:]])
+            tokens = np.array([[token]])
     return found
 
 
@@ -129,4 +129,5 @@ def test_every_command_takes_what_the_builder_writes(family: str, tmp_path: Path
         target = genai_folder(model, tmp_path / str(number), like=folder)
         found = written(target)
         assert len(found) == COUNT or found[-1] in ends(target)
-        assert found == own(target / "model.onnx", len(found))
+        apart = sum(a != b for a, b in zip(found, own(target / "model.onnx", found), strict=True))
+        assert apart <= ("num_local_experts" in FAMILIES[family])  # a router's near tie
