@@ -119,6 +119,6 @@ def _scaled(p: QParams, alpha: float, beta: float, q: QParams) -> QParams | None
     """
     scale = p.scale * np.float32(alpha)
     most = MOST_LSB * float(scale) + abs(beta)
-    if not is_scale(float(scale)) or most / float(q.scale) >= 2**31:
+    if not is_scale(float(scale)) or (q.dtype.bits == 8 and most / float(q.scale) >= 2**31):
         return None
     return QParams(scale, p.zero_point, p.dtype)
