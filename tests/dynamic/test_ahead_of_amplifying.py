@@ -57,7 +57,7 @@ AMPLIFYING = {
 
 
 @pytest.mark.parametrize("behind", AMPLIFYING)
-def test_matmuls_ahead_of_steep_functions_stay_in_float(behind: str) -> None:
+def test_matmuls_ahead_of_amplifying_functions_stay_in_float(behind: str) -> None:
     text, wanted = AMPLIFYING[behind]
     model = onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 18]> g (float[N, 64] x) => (z) {{

@@ -48,7 +48,5 @@ def test_a_goal_beyond_what_was_reached_is_in_what_the_outputs_say(
 
 
 @pytest.mark.parametrize(("sqnr_db", "goal"), [(float("inf"), []), (float("nan"), ["20"])])
-def test_a_goal_is_suggested_where_something_is_to_be_gained(
-    sqnr_db: float, goal: list[str]
-) -> None:
+def test_a_goal_is_suggested_below_an_infinite_sqnr(sqnr_db: float, goal: list[str]) -> None:
     assert next_goal(verdict_of(sqnr_db=sqnr_db)) == ["--min-sqnr", *goal][: 2 * len(goal)]

@@ -160,7 +160,7 @@ def test_outputs_gain_three_decibels_on_samples_that_nothing_saw(pre_norm: bool)
 
 @pytest.mark.filterwarnings("ignore:output")  # as above
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_dynamic_int8_layers_gain_as_much(pre_norm: bool) -> None:
+def test_smoothing_raises_the_sqnr_of_dynamic_int8_layers_as_much(pre_norm: bool) -> None:
     source = encoder(pre_norm=pre_norm)
     prepared = onnxq.prepare(source, DYNAMIC)
     assert {site.tensor: site.folds for site in sites_of(prepared)} == {
