@@ -44,7 +44,12 @@ FAMILIES: dict[str, dict[str, int]] = {
     "Phi3": {"original_max_position_embeddings": 512},
     "Gemma": {"head_dim": 32},
     "Gemma2": {**SLIDING, "query_pre_attn_scalar": 32},
-    "GptOss": {**SLIDING, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "GptOss": {
+        **SLIDING,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "initializer_range": 0.2,  # routers without near ties
+    },
     "Granite": {},
     "Olmo": {},
     "SmolLM3": {},
@@ -63,7 +68,7 @@ def built(family: str, folder: Path) -> Path:
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxruntime_genai")
     name = f"{family}ForCausalLM"
-    config = getattr(transformers, f"{family}Config")(**SIZES, **FAMILIES[family])
+    config = getattr(transformers, f"{family}Config")(**(SIZES | FAMILIES[family]))
     config.architectures = [name]
     source = folder / "source"
     torch.manual_seed(0)
@@ -129,5 +134,4 @@ def test_every_command_takes_what_the_builder_writes(family: str, tmp_path: Path
         target = genai_folder(model, tmp_path / str(number), like=folder)
         found = written(target)
         assert len(found) == COUNT or found[-1] in ends(target)
-        apart = sum(a != b for a, b in zip(found, own(target / "model.onnx", found), strict=True))
-        assert apart <= ("num_local_experts" in FAMILIES[family])  # a router's near tie
+        assert found == own(target / "model.onnx", found)
