@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,43 +87,36 @@ def correlated(random: np.random.Generator, rows: int) -> Singles:
 DRAWS: Mapping[str, Draw] = {"independent": independent, "correlated": correlated}
 
 
-def improved(path: Path, x: Singles, *names: str) -> QuantizedModel:
-    """The static model, with these PTQ algorithms alone; without repair."""
-    qconfig = default_qconfig_mapping().set_improve(names)
+def improved(path: Path, x: Singles, *, name: str | None) -> QuantizedModel:
+    """The static model, with this PTQ algorithm alone; without repair."""
+    qconfig = default_qconfig_mapping().set_improve(() if name is None else (name,))
     check = onnxq.Check(repair=None)
     return onnxq.quantize(path, {"x": x}, qconfig=qconfig, target="x86-vnni", check=check)
 
 
-def in_groups(path: Path, x: Singles | None, method: str | None, bits: int = 4) -> QuantizedModel:
-    """The model with group-wise weights."""
-    return onnxq.quantize_weights(path, None if x is None else {"x": x}, method=method, bits=bits)
+def in_groups(path: Path, x: Singles, *, bits: int) -> QuantizedModel:
+    """The model with group-wise weights by GPTQ."""
+    return onnxq.quantize_weights(path, {"x": x}, method="gptq", bits=bits)
 
 
+def in_groups_without(path: Path, _: Singles, *, bits: int) -> QuantizedModel:
+    """The model with group-wise weights, from no samples."""
+    return onnxq.quantize_weights(path, bits=bits)
+
+
+ALGORITHMS = {"by default": "auto", "round": "round", "bias": "bias", "smooth": "smooth"}
 WAYS: Mapping[str, tuple[Make, Make]] = {
-    "static int8, by default": (
-        lambda path, x: improved(path, x, "auto"),
-        lambda path, x: improved(path, x),
-    ),
-    "static int8, round": (
-        lambda path, x: improved(path, x, "round"),
-        lambda path, x: improved(path, x),
-    ),
-    "static int8, bias": (
-        lambda path, x: improved(path, x, "bias"),
-        lambda path, x: improved(path, x),
-    ),
-    "static int8, smooth": (
-        lambda path, x: improved(path, x, "smooth"),
-        lambda path, x: improved(path, x),
-    ),
-    "weights of 4 bits, gptq": (
-        lambda path, x: in_groups(path, x, "gptq"),
-        lambda path, _: in_groups(path, None, None),
-    ),
-    "weights of 2 bits, gptq": (
-        lambda path, x: in_groups(path, x, "gptq", 2),
-        lambda path, _: in_groups(path, None, None, 2),
-    ),
+    **{
+        f"static int8, {said}": (partial(improved, name=name), partial(improved, name=None))
+        for said, name in ALGORITHMS.items()
+    },
+    **{
+        f"weights of {bits} bits, gptq": (
+            partial(in_groups, bits=bits),
+            partial(in_groups_without, bits=bits),
+        )
+        for bits in (4, 2)
+    },
 }
 """Way -> how its file is made, and what it must not be worse than."""
 
