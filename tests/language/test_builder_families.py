@@ -34,7 +34,7 @@ SIZES = {
     **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 0),
 }
 SLIDING = {"head_dim": 32, "sliding_window": 32}
-FAMILIES: dict[str, dict[str, int]] = {
+FAMILIES: dict[str, dict[str, int | float]] = {
     "Llama": {},
     "Qwen2": {},
     "Qwen3": {"head_dim": 32},
