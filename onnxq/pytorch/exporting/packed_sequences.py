@@ -125,13 +125,7 @@ class _SameOrder:
     device = torch.device("cpu")
 
     @classmethod
-    def __torch_function__(
-        cls,
-        func: Callable[..., Any],
-        types: object,  # torch's signature
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,  # torch's signature
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """The tensor that is put in this order, as it is."""
         return args[0]
 
@@ -168,13 +162,7 @@ class Lengths:
         return _Longest(-1)
 
     @classmethod
-    def __torch_function__(
-        cls,
-        func: Callable[..., Any],
-        types: object,  # torch's signature
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """A layer's call on the sequences, or that which pads them."""
         data, lengths, *rest = args
         assert isinstance(lengths, cls), "the batch sizes are a layer's second argument"

@@ -2,7 +2,7 @@
 
 import contextlib
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -35,13 +35,7 @@ _BOUNDS = ("min", "max")
 class PromotedBounds(TorchFunctionMode):
     """A context in which clamp(x, 0, 1.0) is clamp(x, 0.0, 1.0)."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the function, a clamp with bounds of one type."""
         named = kwargs or {}
         if func not in _CLAMPS:

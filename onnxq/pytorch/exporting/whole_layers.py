@@ -129,13 +129,7 @@ class WholeLayers(TorchFunctionMode):
         super().__exit__(*error)  # type: ignore[no-untyped-call]  # torch's is not typed
         self._unchecked.__exit__(None, None, None)
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the function, or the operator."""
         padded = padded_call(func, args)
         if padded is not None:

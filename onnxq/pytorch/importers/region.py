@@ -256,9 +256,7 @@ class Region(TorchFunctionMode):
 
     # --- functions
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> object:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         namespace, name = _name_of(func)
         if namespace == "quantized":

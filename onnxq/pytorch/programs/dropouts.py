@@ -97,13 +97,7 @@ class LowestDraws(TorchFunctionMode):
     What is left out with any probability is left out then: `torch.rand(()) < p`, for p > 0.
     """
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the function, or gives zeros in its place."""
         given = dict(kwargs or {})
         if func in _ZEROS:
@@ -158,13 +152,7 @@ class _Recorder(TorchFunctionMode):
         self.attention: dict[str, list[DropCall]] = {}
         self.running = [""]
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Notes the call, and runs it."""
         given = kwargs or {}
         if func in _DROPPING:

@@ -8,7 +8,7 @@ Each layer with weights keeps the FakeQuantize of its input as `input_fake_quant
 every layer has one there is no trace of this, and no cost.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -106,13 +106,7 @@ class Tracker(TorchFunctionMode):
         super().__exit__(*exception)  # type: ignore[no-untyped-call]  # torch's
 
     @never_compiled
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the function and notes what made its results."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
