@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import onnx_ir as ir
@@ -27,7 +28,7 @@ from onnxq.qconfig import QConfigMapping
 from onnxq.samples import Batches
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import Batch
-from onnxq.static.calibrate import calibrate
+from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.choosing.choices import named_mapping
 from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.plan import Plan
@@ -61,28 +62,47 @@ class ScaleTrial:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """Statistics of the batches that are not held back, and of all."""
+
+    some: Statistics
+    all: Statistics
+
+    @classmethod
+    def of(cls, prepared: Prepared, batches: Sequence[Batch]) -> Observed:
+        """Calibrates on these batches."""
+        some, held = (
+            [b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True)
+        )
+        unseen = calibrate(prepared, some, threads=1)
+        return cls(unseen, calibrate(prepared, held, statistics=unseen, threads=1))
+
+
+@dataclass(frozen=True, eq=False)
 class Flow:
     """The whole flow, as it will be carried out.
 
     Attributes:
-        samples: all of them, which the model will be calibrated on.
-        batches: as many of them as tell enough, for trials.
+        batches: as many of the samples as tell enough, for trials.
     """
 
     prepared: Prepared
-    samples: Batches
     batches: Sequence[Batch]
     objective: Objective
 
     @classmethod
     def of(cls, prepared: Prepared, samples: Batches, objective: Objective) -> Flow:
         """The flow on these samples."""
-        return cls(prepared, samples, enough(samples, prepared), objective)
+        return cls(prepared, enough(samples, prepared), objective)
+
+    @cached_property
+    def as_it_is(self) -> Observed:
+        """What is observed in the model without factors."""
+        return Observed.of(self.prepared, self.batches)
 
     def planned(self) -> Plan:
-        """The plan of the model as it is, on all samples."""
-        statistics = calibrate(self.prepared, self.samples, threads=1)
-        return plan_as_targeted(self.prepared, statistics, self.samples, self.objective)
+        """The plan of the model as it is."""
+        return plan_as_targeted(self.prepared, self.as_it_is.all, self.batches, self.objective)
 
     @property
     def corrects_biases(self) -> bool:
@@ -123,12 +143,11 @@ def validation_of(flow: Flow, factors: Mapping[Site, Reals], mapping: QConfigMap
     model = with_factors(prepared.model, factors) if factors else prepared.model
     made = prepared_again(prepared, model, mapping=mapping)
     made = replace(made, quantized_input={}, quantized_output=())
-    some, held = ([b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True))
-    unseen = calibrate(made, some, threads=1)
-    seen = calibrate(made, held, statistics=unseen, threads=1)
+    some = [batch for index, batch in enumerate(batches) if not is_held_back(index)]
+    observed = Observed.of(made, batches) if factors else flow.as_it_is
     before, planned = (
         plan_as_targeted(made, statistics, batches, flow.objective)
-        for statistics, batches in ((unseen, some), (seen, batches))
+        for statistics, batches in ((observed.some, some), (observed.all, batches))
     )
     with (
         runtime.open_session(prepared.model, threads=1) as floats,

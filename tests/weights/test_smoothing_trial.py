@@ -33,8 +33,7 @@ CHANNELS = np.array([40.0, *[1.0] * 11], np.float32)
 
 
 def flow_of(prepared: Prepared, batches: list[Batch]) -> Flow:
-    samples = Batches("samples", len(batches), lambda: iter(batches))
-    return Flow(prepared, samples, batches, Objective.SPEED)
+    return Flow(prepared, batches, Objective.SPEED)
 
 
 def linear_flow(
