@@ -14,7 +14,10 @@ from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import Table, card_of
 from onnxq.page.wording import decibels, share
-from onnxq.quantized.output_verdict import OutputPart  # the codec reads annotations at run time
+from onnxq.quantized.output_verdict import (
+    Answers,
+    OutputPart,
+)  # the codec reads annotations at run time
 from onnxq.static.arguments import check_bound, check_decibels
 
 
@@ -115,6 +118,8 @@ class Findings(Saved):
 
     Attributes:
         tensors: in the order of the quantized graph.
+        answers: figures of boxes, masks and classes on a few of the samples, where outputs are
+            sure to hold such.
     """
 
     FORMAT: ClassVar[str] = "onnxq findings 1"
@@ -128,6 +133,7 @@ class Findings(Saved):
     outputs: tuple[OutputFinding, ...]
     unmatched: tuple[Unmatched, ...]
     execution: Execution
+    answers: tuple[Answers, ...] = ()
 
     _reported: ClassVar[Reported | None] = None
 

@@ -27,6 +27,7 @@ from onnxq.samples.inputs import Batch
 from onnxq.samples.state import State
 
 CHANNEL_AXIS = 1
+Watch = Callable[[Mapping[str, Array], Mapping[str, Array]], None]
 
 
 @dataclass(slots=True)
@@ -181,8 +182,11 @@ class SideBySide:
         self._threads, self._provider = threads, provider
         self._sessions: tuple[Session, ...] = ()
 
-    def open(self) -> Callable[[Batch], list[Sums]]:
-        """Makes it ready to run; the function of a batch: the Sums of each pair."""
+    def open(self, watch: Watch | None = None) -> Callable[[Batch], list[Sums]]:
+        """Makes it ready to run; the function of a batch: the Sums of each pair.
+
+        `watch` gets the tensors of each batch by their names, of both models.
+        """
         wanted_x = list(dict.fromkeys([*(x for _, x, _ in self._pairs), *self._feedback]))
         wanted_y = list(dict.fromkeys([*(y for _, _, y in self._pairs), *self._feedback]))
         state_x, state_y = (State(self._inputs, self._feedback) for _ in range(2))
@@ -200,6 +204,9 @@ class SideBySide:
             y = _run(theirs, as_taken(state_y.feeds(batch), self._theirs), wanted_y)
             state_x.keep(x)
             state_y.keep(y)
+            if watch is not None:
+                numbers = {pair.name: pair.decoded(y[name]) for pair, _, name in self._pairs}
+                watch({pair.name: x[name] for pair, name, _ in self._pairs}, numbers)
             return [pair.compared(x[name_x], y[name_y]) for pair, name_x, name_y in self._pairs]
 
         return compare

@@ -2,6 +2,7 @@
 
 import math
 import operator
+from dataclasses import replace
 from statistics import median
 
 from rich.console import Console
@@ -28,6 +29,9 @@ def print_findings(
 ) -> None:
     """Outputs, tensors, what could not be compared, and what ONNX Runtime runs."""
     _print_outputs(console, findings.outputs)
+    for answers in findings.answers:
+        said = answers if is_whole() else replace(answers, layout="")
+        console.print(f"{said}, on a few of the samples")
     if findings.tensors:  # models quantized dynamically have no integers of a fixed scale
         _print_tensors(console, findings.tensors, min_sqnr_db, max_lsb)
     if findings.unmatched and is_whole():

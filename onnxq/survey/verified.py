@@ -1,11 +1,14 @@
 """Findings with the models at hand: verify as users call it, and the report that findings write."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from onnxq.checking.answers import RecognizedAnswers
 from onnxq.checking.findings import Findings
+from onnxq.checking.side_by_side import SideBySide
 from onnxq.checking.sides import EVERYTHING, Sides, sides_of
 from onnxq.checking.validation import refusal
 from onnxq.checking.verify import findings_of, open_for
@@ -14,10 +17,12 @@ from onnxq.graph.io import load
 from onnxq.ort.runtime import CPU, check_provider
 from onnxq.page.content import Page
 from onnxq.page.render import write_page
+from onnxq.quantized.output_verdict import Answers
 from onnxq.report.inspection import TARGET_KEY
 from onnxq.samples import Batches, Samples, input_specs
 from onnxq.samples.excerpt import Excerpt
 from onnxq.samples.ignored import check_ignored
+from onnxq.samples.inputs import Batch
 from onnxq.static.arguments import check_progress
 from onnxq.static.calibrate import Progress
 from onnxq.static.prepared import ModelSource
@@ -50,12 +55,23 @@ class Compared:
             sides.target.metadata_props.get(TARGET_KEY, ""),
             self.excerpt.samples,
         )
-        batches, whole = self.excerpt.chosen(), self.excerpt.whole()
-        if whole and refusal(sides.source, batches[0]):  # a constant fixes the size of its batch
-            batches = whole
-        page = survey(subject, sides, self.findings, batches, self.feedback, beside)
+        page = survey(subject, sides, self.findings, self.batches(), self.feedback, beside)
         write_page(page, path)
         return page
+
+    def batches(self) -> list[Batch]:
+        """A few batches that both models take."""
+        batches, whole = self.excerpt.chosen(), self.excerpt.whole()
+        is_fixed = whole and refusal(self.sides.source, batches[0])  # its batch, by a constant
+        return whole if is_fixed else batches
+
+    def answers(self, provider: str) -> tuple[Answers, ...]:
+        """Figures of what the outputs say in these batches."""
+        recognized, sides = RecognizedAnswers(), self.sides
+        both = sides.source, sides.target
+        with SideBySide(*both, (), sides.outputs, self.feedback, provider=provider) as run:
+            deque(map(run.open(recognized.update), self.batches()), maxlen=0)
+        return recognized.found
 
 
 def compared(
@@ -117,7 +133,8 @@ def verify(
     batches = open_for(sides, given)
     check_ignored(given)
     found = compared(sides, batches, given.feedback, progress, executor, provider)
-    return found.findings.reported_by(found)
+    findings = replace(found.findings, answers=found.answers(provider))
+    return findings.reported_by(found)
 
 
 def _label(given: ModelSource, otherwise: str) -> str:

@@ -61,21 +61,11 @@ class ScaleTrial:
         return Judgement(plain.signal, plain.errors, self.errors)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Observed:
+def observed(prepared: Prepared, batches: Sequence[Batch]) -> tuple[Statistics, Statistics]:
     """Statistics of the batches that are not held back, and of all."""
-
-    some: Statistics
-    all: Statistics
-
-    @classmethod
-    def of(cls, prepared: Prepared, batches: Sequence[Batch]) -> Observed:
-        """Calibrates on these batches."""
-        some, held = (
-            [b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True)
-        )
-        unseen = calibrate(prepared, some, threads=1)
-        return cls(unseen, calibrate(prepared, held, statistics=unseen, threads=1))
+    some, held = ([b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True))
+    unseen = calibrate(prepared, some, threads=1)
+    return unseen, calibrate(prepared, held, statistics=unseen, threads=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +86,13 @@ class Flow:
         return cls(prepared, enough(samples, prepared), objective)
 
     @cached_property
-    def as_it_is(self) -> Observed:
+    def as_it_is(self) -> tuple[Statistics, Statistics]:
         """What is observed in the model without factors."""
-        return Observed.of(self.prepared, self.batches)
+        return observed(self.prepared, self.batches)
 
     def planned(self) -> Plan:
         """The plan of the model as it is."""
-        return plan_as_targeted(self.prepared, self.as_it_is.all, self.batches, self.objective)
+        return plan_as_targeted(self.prepared, self.as_it_is[1], self.batches, self.objective)
 
     @property
     def corrects_biases(self) -> bool:
@@ -144,10 +134,10 @@ def validation_of(flow: Flow, factors: Mapping[Site, Reals], mapping: QConfigMap
     made = prepared_again(prepared, model, mapping=mapping)
     made = replace(made, quantized_input={}, quantized_output=())
     some = [batch for index, batch in enumerate(batches) if not is_held_back(index)]
-    observed = Observed.of(made, batches) if factors else flow.as_it_is
+    seen = observed(made, batches) if factors else flow.as_it_is
     before, planned = (
-        plan_as_targeted(made, statistics, batches, flow.objective)
-        for statistics, batches in ((observed.some, some), (observed.all, batches))
+        plan_as_targeted(made, statistics, looked_at, flow.objective)
+        for statistics, looked_at in zip(seen, (some, batches), strict=True)
     )
     with (
         runtime.open_session(prepared.model, threads=1) as floats,
