@@ -87,7 +87,7 @@ class Flow:
 
     @cached_property
     def as_it_is(self) -> tuple[Statistics, Statistics]:
-        """What is observed in the model without factors."""
+        """Statistics of the model without factors; see `observed`."""
         return observed(self.prepared, self.batches)
 
     def planned(self) -> Plan:
