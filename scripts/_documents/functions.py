@@ -1,7 +1,8 @@
 """Functions on quantized tensors: nn.quantized.functional and nn.functional, integer by integer.
 
 Scales are prime to each other, so that no result lies on a tie, where ONNX Runtime and torch may
-round to different sides; what a pooling of integers by two or four makes of ties is said apart.
+round to different sides; a check whose values do lie on ties says so in its name. Nor does a result
+lie next to one by what the rounding of a bias to int32 may move it.
 """
 
 from __future__ import annotations
@@ -72,9 +73,12 @@ CALLS: dict[str, Call] = {
         image(2, 4, 8, 8), weight(4, 1, 3, 3), BIAS, groups=4, **OUT
     ),
     "conv2d, no bias": lambda f: f.conv2d(image(1, 3, 8, 8), weight(4, 3, 3, 3), None, **OUT),
-    "conv3d": lambda f: f.conv3d(image(1, 3, 5, 5, 5), weight(4, 3, 2, 2, 2), BIAS, **OUT),
+    "conv3d": lambda f: f.conv3d(image(1, 3, 4, 4, 4), weight(4, 3, 2, 2, 2), BIAS, **OUT),
     "interpolate, size": lambda f: f.interpolate(image(1, 3, 4, 4), size=(8, 8)),
     "interpolate, bilinear": lambda f: f.interpolate(
+        image(1, 3, 4, 4), size=(8, 8), mode="bilinear", align_corners=True
+    ),
+    "interpolate, bilinear, ties": lambda f: f.interpolate(
         image(1, 3, 4, 4), size=(7, 7), mode="bilinear", align_corners=True
     ),
     "linear": lambda f: f.linear(image(5, 6), weight(4, 6), BIAS, 0.0937, 111),
@@ -91,7 +95,7 @@ CALLS: dict[str, Call] = {
     "hardtanh": lambda f: f.hardtanh(image(64)),
     "hardtanh, limits": lambda f: f.hardtanh(image(64), -2.5, 1.5),
     "upsample, scale_factor": lambda f: f.upsample(image(1, 3, 4, 4), scale_factor=2),
-    "upsample_bilinear": lambda f: f.upsample_bilinear(image(1, 3, 4, 4), (7, 7)),
+    "upsample_bilinear": lambda f: f.upsample_bilinear(image(1, 3, 4, 4), (8, 8)),
     "upsample_nearest": lambda f: f.upsample_nearest(image(1, 3, 4, 4), (8, 8)),
 }
 
