@@ -12,7 +12,7 @@ from onnxq.qtensor import QTensor
 from scripts._documents.check import Difference
 
 ULP = 2.0**-23
-"""Distance of neighbouring float32 numbers, relative: one rounded operation is off by half of it."""
+"""Relative distance of neighbouring float32 numbers: a rounded operation is off by half of it."""
 SCALE = 2 * ULP
 """A scale is a difference and a quotient, each rounded; both sides: 4 halves."""
 

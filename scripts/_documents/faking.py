@@ -30,26 +30,40 @@ CASES: dict[str, dict[str, Any]] = {
     "quint8, affine": {"quant_min": 0, "quant_max": 255},
     "quint8, reduced": {"quant_min": 0, "quant_max": 127},
     "qint8, symmetric": {
-        **{"quant_min": -128, "quant_max": 127, "dtype": torch.qint8},
+        "quant_min": -128,
+        "quant_max": 127,
+        "dtype": torch.qint8,
         "qscheme": torch.per_tensor_symmetric,
     },
     "4 bits, symmetric": {
-        **{"quant_min": -8, "quant_max": 7, "dtype": torch.qint8},
+        "quant_min": -8,
+        "quant_max": 7,
+        "dtype": torch.qint8,
         "qscheme": torch.per_tensor_symmetric,
     },
     "per channel, symmetric": {
-        **{"quant_min": -128, "quant_max": 127, "dtype": torch.qint8, "ch_axis": 1},
-        **{"qscheme": torch.per_channel_symmetric, "observer": "PerChannelMinMaxObserver"},
+        "quant_min": -128,
+        "quant_max": 127,
+        "dtype": torch.qint8,
+        "ch_axis": 1,
+        "qscheme": torch.per_channel_symmetric,
+        "observer": "PerChannelMinMaxObserver",
     },
     "per channel, moving": {
-        **{"quant_min": -128, "quant_max": 127, "dtype": torch.qint8, "ch_axis": 0},
-        **{"qscheme": torch.per_channel_symmetric},
+        "quant_min": -128,
+        "quant_max": 127,
+        "dtype": torch.qint8,
+        "ch_axis": 0,
+        "qscheme": torch.per_channel_symmetric,
         "observer": "MovingAveragePerChannelMinMaxObserver",
     },
 }
-QCONFIGS = (
-    "default_qconfig default_qat_qconfig default_dynamic_qconfig default_per_channel_qconfig"
-).split()
+QCONFIGS = [
+    "default_qconfig",
+    "default_qat_qconfig",
+    "default_dynamic_qconfig",
+    "default_per_channel_qconfig",
+]
 BACKENDS = ("fbgemm", "qnnpack")
 
 
@@ -83,7 +97,9 @@ def checks() -> Iterator[Check]:
         ask = partial(qconfig, name, backend, part)
         yield Check(GUIDE, CONFIG, f"{name}('{backend}').{part}", ask)
     for name, (activation, weight) in _SAME_AS.items():
-        yield Check(COVERAGE, CONFIG, f"{name}, 'same as'", partial(same_as, name, activation, weight))
+        yield Check(
+            COVERAGE, CONFIG, f"{name}, 'same as'", partial(same_as, name, activation, weight)
+        )
     yield Check(COVERAGE, CONFIG, "QConfig(activation, weight) holds both", holds_both)
     yield Check(GUIDE, CONFIG, "QConfig refuses an instance", instance_refused)
 
@@ -302,7 +318,7 @@ def instance_refused() -> None:
     for namespace in (theirs, ours):
         try:
             namespace.QConfig(activation=namespace.MinMaxObserver(), weight=nn.Identity)
-        except Exception as error:  # noqa: BLE001  # torch's is a ValueError
+        except Exception as error:  # torch's is a ValueError
             holds("instance" in str(error), str(error))
             continue
-        holds(False, f"{namespace.__name__} takes an instance")  # noqa: FBT003  # the claim
+        holds(False, f"{namespace.__name__} takes an instance")  # the claim

@@ -21,8 +21,16 @@ from scripts._documents.check import COVERAGE, DESIGN, GUIDE, NVIDIA, Check, Dif
 from scripts._documents.names import NAMESPACES, place
 
 NEWER = frozenset(
-    "is_dynamic use_precomputed_fake_quant is_reference version antialias recompute_scale_factor "
-    "memory_format kwargs".split()
+    [
+        "is_dynamic",
+        "use_precomputed_fake_quant",
+        "is_reference",
+        "version",
+        "antialias",
+        "recompute_scale_factor",
+        "memory_format",
+        "kwargs",
+    ]
 )
 """Parameters that torch has got since the documents' releases (1.3 to 1.8)."""
 
@@ -149,7 +157,7 @@ def as_typed(namespace: str, name: str, text: str) -> None:
     for part in name.split("."):
         found = getattr(found, part)
     scope: dict[str, Any] = {"torch": torch}
-    exec(f"def typed({text}): ...", scope)  # noqa: S102  # the texts of this file
+    exec(f"def typed({text}): ...", scope)  # the texts of this file
     compare(parameters(found), parameters(scope["typed"]))
 
 

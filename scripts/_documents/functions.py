@@ -181,12 +181,12 @@ def relu() -> None:
 
 
 def on_tensor(asked: Callable[[Any], Any]) -> None:
-    """torch's function takes a QTensor, and gives what it gives of torch's quantized tensor."""
+    """Torch's function takes a QTensor, and gives what it gives of torch's quantized tensor."""
     same_quantized(asked(_own(image(2, 3, 7, 7))), asked(image(2, 3, 7, 7)))
 
 
 def on_both(own: Call, torchs: Callable[[Tensor], Any]) -> None:
-    """onnxq's function of a QTensor gives what torch's gives of the quantized tensor."""
+    """Onnxq's function of a QTensor gives what torch's gives of the quantized tensor."""
     same_quantized(own(_own(image(2, 3, 7, 7))), torchs(image(2, 3, 7, 7)))
 
 

@@ -31,7 +31,7 @@ from scripts._documents.compare import (
     same_quantized,
     steps_apart,
 )
-from scripts._documents.functions import BIAS, OUT, SCALE, ZERO, image, weight
+from scripts._documents.functions import BIAS, OUT, SCALE, image, weight
 
 QUANTIZED, INTRINSIC = "nn.quantized modules", "nn.intrinsic modules"
 
@@ -55,7 +55,9 @@ def layers(name: str, fused: object = False) -> tuple[Any, Any, Tensor]:
         kind = name.replace("Conv", "ConvReLU").replace("Linear", "LinearReLU")
         made = getattr(intrinsic, kind) if fused else getattr(plain, name)
         layer = made(*sizes, **more)
-        given = [SCALE] if plain is ours else []  # onnxq's bias is stored as int32: it asks for x's scale
+        given = (
+            [SCALE] if plain is ours else []
+        )  # onnxq's bias is stored as int32: it asks for x's scale
         layer.set_weight_bias(weight(*of_weight), BIAS, *given)
         layer.scale, layer.zero_point = OUT["scale"], OUT["zero_point"]
         pair.append(layer)
@@ -156,8 +158,8 @@ FLOATS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def from_float(name: str) -> None:
-    """convert puts both modules in the place of the float one; scales equal, integers equal."""
-    from onnxq.pytorch import quantization as oq  # noqa: PLC0415  # beside torch's, by name
+    """Convert puts both modules in the place of the float one; scales equal, integers equal."""
+    from onnxq.pytorch import quantization as oq  # beside torch's, by name
 
     make, shape = FLOATS[name]
     pair = []
@@ -183,9 +185,16 @@ def from_float(name: str) -> None:
 
 # --- Fused float modules, and modules of two operands.
 
-FUSED = (
-    "ConvBn1d ConvBn2d ConvBnReLU1d ConvBnReLU2d ConvReLU1d ConvReLU2d ConvReLU3d LinearReLU"
-).split()
+FUSED = [
+    "ConvBn1d",
+    "ConvBn2d",
+    "ConvBnReLU1d",
+    "ConvBnReLU2d",
+    "ConvReLU1d",
+    "ConvReLU2d",
+    "ConvReLU3d",
+    "LinearReLU",
+]
 
 
 def parts_of(name: str) -> dict[str, nn.Module]:
@@ -270,14 +279,14 @@ def dequantize() -> None:
 
 
 def takes_quantized() -> None:
-    """forward takes and gives quantized tensors: the second rule of nn.quantized."""
+    """Forward takes and gives quantized tensors: the second rule of nn.quantized."""
     mine, torchs, x = layers("Linear")
     same_quantized(mine(x), torchs(x))
 
 
 def former_namespace() -> None:
     """torch.nn._intrinsic, whose modules 'will be replaced', is torch.nn.intrinsic since 1.3."""
-    import onnxq.pytorch.nn as namespace  # noqa: PLC0415
+    import onnxq.pytorch.nn as namespace
 
     if not hasattr(namespace, "_intrinsic"):
         raise Difference("onnxq.pytorch.nn has no module _intrinsic")
@@ -290,7 +299,9 @@ def checks() -> Iterator[Check]:
         relu = name.replace("Conv", "ConvReLU").replace("Linear", "LinearReLU")
         fused = partial(layer_result, name, True)
         yield Check(COVERAGE, "nn.intrinsic.quantized modules", f"{relu}, result", fused)
-        yield Check(DESIGN, QUANTIZED, f"{name}, weight() is quantized", partial(layer_weight, name))
+        yield Check(
+            DESIGN, QUANTIZED, f"{name}, weight() is quantized", partial(layer_weight, name)
+        )
         yield Check(DESIGN, QUANTIZED, f"{name}, bias in int32", partial(layer_bias, name))
         yield Check(COVERAGE, QUANTIZED, f"{name}, scale, zero_point", partial(layer_qparams, name))
     for name in PLAIN:

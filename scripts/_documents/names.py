@@ -100,9 +100,7 @@ NAMES = {
     ),
     (DESIGN, "torch"): "quantize_linear _empty_affine_quantized",
     (DESIGN, "torch arithmetic"): "add cat",
-    (DESIGN, "torch.Tensor"): (
-        "__repr__ size argmin argmax argsort transpose permute contiguous"
-    ),
+    (DESIGN, "torch.Tensor"): ("__repr__ size argmin argmax argsort transpose permute contiguous"),
     (DESIGN, "torch.nn.intrinsic.quantized"): "Conv2dRelu LinearRelu",
     (DESIGN, "torch.nn.intrinsic.qat"): "ConvBnRelu2d ConvRelu2d LinearRelu",
     (DESIGN, "torch.nn.quantized.dynamic"): "RNN GRU Conv",

@@ -57,7 +57,10 @@ def checks() -> Iterator[Check]:
     dtypes = (torch.quint8, torch.qint8)
     tensor = (torch.per_tensor_affine, torch.per_tensor_symmetric)
     channel = (torch.per_channel_affine, torch.per_channel_symmetric)
-    every = [*((n, s) for n in RANGES for s in tensor), *((n, s) for n in CHANNELS for s in channel)]
+    every = [
+        *((n, s) for n in RANGES for s in tensor),
+        *((n, s) for n in CHANNELS for s in channel),
+    ]
     for (name, scheme), dtype, reduced in itertools.product(every, dtypes, (False, True)):
         given = {"dtype": dtype, "qscheme": scheme, "reduce_range": reduced}
         words = f"{name}, {_short(dtype)}, {_short(scheme)}{', reduce_range' if reduced else ''}"
@@ -68,18 +71,26 @@ def checks() -> Iterator[Check]:
     for dtype, reduced in itertools.product(dtypes, (False, True)):
         given = {"dtype": dtype, "reduce_range": reduced}
         words = f"HistogramObserver, {_short(dtype)}{', reduce_range' if reduced else ''}"
-        yield Check(COVERAGE, TOPIC, words, partial(compared, "HistogramObserver", batches(), given))
+        yield Check(
+            COVERAGE, TOPIC, words, partial(compared, "HistogramObserver", batches(), given)
+        )
     for name, more in (*((n, {}) for n in RANGES), *((n, {"ch_axis": 1}) for n in CHANNELS)):
-        yield Check(COVERAGE, TOPIC, f"{name}, {more or 'quant_min, quant_max'}", partial(
-            compared, name, batches(), more or {"quant_min": 0, "quant_max": 15}
-        ))
+        yield Check(
+            COVERAGE,
+            TOPIC,
+            f"{name}, {more or 'quant_min, quant_max'}",
+            partial(compared, name, batches(), more or {"quant_min": 0, "quant_max": 15}),
+        )
         yield Check(GUIDE, TOPIC, f"{name}, min_val and max_val", partial(buffers, name))
         yield Check(GUIDE, TOPIC, f"{name}, reset_min_max_vals", partial(reset, name))
         yield Check(GUIDE, TOPIC, f"{name}, state_dict of torch's", partial(state, name))
         yield Check(GUIDE, TOPIC, f"{name}, before any data", partial(compared, name, [], {}))
-        yield Check(GUIDE, TOPIC, f"{name}, an empty batch", partial(
-            compared, name, [*batches(), torch.zeros(0, 3, 4)], {}
-        ))
+        yield Check(
+            GUIDE,
+            TOPIC,
+            f"{name}, an empty batch",
+            partial(compared, name, [*batches(), torch.zeros(0, 3, 4)], {}),
+        )
     for constant in (0.1, 0.5):
         given = {"averaging_constant": constant}
         for name in (RANGES[1], CHANNELS[1]):
@@ -91,7 +102,9 @@ def checks() -> Iterator[Check]:
         yield Check(GUIDE, TOPIC, f"{name}.with_args", partial(with_args, name))
     yield Check(COVERAGE, TOPIC, "NoopObserver passes through", partial(passes, "NoopObserver"))
     yield Check(COVERAGE, TOPIC, "NoopObserver, dtype", noop_dtype)
-    yield Check(COVERAGE, TOPIC, "NoopObserver, calculate_qparams", partial(no_scale, "NoopObserver"))
+    yield Check(
+        COVERAGE, TOPIC, "NoopObserver, calculate_qparams", partial(no_scale, "NoopObserver")
+    )
     yield Check(COVERAGE, TOPIC, "RecordingObserver records all tensors", recording)
     recorder = partial(no_scale, "RecordingObserver")
     yield Check(COVERAGE, TOPIC, "RecordingObserver, calculate_qparams", recorder)
@@ -179,7 +192,7 @@ def no_scale(name: str) -> None:
     for namespace in (theirs, ours):
         try:
             found = getattr(namespace, name)().calculate_qparams()
-        except Exception:  # noqa: BLE001, S112  # of whatever type: there is no scale
+        except Exception:  # of whatever type: there is no scale
             continue
         raise Difference(f"{namespace.__name__} gives {found}")
 

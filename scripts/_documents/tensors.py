@@ -245,7 +245,7 @@ def copied() -> None:
 
 
 def cloned() -> None:
-    """clone is deep: what changes in the copy does not change the tensor."""
+    """Clone is deep: what changes in the copy does not change the tensor."""
     mine, _ = pair()
     before = mine.int_repr().copy()
     mine.clone().copy_(mine[:1].expand(2, 3, 4).clone())
@@ -253,15 +253,15 @@ def cloned() -> None:
 
 
 def are_equal() -> None:
-    """equal compares integers and qparams, and nothing less."""
+    """Equal compares integers and qparams, and nothing less."""
     for tensors in (pair(), pair("qint8")):
         same(tensors[0].equal(tensors[0].clone()), tensors[1].equal(tensors[1].clone()))
     mine, _ = pair()
     x = floats(2, 3, 4).numpy()
-    same(mine.equal(ours.quantize_per_tensor(x, 0.06, 120, ours.quint8)), False)  # noqa: FBT003
+    same(mine.equal(ours.quantize_per_tensor(x, 0.06, 120, ours.quint8)), False)
     other = mine.clone()
     other.copy_(mine[:1].expand(2, 3, 4))
-    same(mine.equal(other), False)  # noqa: FBT003
+    same(mine.equal(other), False)
 
 
 def mean_out() -> None:
@@ -339,7 +339,7 @@ def refused_view() -> None:
     for tensor in channels():
         try:
             tensor.as_strided((3, 4), (1, 2), 0)
-        except Exception:  # noqa: BLE001, S112  # torch's is a RuntimeError
+        except Exception:  # torch's is a RuntimeError
             continue
         raise Difference(f"{type(tensor).__name__} gives a view")
 
@@ -353,7 +353,9 @@ def linear_map() -> None:
         q = ours.quantize_per_tensor(x, scale, zero_point, dtype)
         same_integers(q, np.array([low, zero_point]))
         same(float(q.dequantize()[1]), 0.0)
-        top = ours.quantize_per_tensor(np.float32([(high - zero_point) * scale]), scale, zero_point, dtype)
+        top = ours.quantize_per_tensor(
+            np.float32([(high - zero_point) * scale]), scale, zero_point, dtype
+        )
         same_integers(top, np.array([high]))
 
 

@@ -1,0 +1,134 @@
+"""Quantization-aware training and fusion beside torch's, with the documented QConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import nn
+from torch.ao import quantization as theirs
+
+from onnxq.pytorch import quantization as ours
+from scripts._documents.check import DESIGN, GUIDE, Check
+from scripts._documents.compare import (
+    ULP,
+    close,
+    holds,
+    same,
+    same_array,
+    steps_apart,
+)
+from scripts._documents.nets import images, training
+
+TRAINING = "QAT"
+
+
+def first_step(what: str, backend: str) -> None:
+    """The first step of training: results bit for bit, and then the gradients."""
+    nets = []
+    for namespace in (ours, theirs):
+        if backend:
+            make = namespace.get_default_qat_qconfig
+            documented = {} if namespace is ours else {"version": 0}  # 1: newer than the documents
+            net = training(namespace, make(backend, **documented))
+        else:
+            net = training(namespace)
+        y = net(images(8))
+        y.square().mean().backward()
+        nets.append((net, y))
+    if what == "result":
+        same_array(nets[0][1], nets[1][1])
+        return
+    for name in ("conv", "side", "fc"):
+        own, other = (getattr(net, name).weight for net, _ in nets)
+        rows = other.reshape(len(other), -1).abs()
+        inner = (rows < rows.amax(1, keepdim=True)).reshape(other.shape)
+        chosen = inner if what == "gradient inside" else ~inner
+        # the sums of a gradient run over 8 * 36 places at most, in any order
+        bound = 8 * 36 * ULP * float(other.grad.abs().max())
+        close(own.grad[chosen], other.grad[chosen], 0.0, bound)
+
+
+def trained_types() -> None:
+    """prepare_qat puts nn.qat and nn.intrinsic.qat modules in place, as torch's does."""
+    mine, torchs = training(ours), training(theirs)
+    for name in ("conv", "side", "fc"):
+        same(type(getattr(mine, name)).__name__, type(getattr(torchs, name)).__name__, name)
+        holds(hasattr(getattr(mine, name), "weight_fake_quant"), f"{name}: no weight_fake_quant")
+
+
+def learns() -> None:
+    """The prepared model trains: three steps lower the loss, and convert gives what was trained."""
+    net = training(ours)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = net(images(8)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    holds(losses[2] < losses[0], f"losses {losses}")
+    net.eval().apply(ours.disable_observer)
+    made = ours.convert(net)
+    steps_apart(made(images(8)), net(images(8)), float(made.fc.scale))
+
+
+# --- Fusion.
+
+FUSIONS: dict[str, Callable[[], list[nn.Module]]] = {
+    **{
+        f"Conv{n}d, ReLU": (lambda n=n: [getattr(nn, f"Conv{n}d")(3, 4, 1), nn.ReLU()])
+        for n in (1, 2, 3)
+    },
+    **{
+        f"Conv{n}d, BatchNorm{n}d": (
+            lambda n=n: [getattr(nn, f"Conv{n}d")(3, 4, 1), getattr(nn, f"BatchNorm{n}d")(4)]
+        )
+        for n in (1, 2, 3)
+    },
+    **{
+        f"Conv{n}d, BatchNorm{n}d, ReLU": (
+            lambda n=n: [
+                getattr(nn, f"Conv{n}d")(3, 4, 1),
+                getattr(nn, f"BatchNorm{n}d")(4),
+                nn.ReLU(),
+            ]
+        )
+        for n in (1, 2, 3)
+    },
+    "Linear, ReLU": lambda: [nn.Linear(3, 4), nn.ReLU()],
+}
+
+
+def fused(name: str, mode: str) -> None:
+    """fuse_modules makes torch's type of the first part, identities of the others; same results."""
+    made = []
+    n = int(name[4]) if name.startswith("Conv") else 0
+    x = torch.randn(2, 3, *[4] * n)
+    verb = "fuse_modules" if mode == "eval" else "fuse_modules_qat"
+    for namespace in (ours, theirs):
+        torch.manual_seed(5)
+        net = nn.Sequential(*FUSIONS[name]()).train(mode == "train")
+        places = [str(i) for i in range(len(net))]
+        made.append(getattr(namespace, verb)(net, [places]))
+    for own, other in zip(*made, strict=True):
+        same(type(own).__name__, type(other).__name__)
+    close(made[0](x), made[1](x), 0.0, 8 * ULP * float(made[1](x).abs().max()))
+
+
+def checks() -> Iterator[Check]:
+    """All checks of training and of fusion."""
+    for backend in ("", "fbgemm", "qnnpack"):
+        words = f", {backend}" if backend else ""
+        for what in ("result", "gradient inside"):
+            ask = partial(first_step, what, backend)
+            yield Check(GUIDE, TRAINING, f"first step{words}, {what}", ask)
+    at_edge = partial(first_step, "gradient at the edge", "")
+    yield Check(GUIDE, TRAINING, "first step, gradient of each channel's largest weight", at_edge)
+    yield Check(DESIGN, TRAINING, "modules in place", trained_types)
+    yield Check(GUIDE, TRAINING, "three steps, then convert", learns)
+    for name in FUSIONS:
+        for mode in ("eval", "train"):
+            yield Check(GUIDE, "fuse_modules", f"{name}, {mode}", partial(fused, name, mode))
