@@ -12,14 +12,8 @@ from torch.ao import quantization as theirs
 
 from onnxq.pytorch import quantization as ours
 from scripts._documents.check import COVERAGE, DESIGN, GUIDE, Check, Difference
-from scripts._documents.compare import (
-    ULP,
-    array_of,
-    close,
-    holds,
-    same,
-    same_integers,
-)
+from scripts._documents.compare import array_of, holds, same, same_quantized
+from scripts._documents.nets import off_the_tie
 
 DYNAMIC = "dynamic"
 
@@ -46,7 +40,7 @@ def first(result: Any) -> Tensor:
 
 
 def dynamic(name: str, dtype: torch.dtype) -> None:
-    """quantize_dynamic replaces the layer; it is off from float by twice what torch's is at most."""
+    """quantize_dynamic replaces the layer; it is off from float at most twice as far."""
     make, shape, kind = LAYERS[name]
     torch.manual_seed(2)
     layer = make()
@@ -66,12 +60,10 @@ def dynamic_weights() -> None:
     """The weights of a dynamic Linear are torch's integers."""
     torch.manual_seed(2)
     layer = nn.Linear(16, 8)
-    off_the_tie(layer, nn.Flatten(0)(layer.weight.detach()[None]))
+    off_the_tie(layer, "per tensor")
     mine = ours.quantize_dynamic(nn.Sequential(layer), {nn.Linear})[0].weight()
     torchs = theirs.quantize_dynamic(nn.Sequential(layer), {nn.Linear})[0].weight()
-    close(mine.q_scale(), torchs.q_scale(), 4 * ULP)
-    inside = abs(torchs.int_repr().numpy().astype(int)) < 127
-    same_integers(mine.int_repr()[inside], torchs.int_repr().numpy()[inside])
+    same_quantized(mine, torchs)
 
 
 SPECS: dict[str, Callable[[Any], Any]] = {

@@ -20,18 +20,16 @@ from onnxq.pytorch.numerics.integer_types import qdtype_of
 from scripts._documents.check import COVERAGE, DESIGN, GUIDE, NVIDIA, Check, Difference
 from scripts._documents.names import NAMESPACES, place
 
-NEWER = frozenset(
-    [
-        "is_dynamic",
-        "use_precomputed_fake_quant",
-        "is_reference",
-        "version",
-        "antialias",
-        "recompute_scale_factor",
-        "memory_format",
-        "kwargs",
-    ]
-)
+NEWER = {
+    "antialias",
+    "is_dynamic",
+    "is_reference",
+    "kwargs",
+    "memory_format",
+    "recompute_scale_factor",
+    "use_precomputed_fake_quant",
+    "version",
+}
 """Parameters that torch has got since the documents' releases (1.3 to 1.8)."""
 
 # --- Names whose form is torch's own, as this torch has it.
@@ -191,7 +189,7 @@ def compare(ours: list[inspect.Parameter], wanted: list[inspect.Parameter]) -> N
 
 
 def alike(ours: Any, wanted: Any) -> bool:
-    """Whether two defaults mean the same: equal, or the same type of integers, class or function."""
+    """Whether two defaults mean the same: equal, or one type of integers, class or function."""
     if isinstance(wanted, torch.dtype) and isinstance(ours, torch.dtype | QDType):
         try:
             return qdtype_of(ours) == qdtype_of(wanted)

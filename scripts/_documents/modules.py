@@ -77,7 +77,7 @@ def layer_weight(name: str) -> None:
 
 
 def layer_bias(name: str) -> None:
-    """bias() is the bias, to half a step of its int32 integers (the document's qint32, symmetric)."""
+    """bias() is the bias to half a step of its int32 integers: the document's symmetric qint32."""
     mine, torchs, _ = layers(name)
     step = float(mine.bias_scale.max())
     close(mine.bias(), torchs.bias(), 0.0, step / 2)

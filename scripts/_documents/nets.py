@@ -40,14 +40,14 @@ class Net(nn.Module):
         return y
 
 
-def off_the_tie(layer: Any) -> None:
-    """Makes the largest weight of each channel positive.
+def off_the_tie(layer: Any, per_tensor: object = False) -> None:
+    """Makes the largest weight of each channel, or of all, positive.
 
     Its quotient by the scale is 127.5. That rounds to 128, which is 127 on both sides; -127.5 is a
     tie, which torch's product by 1 / scale and ONNX's quotient may bring to different sides.
     """
     with torch.no_grad():
-        rows = layer.weight.reshape(len(layer.weight), -1)
+        rows = layer.weight.view(1 if per_tensor else len(layer.weight), -1)
         largest = rows.gather(1, rows.abs().argmax(1, keepdim=True))
         rows *= largest.sign()
 
@@ -73,7 +73,7 @@ def static(namespace: Any, backend: str = "fbgemm", biases: object = False) -> A
 
 
 def training(namespace: Any, entry: Any = None) -> Any:
-    """Net with fused parts, prepared for training; entry: the QConfig, by default the default one."""
+    """Net with fused parts, prepared for training; entry: a QConfig, None: default_qat_qconfig."""
     net = Net(namespace).train()
     net = namespace.fuse_modules_qat(net, FUSED)
     net.qconfig = entry or namespace.default_qat_qconfig

