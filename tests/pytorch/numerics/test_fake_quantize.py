@@ -532,3 +532,12 @@ def test_repr_tells_what_it_rounds_to() -> None:
     text = repr(trained(MinMaxObserver.with_args(quant_min=0, quant_max=100)))
     assert "MinMaxObserver(quant_max=100, quant_min=0)" in text
     assert "integers=0..100" in text
+
+
+def test_qparams_of_a_whole_tensor_are_vectors_of_one_as_torchs() -> None:
+    fake = FakeQuantize()
+    fake(torch.tensor([-1.0, 3.0]))
+    scale, zero_point = fake.calculate_qparams()
+    assert (scale.shape, zero_point.shape) == ((1,), (1,))
+    assert scale.item() == fake.scale.item()
+    assert scale.data_ptr() != fake.scale.data_ptr()
