@@ -104,13 +104,11 @@ CALLS: dict[str, Call] = {
 ON_TENSORS: dict[str, Callable[[Any], Any]] = {
     "relu": lambda q: floats.relu(q),
     "relu_": lambda q: floats.relu_(q),
-    "elu": lambda q: floats.elu(q),
     "max_pool2d": lambda q: floats.max_pool2d(q, 2),
     "adaptive_avg_pool2d": lambda q: floats.adaptive_avg_pool2d(q, 1),
     "avg_pool2d": lambda q: floats.avg_pool2d(q, 3),
     "interpolate": lambda q: floats.interpolate(q, scale_factor=2),
     "hardsigmoid": lambda q: floats.hardsigmoid(q),
-    "hardswish": lambda q: floats.hardswish(q),
     "hardtanh": lambda q: floats.hardtanh(q),
     "upsample": lambda q: floats.upsample(q, scale_factor=2),
     "upsample_bilinear": lambda q: floats.upsample_bilinear(q, (11, 11)),
@@ -165,6 +163,9 @@ def checks() -> Iterator[Check]:
         document = DESIGN if "document" in name else COVERAGE
         ask = partial(on_tensor, of_tensor)
         yield Check(document, METHODS, f"{name} of a QTensor by torch's function", ask)
+    for name in ("elu", "hardswish"):
+        ask = partial(at_input_scale, name)
+        yield Check(COVERAGE, METHODS, f"{name} of a QTensor by torch's function", ask)
     for name, (own, torchs) in ON_QTENSORS.items():
         yield Check(COVERAGE, METHODS, f"{name} of onnxq.functional", partial(on_both, own, torchs))
 
@@ -183,6 +184,12 @@ def relu() -> None:
 def on_tensor(asked: Callable[[Any], Any]) -> None:
     """Torch's function takes a QTensor, and gives what it gives of torch's quantized tensor."""
     same_quantized(asked(_own(image(2, 3, 7, 7))), asked(image(2, 3, 7, 7)))
+
+
+def at_input_scale(name: str) -> None:
+    """A function of torch that takes no quantized tensors any more keeps the input's qparams."""
+    x = image(2, 3, 7, 7)
+    same_quantized(getattr(floats, name)(_own(x)), getattr(theirs, name)(x, SCALE, ZERO))
 
 
 def on_both(own: Call, torchs: Callable[[Tensor], Any]) -> None:
