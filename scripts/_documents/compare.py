@@ -74,7 +74,7 @@ def close(got: object, wanted: object, relative: float, absolute: float = 0.0) -
     apart = np.abs(mine - theirs)
     if not (apart <= relative * np.abs(theirs) + absolute).all():
         largest = np.abs(theirs).max()
-        raise Difference(f"{np.nanmax(apart):.3g} apart, of values up to {largest:.3g}")
+        raise Difference(f"{apart.max():.3g} apart, of values up to {largest:.3g}")
 
 
 def same_quantized(got: Any, wanted: torch.Tensor) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.ao import quantization as theirs
 
+from onnxq.errors import OnnxqError
 from onnxq.pytorch import quantization as ours
 from scripts._documents.check import COVERAGE, DESIGN, GUIDE, Check, Difference
 from scripts._documents.compare import SCALE, ULP, close, holds, same, same_array, same_integers
@@ -52,6 +53,33 @@ def compared(name: str, data: list[Tensor], arguments: dict[str, Any]) -> None:
     same_integers(zero_point, zero)
 
 
+def both_refuse(name: str, arguments: dict[str, Any]) -> None:
+    """Torch refuses the arguments, and onnxq does, saying what to use."""
+    for namespace in (theirs, ours):
+        try:
+            getattr(namespace, name)(**arguments)
+        except NotImplementedError:  # torch's
+            continue
+        except OnnxqError as error:
+            holds("use qint8" in str(error), str(error))
+            continue
+        raise Difference(f"{namespace.__name__} takes {arguments}")
+
+
+def smaller_error() -> None:
+    """The squared error of HistogramObserver's qparams is no larger than of torch's."""
+    errors = []
+    for namespace in (ours, theirs):
+        observer = namespace.HistogramObserver()
+        for batch in batches():
+            observer(batch)
+        scale, zero_point = (float(x) for x in observer.calculate_qparams())
+        x = torch.cat(batches())
+        rounded = torch.fake_quantize_per_tensor_affine(x, scale, int(zero_point), 0, 255)
+        errors.append(float((rounded - x).square().mean()))
+    holds(errors[0] <= errors[1], f"{errors[0]:.4g}, torch {errors[1]:.4g}")
+
+
 def checks() -> Iterator[Check]:
     """All checks of observers."""
     dtypes = (torch.quint8, torch.qint8)
@@ -64,6 +92,9 @@ def checks() -> Iterator[Check]:
     for (name, scheme), dtype, reduced in itertools.product(every, dtypes, (False, True)):
         given = {"dtype": dtype, "qscheme": scheme, "reduce_range": reduced}
         words = f"{name}, {_short(dtype)}, {_short(scheme)}{', reduce_range' if reduced else ''}"
+        if reduced and dtype == torch.quint8 and "symmetric" in str(scheme):
+            yield Check(COVERAGE, TOPIC, words, partial(both_refuse, name, given))
+            continue
         yield Check(COVERAGE, TOPIC, words, partial(compared, name, batches(), given))
     for kind, scheme in itertools.product(("positive", "negative", "constant", "zero"), tensor):
         ask = partial(compared, "MinMaxObserver", batches(kind), {"qscheme": scheme})
@@ -74,6 +105,7 @@ def checks() -> Iterator[Check]:
         yield Check(
             COVERAGE, TOPIC, words, partial(compared, "HistogramObserver", batches(), given)
         )
+    yield Check(COVERAGE, TOPIC, "HistogramObserver, squared error beside torch's", smaller_error)
     for name, more in (*((n, {}) for n in RANGES), *((n, {"ch_axis": 1}) for n in CHANNELS)):
         yield Check(
             COVERAGE,

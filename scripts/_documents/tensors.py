@@ -166,9 +166,10 @@ def answered(mine: Any, torchs: Any) -> None:
         same(str(mine) if isinstance(torchs, str) else mine, torchs)
 
 
-def call(tensors: tuple[Any, Tensor], asked: Call) -> None:
+def call(make: Callable[[], tuple[Any, Tensor]], asked: Call) -> None:
     """The call gives the same of both tensors."""
-    answered(asked(tensors[0]), asked(tensors[1]))
+    mine, torchs = make()
+    answered(asked(mine), asked(torchs))
 
 
 def checks() -> Iterator[Check]:
@@ -179,7 +180,7 @@ def checks() -> Iterator[Check]:
         ask = partial(quantized, dtype, 1.0 if x == "normal" else 1e12)
         yield Check(COVERAGE, TOPIC, f"quantize_per_tensor, {dtype}, {x}", ask)
     for dtype in DTYPES:
-        ask = partial(call, pair(dtype), SAME_CALL["dequantize"])
+        ask = partial(call, partial(pair, dtype), SAME_CALL["dequantize"])
         yield Check(COVERAGE, TOPIC, f"dequantize, {dtype}", ask)
         yield Check(DESIGN, TOPIC, f"repr shows real values, {dtype}", partial(shown, dtype))
         same_call = partial(linear, dtype)
@@ -189,9 +190,9 @@ def checks() -> Iterator[Check]:
         yield Check(COVERAGE, TOPIC, f"quantize_per_channel, {dtype}, axis {axis}", ask)
     for document, calls in ((COVERAGE, SAME_CALL), (DESIGN, OF_DESIGN)):
         for name, asked in calls.items():
-            yield Check(document, TOPIC, name, partial(call, pair(), asked))
+            yield Check(document, TOPIC, name, partial(call, pair, asked))
     for name, asked in ON_CHANNELS.items():
-        yield Check(COVERAGE, TOPIC, name, partial(call, channels(), asked))
+        yield Check(COVERAGE, TOPIC, name, partial(call, channels, asked))
     for name, (document, ask) in _ALONE.items():
         yield Check(document, TOPIC, name, ask)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import nn
 from torch.ao import quantization as theirs
 
 from onnxq.pytorch import quantization as ours
-from scripts._documents.check import DESIGN, GUIDE, Check
+from scripts._documents.check import COVERAGE, DESIGN, GUIDE, Check
 from scripts._documents.compare import (
     ULP,
     close,
@@ -19,7 +21,7 @@ from scripts._documents.compare import (
     same_array,
     steps_apart,
 )
-from scripts._documents.nets import images, training
+from scripts._documents.nets import images, off_the_tie, training
 
 TRAINING = "QAT"
 
@@ -48,6 +50,45 @@ def first_step(what: str, backend: str) -> None:
         # the sums of a gradient run over 8 * 36 places at most, in any order
         bound = 8 * 36 * ULP * float(other.grad.abs().max())
         close(own.grad[chosen], other.grad[chosen], 0.0, bound)
+
+
+# --- Modules of nn.qat and nn.intrinsic.qat by themselves.
+
+MODULES: dict[str, tuple[str, Callable[[Any, Any], Any], tuple[int, ...]]] = {
+    "Linear": ("qat", lambda n, q: n.Linear(6, 4, bias=False, qconfig=q), (5, 6)),
+    "Conv2d": ("qat", lambda n, q: n.Conv2d(3, 4, 3, bias=False, qconfig=q), (2, 3, 6, 6)),
+    "LinearReLU": (
+        *("intrinsic.qat", lambda n, q: n.LinearReLU(6, 4, bias=False, qconfig=q)),
+        (5, 6),
+    ),
+    "ConvReLU2d": (
+        *("intrinsic.qat", lambda n, q: n.ConvReLU2d(3, 4, 3, bias=False, qconfig=q)),
+        (2, 3, 6, 6),
+    ),
+    "ConvBn2d": ("intrinsic.qat", lambda n, q: n.ConvBn2d(3, 4, 3, qconfig=q), (2, 3, 6, 6)),
+    "ConvBnReLU2d": (
+        *("intrinsic.qat", lambda n, q: n.ConvBnReLU2d(3, 4, 3, qconfig=q)),
+        (2, 3, 6, 6),
+    ),
+}
+
+
+def module(name: str, what: str) -> None:
+    """The module alone, in train mode: its result or the gradient of its input, bit for bit."""
+    place, make, shape = MODULES[name]
+    found = []
+    for root, namespace in (("onnxq.pytorch.nn", ours), ("torch.ao.nn", theirs)):
+        made = make(import_module(f"{root}.{place}"), namespace.default_qat_qconfig).train()
+        torch.manual_seed(6)
+        with torch.no_grad():  # constructors draw numbers of their own
+            for parameter in made.parameters():
+                parameter.copy_(torch.rand(parameter.shape) - 0.3)
+        off_the_tie(made, "per tensor")
+        x = torch.randn(*shape).requires_grad_()
+        y = made(x)
+        y.square().sum().backward()
+        found.append(y if what == "result" else x.grad)
+    same_array(found[0], found[1])
 
 
 def trained_types() -> None:
@@ -125,6 +166,10 @@ def checks() -> Iterator[Check]:
         for what in ("result", "gradient inside"):
             ask = partial(first_step, what, backend)
             yield Check(GUIDE, TRAINING, f"first step{words}, {what}", ask)
+    for name in MODULES:
+        topic = f"nn.{MODULES[name][0]} modules"
+        for what in ("result", "gradient"):
+            yield Check(COVERAGE, topic, f"{name}, {what}", partial(module, name, what))
     at_edge = partial(first_step, "gradient at the edge", "")
     yield Check(GUIDE, TRAINING, "first step, gradient of each channel's largest weight", at_edge)
     yield Check(DESIGN, TRAINING, "modules in place", trained_types)
