@@ -1,4 +1,4 @@
-"""What PyTorch's and NVIDIA's documents say about quantization, asked of onnxq line by line.
+"""Checks ask onnxq for what PyTorch's and NVIDIA's documents on quantization say, line by line.
 
     python scripts/documents.py                      # all checks, as a table (seconds)
     python scripts/documents.py --write              # the same, into scripts/documents.md

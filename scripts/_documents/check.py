@@ -59,7 +59,7 @@ class Check:
 
 
 class Difference(Exception):  # noqa: N818  # an answer, not an error
-    """What onnxq gives is not what the document, or torch, gives; the text measures it."""
+    """onnxq gives another thing than the document, or torch, does; the text measures it."""
 
 
 class Kind(Enum):

@@ -160,7 +160,7 @@ def evaluated() -> None:
 
 
 def deploys() -> None:
-    """What convert gives becomes an ONNX model."""
+    """A converted model becomes an ONNX model."""
     converted = static(ours)
     exported = onnxq.export(converted, images(2))
     kinds = {node.op_type for node in exported.graph}
