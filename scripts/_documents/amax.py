@@ -23,7 +23,7 @@ DESCRIPTOR, FUNCTION = "descriptor", "functions"
 
 # --- Descriptors.
 
-DEFAULTS: dict[str, object] = {
+DEFAULTS: dict[str, Any] = {
     "num_bits": 8,
     "name": None,
     "fake_quant": True,
@@ -34,7 +34,7 @@ DEFAULTS: dict[str, object] = {
     "calib_method": "max",
     "unsigned": False,
 }
-OTHERS: dict[str, object] = {
+OTHERS: dict[str, Any] = {
     "num_bits": 4,
     "name": "weight",
     "fake_quant": False,
@@ -45,7 +45,7 @@ OTHERS: dict[str, object] = {
     "calib_method": "histogram",
     "unsigned": True,
 }
-WRONG: dict[str, object] = {
+WRONG: dict[str, Any] = {
     "num_bits": "8",
     "fake_quant": 1,
     "axis": 0.5,
@@ -68,7 +68,7 @@ LISTED: dict[str, dict[str, Any]] = {
 
 def given(name: str) -> Any:
     """A descriptor with one argument that is not its default."""
-    more = {"amax": 6.0} if name == "learn_amax" else {}
+    more: dict[str, Any] = {"amax": 6.0} if name == "learn_amax" else {}
     return tq.QuantDescriptor(**{**more, name: OTHERS[name]})
 
 
@@ -108,7 +108,8 @@ def typed(name: str) -> None:
 def round_trip(case: str) -> None:
     """The dict and the YAML make an equal descriptor."""
     descriptor = tq.QuantDescriptor(**LISTED[case])
-    again = tq.QuantDescriptor(**descriptor.dict())
+    held: dict[str, Any] = descriptor.dict()
+    again = tq.QuantDescriptor(**held)
     read = tq.QuantDescriptor.from_yaml(descriptor.to_yaml())
     for other in (again, read):
         holds(other == descriptor, f"{other}, wanted {descriptor}")
@@ -235,7 +236,8 @@ def stored_as_floats() -> None:
 
 def stored_as_integers() -> None:
     """output_dtype=torch.int32 stores them as integers."""
-    got, _ = tq.TensorQuantFunction.apply(values(), AMAX, 8, False, True, torch.int32)
+    function: Any = tq.TensorQuantFunction
+    got, _ = function.apply(values(), AMAX, 8, False, True, torch.int32)
     same(got.dtype, torch.int32)
     wanted, _ = formula(values(), AMAX, 8, False, True)
     same_array(got, wanted.to(torch.int32))

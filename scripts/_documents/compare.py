@@ -84,8 +84,8 @@ def same_quantized(got: Any, wanted: torch.Tensor) -> None:
         close(np.float32(got.q_scale()), np.float32(wanted.q_scale()), 0.0)
         same(int(got.q_zero_point()), int(wanted.q_zero_point()), "zero point")
         return
-    scales = (np.float32(array_of(x.q_per_channel_scales())) for x in (got, wanted))
-    close(*scales, 0.0)
+    mine, torchs = (array_of(x.q_per_channel_scales()).astype(np.float32) for x in (got, wanted))
+    close(mine, torchs, 0.0)
     same_integers(got.q_per_channel_zero_points(), wanted.q_per_channel_zero_points())
     same(int(got.q_per_channel_axis()), int(wanted.q_per_channel_axis()), "axis")
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.ao import quantization as theirs
 
-from onnxq.pytorch import quantization as ours
 from scripts._documents.check import COVERAGE, DESIGN, GUIDE, Check, Difference
 from scripts._documents.compare import array_of, holds, same, same_quantized
+from scripts._documents.namespaces import ours, theirs
 from scripts._documents.nets import off_the_tie
 
 DYNAMIC = "dynamic"
@@ -87,7 +86,8 @@ def specified(name: str) -> None:
 
 def jit(verb: str) -> None:
     """The scripted model comes back quantized, and can be called."""
-    script = torch.jit.trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval(), torch.randn(2, 4))
+    trace: Any = torch.jit.trace
+    script = trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval(), torch.randn(2, 4))
     x = torch.randn(8, 4)
     if verb == "quantize_jit":
         data = [(x, torch.zeros(8))]
@@ -101,7 +101,7 @@ def jit(verb: str) -> None:
 
 def mixed() -> None:
     """Static and dynamic quantization for different parts of one model."""
-    net = nn.Sequential(nn.Linear(4, 4), ours.QuantWrapper(nn.Linear(4, 4))).eval()
+    net: Any = nn.Sequential(nn.Linear(4, 4), ours.QuantWrapper(nn.Linear(4, 4))).eval()
     net[1].qconfig = ours.get_default_qconfig("fbgemm")
     prepared = ours.prepare(net)
     prepared(torch.randn(8, 4))

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.ao import quantization as theirs
 
 from onnxq.pytorch import quantization as ours
 from scripts._documents.check import COVERAGE, DESIGN, GUIDE, Check
@@ -23,6 +22,7 @@ from scripts._documents.compare import (
     same_integers,
     steps_apart,
 )
+from scripts._documents.namespaces import theirs
 from scripts._documents.observing import AVERAGE, batches
 
 FAKE, CONFIG = "FakeQuantize", "qconfig"
@@ -121,7 +121,7 @@ def forward(case: str) -> None:
 def gradient(case: str) -> None:
     """The gradient passes inside of the range, and is 0 outside: equal bit for bit."""
     mine, torchs = both(case)
-    found = []
+    found: list[Any] = []
     for fake in (mine, torchs):
         fake.disable_observer()
         x = (batches()[0] * 1.7).requires_grad_()
@@ -184,7 +184,7 @@ def observer_off() -> None:
 
 def applied() -> None:
     """The four functions switch every FakeQuantize through model.apply."""
-    net = nn.Sequential(ours.FakeQuantize(), ours.FakeQuantize())
+    net: Any = nn.Sequential(ours.FakeQuantize(), ours.FakeQuantize())
     for function, x in ((ours.disable_fake_quant, batches()[0]), (ours.disable_observer, None)):
         net.apply(function)
         if x is not None:
@@ -238,7 +238,7 @@ def own_fake() -> None:
             super().forward(x)
             return x.round()
 
-    net = ours.QuantWrapper(nn.Linear(4, 4)).train()
+    net: Any = ours.QuantWrapper(nn.Linear(4, 4)).train()
     weight = ours.default_weight_fake_quant
     net.qconfig = ours.QConfig(activation=Coarse, weight=weight)
     y = ours.prepare_qat(net)(batches()[0])

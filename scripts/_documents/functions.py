@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.ao.nn.quantized import functional as theirs
 from torch.nn import functional as floats
 
 from onnxq import functional as on_qtensors
@@ -22,6 +22,7 @@ from onnxq.pytorch.nn.quantized import functional as ours
 from scripts._documents.check import COVERAGE, DESIGN, GUIDE, Check
 from scripts._documents.compare import same_quantized
 
+theirs: Any = import_module("torch.ao.nn.quantized.functional")
 NAMESPACE, METHODS = "nn.quantized.functional", "nn.functional"
 SCALE, ZERO = 0.0513, 117
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.ao import quantization as tq
 from torch.ao.nn import intrinsic as theirs_fused
-from torch.ao.nn import quantized as theirs
 from torch.ao.nn.intrinsic import quantized as theirs_intrinsic
 
 from onnxq.pytorch.nn import intrinsic as ours_fused
@@ -33,6 +33,7 @@ from scripts._documents.compare import (
 )
 from scripts._documents.functions import BIAS, OUT, SCALE, image, weight
 
+theirs: Any = import_module("torch.ao.nn.quantized")
 QUANTIZED, INTRINSIC = "nn.quantized modules", "nn.intrinsic modules"
 
 # --- Modules with weights: made alike, given the same weight and bias, called with the same values.

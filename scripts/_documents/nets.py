@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onnxq.pytorch import quantization as ours
 from onnxq.pytorch.nn import quantized as ours_quantized
+from scripts._documents.namespaces import ours
 
 
 class Net(nn.Module):

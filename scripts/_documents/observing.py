@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.ao import quantization as theirs
 
 from onnxq.errors import OnnxqError
 from onnxq.pytorch import quantization as ours
 from scripts._documents.check import COVERAGE, DESIGN, GUIDE, Check, Difference
 from scripts._documents.compare import SCALE, ULP, close, holds, same, same_array, same_integers
+from scripts._documents.namespaces import theirs
 
 TOPIC = "observers"
 RANGES = ("MinMaxObserver", "MovingAverageMinMaxObserver")
@@ -289,7 +289,7 @@ def own_range() -> None:
 
 def _scale_with(activation: Any) -> tuple[float, int]:
     torch.manual_seed(3)
-    net = ours.QuantWrapper(nn.Linear(4, 4)).eval()
+    net: Any = ours.QuantWrapper(nn.Linear(4, 4)).eval()
     net.qconfig = ours.QConfig(activation=activation, weight=ours.default_weight_observer)
     prepared = ours.prepare(net)
     prepared(torch.randn(16, 4))

@@ -193,8 +193,8 @@ def checks() -> Iterator[Check]:
             yield Check(document, TOPIC, name, partial(call, pair, asked))
     for name, asked in ON_CHANNELS.items():
         yield Check(COVERAGE, TOPIC, name, partial(call, channels, asked))
-    for name, (document, ask) in _ALONE.items():
-        yield Check(document, TOPIC, name, ask)
+    for name, (document, alone) in _ALONE.items():
+        yield Check(document, TOPIC, name, alone)
 
 
 # --- What is more than one call.
@@ -353,12 +353,11 @@ def linear_map() -> None:
         scale = np.float32(4 / 255)
         zero_point = round(low + 1 / scale)
         x = np.array([-zero_point * scale + low * scale, 0.0], np.float32)
-        q = ours.quantize_per_tensor(x, scale, zero_point, dtype)
+        q = ours.quantize_per_tensor(x, float(scale), zero_point, dtype)
         same_integers(q, np.array([low, zero_point]))
         same(float(q.dequantize()[1]), 0.0)
-        top = ours.quantize_per_tensor(
-            np.float32([(high - zero_point) * scale]), scale, zero_point, dtype
-        )
+        largest = np.array([(high - zero_point) * scale], np.float32)
+        top = ours.quantize_per_tensor(largest, float(scale), zero_point, dtype)
         same_integers(top, np.array([high]))
 
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.ao import quantization as theirs
 
-from onnxq.pytorch import quantization as ours
 from scripts._documents.check import COVERAGE, DESIGN, GUIDE, Check
 from scripts._documents.compare import (
     ULP,
@@ -21,6 +19,7 @@ from scripts._documents.compare import (
     same_array,
     steps_apart,
 )
+from scripts._documents.namespaces import ours, theirs
 from scripts._documents.nets import images, off_the_tie, training
 
 TRAINING = "QAT"
@@ -118,40 +117,37 @@ def learns() -> None:
 
 # --- Fusion.
 
-FUSIONS: dict[str, Callable[[], list[nn.Module]]] = {
-    **{
-        f"Conv{n}d, ReLU": (lambda n=n: [getattr(nn, f"Conv{n}d")(3, 4, 1), nn.ReLU()])
+FUSIONS = [
+    *(
+        (f"{first}{n}d", *(part if part == "ReLU" else f"{part}{n}d" for part in rest))
         for n in (1, 2, 3)
-    },
-    **{
-        f"Conv{n}d, BatchNorm{n}d": (
-            lambda n=n: [getattr(nn, f"Conv{n}d")(3, 4, 1), getattr(nn, f"BatchNorm{n}d")(4)]
+        for first, *rest in (
+            ("Conv", "ReLU"),
+            ("Conv", "BatchNorm"),
+            ("Conv", "BatchNorm", "ReLU"),
         )
-        for n in (1, 2, 3)
-    },
-    **{
-        f"Conv{n}d, BatchNorm{n}d, ReLU": (
-            lambda n=n: [
-                getattr(nn, f"Conv{n}d")(3, 4, 1),
-                getattr(nn, f"BatchNorm{n}d")(4),
-                nn.ReLU(),
-            ]
-        )
-        for n in (1, 2, 3)
-    },
-    "Linear, ReLU": lambda: [nn.Linear(3, 4), nn.ReLU()],
-}
+    ),
+    ("Linear", "ReLU"),
+]
+"""The documented lists of layers, by the names of torch.nn's classes."""
 
 
-def fused(name: str, mode: str) -> None:
+def part_of(name: str) -> nn.Module:
+    """A layer from 3 to 4 channels, or of 4 channels."""
+    sizes = {"Conv": (3, 4, 1), "Batc": (4,), "Line": (3, 4)}.get(name[:4], ())
+    made: nn.Module = getattr(nn, name)(*sizes)
+    return made
+
+
+def fused(names: tuple[str, ...], mode: str) -> None:
     """fuse_modules makes torch's type of the first part, identities of the others; same results."""
     made = []
-    n = int(name[4]) if name.startswith("Conv") else 0
+    n = int(names[0][4]) if names[0].startswith("Conv") else 0
     x = torch.randn(2, 3, *[4] * n)
     verb = "fuse_modules" if mode == "eval" else "fuse_modules_qat"
     for namespace in (ours, theirs):
         torch.manual_seed(5)
-        net = nn.Sequential(*FUSIONS[name]()).train(mode == "train")
+        net = nn.Sequential(*map(part_of, names)).train(mode == "train")
         places = [str(i) for i in range(len(net))]
         made.append(getattr(namespace, verb)(net, [places]))
     for own, other in zip(*made, strict=True):
@@ -174,6 +170,7 @@ def checks() -> Iterator[Check]:
     yield Check(GUIDE, TRAINING, "first step, gradient of each channel's largest weight", at_edge)
     yield Check(DESIGN, TRAINING, "modules in place", trained_types)
     yield Check(GUIDE, TRAINING, "three steps, then convert", learns)
-    for name in FUSIONS:
+    for names in FUSIONS:
         for mode in ("eval", "train"):
-            yield Check(GUIDE, "fuse_modules", f"{name}, {mode}", partial(fused, name, mode))
+            words = f"{', '.join(names)}, {mode}"
+            yield Check(GUIDE, "fuse_modules", words, partial(fused, names, mode))

@@ -5,20 +5,19 @@ Whole models are compared integer by integer; none averages integers, whose mean
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.ao import quantization as theirs
 
 import onnxq
 from onnxq import targets
-from onnxq.pytorch import quantization as ours
 from scripts._documents.check import COVERAGE, GUIDE, Check
 from scripts._documents.compare import ULP, close, holds, same, same_quantized, steps_apart
+from scripts._documents.namespaces import ours, theirs
 from scripts._documents.nets import FUSED, Net, images, static
 
 STATIC, HELPERS = "static", "torch.quantization"
@@ -52,7 +51,7 @@ def replaced() -> None:
 def copies(verb: str) -> None:
     """Without inplace the float model stays as it is; with it, the model itself is changed."""
     for inplace in (False, True):
-        net = Net(ours).train(verb == "prepare_qat")
+        net: Any = Net(ours).train(verb == "prepare_qat")
         net.qconfig = ours.get_default_qat_qconfig("fbgemm")
         if verb != "prepare_qat":
             net.qconfig = ours.get_default_qconfig("fbgemm")
@@ -67,7 +66,7 @@ def copies(verb: str) -> None:
 
 def observed() -> None:
     """Prepare gives layers an observer, which calibration fills."""
-    net = Net(ours).eval()
+    net: Any = Net(ours).eval()
     net.qconfig = ours.get_default_qconfig("fbgemm")
     prepared = ours.prepare(net)
     before: dict[str, Any] = {}
@@ -89,7 +88,7 @@ def selective() -> None:
     pair = []
     for namespace in (ours, theirs):
         torch.manual_seed(1)
-        net = nn.Sequential(namespace.QuantWrapper(nn.Linear(4, 4)), nn.Linear(4, 4)).eval()
+        net: Any = nn.Sequential(namespace.QuantWrapper(nn.Linear(4, 4)), nn.Linear(4, 4)).eval()
         net.qconfig = namespace.get_default_qconfig("fbgemm")
         net[1].qconfig = None
         prepared = namespace.prepare(net)
@@ -240,7 +239,7 @@ def checks() -> Iterator[Check]:
         yield Check(GUIDE, STATIC, f"engine '{backend}'", partial(engine, backend))
     with_biases = partial(static_result, "fbgemm", "with biases")
     yield Check(GUIDE, STATIC, "integers, fbgemm, with biases", with_biases)
-    alone = {
+    alone: dict[tuple[str, str, str], Callable[[], None]] = {
         (GUIDE, STATIC, "weights"): static_weights,
         (GUIDE, STATIC, "replaced operators"): replaced,
         (GUIDE, STATIC, "observers where torch has them"): observed,

@@ -47,8 +47,8 @@ def test_an_outcome_that_the_list_does_not_say_is_unexpected_in_both_directions(
     def wrong() -> None:
         raise Difference("1 apart")
 
-    known = next(iter(EXPECTED)).split(" / ")
-    better, worse = Check(*known, right), Check(NVIDIA, "topic", "thing", wrong)
+    document, topic, thing = next(iter(EXPECTED)).split(" / ")
+    better, worse = Check(document, topic, thing, right), Check(NVIDIA, "topic", "thing", wrong)
     (gone, new) = documents.unexpected(documents.run([better, worse]))
     assert gone.startswith(f"{better.id}: right; listed as")
     assert new == f"{worse.id}: deviates: 1 apart"

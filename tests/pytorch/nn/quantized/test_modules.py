@@ -392,7 +392,8 @@ def test_activations_take_the_device_and_then_the_dtype_as_torch() -> None:
     assert made.output.zero_point.device.type == "meta"
     assert nnq.Hardswish(0.1, 3, None, torch.qint8).output.zero_point.dtype == torch.int8
     elu = nnq.ELU(0.1, 3, 2.0)
-    assert (elu.alpha, elu.output.zero_point.dtype) == (2.0, torch.uint8)
+    assert elu.extra_repr() == "alpha=2.0"
+    assert elu.output.zero_point.dtype == torch.uint8
 
 
 def test_a_linear_layer_with_relu_takes_bias_and_dtype_in_torchs_places() -> None:
