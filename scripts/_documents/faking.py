@@ -62,7 +62,6 @@ QCONFIGS = [
     "default_qconfig",
     "default_qat_qconfig",
     "default_dynamic_qconfig",
-    "default_per_channel_qconfig",
 ]
 BACKENDS = ("fbgemm", "qnnpack")
 
@@ -182,21 +181,6 @@ def observer_off() -> None:
     holds(not torch.equal(fake.scale, before), "enable_observer observes nothing")
 
 
-def applied() -> None:
-    """The four functions switch every FakeQuantize through model.apply."""
-    net: Any = nn.Sequential(ours.FakeQuantize(), ours.FakeQuantize())
-    for function, x in ((ours.disable_fake_quant, batches()[0]), (ours.disable_observer, None)):
-        net.apply(function)
-        if x is not None:
-            same_array(net(x), x)
-    before = net[0].scale.clone()
-    net(batches()[0] * 100)
-    same_array(net[0].scale, before)
-    net.apply(ours.enable_observer).apply(ours.enable_fake_quant)
-    net(batches()[0] * 100)
-    holds(not torch.equal(net[0].scale, before), "enable_observer observes nothing")
-
-
 def same_size() -> None:
     """The result is a float tensor of the input's size."""
     x = batches()[0]
@@ -248,7 +232,6 @@ def own_fake() -> None:
 _ALONE = {
     "disable_fake_quant, enable_fake_quant": switched_off,
     "disable_observer, enable_observer": observer_off,
-    "model.apply of the four switches": applied,
     "a float tensor of the same size": same_size,
     "activation_post_process": has_observer,
     "state_dict of torch's": state,

@@ -41,7 +41,7 @@ SIGNATURES = {
         "quantize_dynamic_jit QConfig QConfigDynamic QuantStub DeQuantStub QuantWrapper "
         "ObserverBase MinMaxObserver MovingAverageMinMaxObserver PerChannelMinMaxObserver "
         "MovingAveragePerChannelMinMaxObserver HistogramObserver RecordingObserver NoopObserver "
-        "FakeQuantize enable_observer disable_observer enable_fake_quant disable_fake_quant"
+        "FakeQuantize"
     ),
     "torch.nn.quantized": (
         "Quantize DeQuantize FloatFunctional QFunctional Conv1d Conv2d Conv3d Linear MaxPool2d "
@@ -56,8 +56,8 @@ SIGNATURES = {
         "adaptive_avg_pool2d avg_pool2d avg_pool3d conv1d conv2d conv3d interpolate linear "
         "max_pool2d elu hardsigmoid hardswish hardtanh upsample upsample_bilinear upsample_nearest"
     ),
-    "torch.nn.quantized.FloatFunctional": "add add_scalar mul mul_scalar cat add_relu matmul",
-    "torch.nn.quantized.QFunctional": "add add_scalar mul mul_scalar cat add_relu matmul",
+    "torch.nn.quantized.FloatFunctional": "add add_scalar mul mul_scalar cat add_relu",
+    "torch.nn.quantized.QFunctional": "add add_scalar mul mul_scalar cat add_relu",
 }
 
 # --- Forms as documented, where torch's function shows none or another one today.

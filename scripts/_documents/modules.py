@@ -236,7 +236,6 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "mul_scalar": lambda f, a, _: f.mul_scalar(a, 0.7),
     "cat": lambda f, a, b: f.cat([a, b], dim=1),
     "add_relu": lambda f, a, b: f.add_relu(a, b),
-    "matmul": lambda f, a, b: f.matmul(a, b),
 }
 
 

@@ -93,10 +93,10 @@ NAMES = {
     (GUIDE, "torch.nn.quantized"): "ReLU",
     (GUIDE, "torch.nn.quantized.functional"): "relu",
     (GUIDE, "torch.nn.quantized.FloatFunctional"): (
-        "add add_scalar mul mul_scalar cat add_relu matmul forward"
+        "add add_scalar mul mul_scalar cat add_relu forward"
     ),
     (GUIDE, "torch.nn.quantized.QFunctional"): (
-        "add add_scalar mul mul_scalar cat add_relu matmul from_float"
+        "add add_scalar mul mul_scalar cat add_relu from_float"
     ),
     (DESIGN, "torch"): "quantize_linear _empty_affine_quantized",
     (DESIGN, "torch arithmetic"): "add cat",

@@ -204,6 +204,8 @@ def test_model_apply_switches_every_module() -> None:
     for switch, flag, value in switched:
         model.apply(switch)
         assert [getattr(fake, flag) for fake in fakes] == [value] * 2
+    disable_observer(mod=fakes[0])  # torch's name of the parameter
+    assert [fake.observer_enabled for fake in fakes] == [False, True]
 
 
 def test_before_any_data_the_levels_are_whole_numbers_and_qparams_warn() -> None:
