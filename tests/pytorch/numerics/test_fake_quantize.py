@@ -204,7 +204,8 @@ def test_model_apply_switches_every_module() -> None:
     for switch, flag, value in switched:
         model.apply(switch)
         assert [getattr(fake, flag) for fake in fakes] == [value] * 2
-    disable_observer(mod=fakes[0])  # torch's name of the parameter
+    by_name: Any = disable_observer
+    by_name(mod=fakes[0])  # torch's name of the parameter
     assert [fake.observer_enabled for fake in fakes] == [False, True]
 
 
