@@ -174,6 +174,9 @@ class StoredTensor:
         own = getattr(cls, name, None) or getattr(import_module("onnxq.functional"), name, None)
         taken = signature(own).parameters if callable(own) else {}
         named = {k: v for k, v in (kwargs or {}).items() if k in taken or not _is_unsaid(v)}
+        for key, parameter in taken.items():
+            if key in {"scale", "zero_point"} and parameter.default is parameter.empty:
+                named[key] = getattr(args[0], f"q_{key}")()  # torch's functions keep them
         unknown = sorted(named.keys() - taken.keys())
         if not callable(own) or unknown:
             raise UnsupportedError(

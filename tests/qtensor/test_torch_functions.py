@@ -35,6 +35,8 @@ CALLS: dict[str, tuple[Callable[[Any], object], Callable[[QTensor], object]]] = 
     "add": (lambda y: torch.add(y, y, out=empty()), lambda y: functional.add(y, y, out=empty())),
     "cat": (lambda y: torch.cat([y, y], 1), lambda y: functional.cat([y, y], 1)),
     "relu": (F.relu, functional.relu),
+    "elu": (lambda y: F.elu(y, 2.0), lambda y: functional.elu(y, 0.05, 120, 2.0)),
+    "hardswish": (F.hardswish, lambda y: functional.hardswish(y, 0.05, 120)),
     "relu of torch": (torch.relu, functional.relu),
     "max_pool2d": (lambda y: F.max_pool2d(y, 2), lambda y: functional.max_pool2d(y, 2)),
     "avg_pool2d": (lambda y: F.avg_pool2d(y, 2), lambda y: functional.avg_pool2d(y, 2)),

@@ -6,6 +6,7 @@
 The first line is onnxq.pytorch.numerics.observing, the second onnxq.pytorch.numerics.rounding_ops.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import torch
@@ -312,25 +313,19 @@ def fake_quantize_module(part: Part) -> FakeQuantize:
     return FakeQuantize(part).disable_fake_quant()
 
 
-def enable_observer(module: nn.Module) -> None:
-    """For model.apply: lets the observer of a FakeQuantize watch."""
-    if isinstance(module, FakeQuantize):
-        module.enable_observer()
+def _switch(name: str, effect: str) -> Callable[[nn.Module], None]:
+    """The function for model.apply that calls the method of that name of every FakeQuantize."""
+
+    def switch(mod: nn.Module) -> None:
+        if isinstance(mod, FakeQuantize):
+            getattr(mod, name)()
+
+    switch.__name__ = switch.__qualname__ = name
+    switch.__doc__ = f"For model.apply: {effect}"
+    return switch
 
 
-def disable_observer(module: nn.Module) -> None:
-    """For model.apply: keeps scale and zero point of a FakeQuantize as they are."""
-    if isinstance(module, FakeQuantize):
-        module.disable_observer()
-
-
-def enable_fake_quant(module: nn.Module) -> None:
-    """For model.apply: lets a FakeQuantize round."""
-    if isinstance(module, FakeQuantize):
-        module.enable_fake_quant()
-
-
-def disable_fake_quant(module: nn.Module) -> None:
-    """For model.apply: lets a FakeQuantize return values as they are."""
-    if isinstance(module, FakeQuantize):
-        module.disable_fake_quant()
+enable_observer = _switch("enable_observer", "lets the observer of a FakeQuantize watch.")
+disable_observer = _switch("disable_observer", "keeps scale and zero point as they are.")
+enable_fake_quant = _switch("enable_fake_quant", "lets a FakeQuantize round.")
+disable_fake_quant = _switch("disable_fake_quant", "lets a FakeQuantize return values as they are.")

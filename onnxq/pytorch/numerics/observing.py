@@ -283,9 +283,9 @@ class Observing(ExactBuffers):
         return QParams(scale, zero_point, self.dtype, self.granularity)
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """(scale, zero_point): copies of the buffers, up to date with what was observed."""
+        """(scale, zero_point), (1,) or (channels,): copies of the buffers, up to date."""
         self.qparams()
-        return self.scale.detach().clone(), self.zero_point.clone()
+        return self.scale.detach().reshape(-1).clone(), self.zero_point.reshape(-1).clone()
 
     def synchronize(self) -> None:
         """Takes over what the other ranks have seen; see `synchronize_ranks`."""

@@ -111,7 +111,7 @@ class HistogramObserver(UniformObserver):
         self.register_buffer("max_val", torch.tensor(float("-inf")))
         self.to((factory_kwargs or {}).get("device"))
         self._observer = self.spec()
-        self._batches = 0
+        self.bins, self._batches = int(vars(self._observer)["bins"]), 0
 
     def observe(self, x: Tensor) -> None:
         """Counts the values of x on the CPU; an empty x changes nothing.
@@ -181,8 +181,11 @@ class RecordingObserver(_WithoutScale):
 class NoopObserver(_WithoutScale):
     """Lets tensors pass: for weights that are stored as float16, which need no range."""
 
-    def __init__(self, dtype: torch.dtype = torch.float16, **_: Any) -> None:
+    def __init__(
+        self, dtype: torch.dtype = torch.float16, custom_op_name: str = "", **_: Any
+    ) -> None:
         super().__init__(dtype)
+        self.custom_op = custom_op_name
 
     def observe(self, x: Tensor) -> None:
         """Does nothing."""

@@ -187,3 +187,10 @@ def test_fused_modules_take_their_parts_by_torchs_names() -> None:
     assert isinstance(made[1], nn.BatchNorm2d)
     with pytest.raises(ModelError, match="'norm'; wanted parts by position, or by the names conv"):
         intrinsic.ConvBn2d(conv=nn.Conv2d(2, 3, 1), norm=nn.BatchNorm2d(3))
+
+
+def test_a_convolution_with_batch_norm_has_no_bias_unless_it_is_asked_for() -> None:
+    weight = onnxq_default_qat_qconfig
+    assert fused.ConvBn2d(2, 3, 1, qconfig=weight).bias is None
+    assert fused.ConvBn2d(2, 3, 1, bias=None, qconfig=weight).bias is None
+    assert fused.ConvBn2d(2, 3, 1, bias=True, qconfig=weight).bias is not None

@@ -204,6 +204,9 @@ def test_model_apply_switches_every_module() -> None:
     for switch, flag, value in switched:
         model.apply(switch)
         assert [getattr(fake, flag) for fake in fakes] == [value] * 2
+    by_name: Any = disable_observer
+    by_name(mod=fakes[0])  # torch's name of the parameter
+    assert [fake.observer_enabled for fake in fakes] == [False, True]
 
 
 def test_before_any_data_the_levels_are_whole_numbers_and_qparams_warn() -> None:
@@ -532,3 +535,12 @@ def test_repr_tells_what_it_rounds_to() -> None:
     text = repr(trained(MinMaxObserver.with_args(quant_min=0, quant_max=100)))
     assert "MinMaxObserver(quant_max=100, quant_min=0)" in text
     assert "integers=0..100" in text
+
+
+def test_qparams_of_a_whole_tensor_are_vectors_of_one_as_torchs() -> None:
+    fake = FakeQuantize()
+    fake(torch.tensor([-1.0, 3.0]))
+    scale, zero_point = fake.calculate_qparams()
+    assert (scale.shape, zero_point.shape) == ((1,), (1,))
+    assert scale.item() == fake.scale.item()
+    assert scale.data_ptr() != fake.scale.data_ptr()

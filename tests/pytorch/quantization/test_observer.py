@@ -82,3 +82,9 @@ def test_a_histogram_of_few_bins_has_as_many_as_it_needs() -> None:
     x = torch.randn(100, generator=torch.Generator().manual_seed(0))
     few(x), least(x)
     assert few.calculate_qparams() == least.calculate_qparams()
+
+
+def test_a_histogram_says_its_bins_and_a_noop_its_operator() -> None:
+    assert HistogramObserver(bins=512).bins == 512
+    assert HistogramObserver().bins == observers.HistogramObserver().bins
+    assert NoopObserver(torch.float16, "name").custom_op == "name"

@@ -1,20 +1,20 @@
 """Layers without weights: each takes fake-quantized float32 and returns it."""
 
+import inspect
 from collections.abc import Callable
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
-from onnxq.dtypes import QDType
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.nn.quantized.output_qparams import QuantizedOutput
 from onnxq.pytorch.nn.quantized.requantize import Requantize
 from onnxq.pytorch.nn.quantized.weighted import arguments_in, check_type
+from onnxq.pytorch.nn.triplets import REQUIRED, given, signature_of
 
 __all__ = ["ELU", "Hardswish", "LeakyReLU", "MaxPool2d", "ReLU", "ReLU6", "Sigmoid", "Softmax"]
-UINT8 = torch.uint8
 
 
 class ReLU(nn.ReLU):
@@ -70,18 +70,32 @@ class ReLU6(nn.ReLU6):
         return cls(output=None if fake is None else Requantize.from_float(fake))
 
 
+def _form(**parameters: object) -> inspect.Signature:
+    """The signature with these parameters and defaults, and torch's last two."""
+    return signature_of(object, "", **parameters, device=None, dtype=None)
+
+
+_OUTPUT: dict[str, object] = {"scale": REQUIRED, "zero_point": REQUIRED}
+
+
 class _Activation(QuantizedOutput):
-    """A function that ONNX Runtime has no integer kernel for, and the qparams of its result."""
+    """A function that ONNX Runtime has no integer kernel for, and the qparams of its result.
+
+    The arguments are those of torch.nn.quantized; dtype is of the integers, None: uint8.
+    """
 
     function: ClassVar[Callable[..., torch.Tensor]]
     argument: ClassVar[str] = ""
     """Name of what the function is called with beside x."""
+    __signature__ = _form(**_OUTPUT)
 
-    def __init__(
-        self, scale: float, zero_point: int, dtype: torch.dtype | QDType | str = UINT8
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        self.output = Requantize(scale, zero_point, dtype)
+        named = given(self, args, kwargs)
+        self.output = Requantize(named["scale"], named["zero_point"], named["dtype"] or torch.uint8)
+        self.output.to(named["device"])
+        if self.argument:
+            setattr(self, self.argument, named[self.argument])
 
     @classmethod
     def from_float(cls, mod: nn.Module) -> Self:
@@ -122,16 +136,7 @@ class ELU(_Activation):
     float_type = nn.ELU
     function = staticmethod(F.elu)
     argument = "alpha"
-
-    def __init__(
-        self,
-        scale: float,
-        zero_point: int,
-        alpha: float = 1.0,
-        dtype: torch.dtype | QDType | str = UINT8,
-    ) -> None:
-        super().__init__(scale, zero_point, dtype)
-        self.alpha = alpha
+    __signature__ = _form(**_OUTPUT, alpha=1.0)
 
 
 class LeakyReLU(_Activation):
@@ -140,17 +145,7 @@ class LeakyReLU(_Activation):
     float_type = nn.LeakyReLU
     function = staticmethod(F.leaky_relu)
     argument = "negative_slope"
-
-    def __init__(
-        self,
-        scale: float,
-        zero_point: int,
-        negative_slope: float = 0.01,
-        inplace: object = False,  # noqa: ARG002  # of torch's signature
-        dtype: torch.dtype | QDType | str = UINT8,
-    ) -> None:
-        super().__init__(scale, zero_point, dtype)
-        self.negative_slope = negative_slope
+    __signature__ = _form(**_OUTPUT, negative_slope=0.01, inplace=False)
 
 
 class Softmax(_Activation):
@@ -159,13 +154,4 @@ class Softmax(_Activation):
     float_type = nn.Softmax
     function = staticmethod(F.softmax)
     argument = "dim"
-
-    def __init__(
-        self,
-        dim: int | None = None,
-        scale: float = 1.0,
-        zero_point: int = 0,
-        dtype: torch.dtype | QDType | str = UINT8,
-    ) -> None:
-        super().__init__(scale, zero_point, dtype)
-        self.dim = dim
+    __signature__ = _form(dim=None, scale=1.0, zero_point=0)

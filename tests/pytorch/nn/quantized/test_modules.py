@@ -385,3 +385,18 @@ def test_qfunctional_has_one_scale_and_no_forward() -> None:
 def test_int32_is_no_type_for_activations() -> None:
     with pytest.raises(UnsupportedError, match="biases"):
         nnq.Requantize(0.1, 0, INT32)
+
+
+def test_activations_take_the_device_and_then_the_dtype_as_torch() -> None:
+    made = nnq.Hardswish(0.1, 3, torch.device("meta"), torch.qint8)
+    assert made.output.zero_point.device.type == "meta"
+    assert nnq.Hardswish(0.1, 3, None, torch.qint8).output.zero_point.dtype == torch.int8
+    elu = nnq.ELU(0.1, 3, 2.0)
+    assert elu.extra_repr() == "alpha=2.0"
+    assert elu.output.zero_point.dtype == torch.uint8
+
+
+def test_a_linear_layer_with_relu_takes_bias_and_dtype_in_torchs_places() -> None:
+    assert nniq.LinearReLU(2, 3, False, torch.qint8).bias() is None
+    assert nniq.LinearReLU(2, 3, bias=False).bias() is None
+    assert nniq.LinearReLU(2, 3).bias() is not None

@@ -73,7 +73,7 @@ def _trained(name: str, *bases: type | tuple[type, ...]) -> Triplet:
         if not issubclass(base, WithBatchNorm):
             return made
         own = made.parameters
-        parameters = [own[k].replace(default=False) if k == "bias" else own[k] for k in own]
+        parameters = [own[k].replace(default=None) if k == "bias" else own[k] for k in own]
         return made.replace(parameters=parameters)
 
     return triplet(__name__, name, doc, *bases, float_type=kind, __signature__=signature)

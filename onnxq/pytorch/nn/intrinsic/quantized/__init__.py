@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from onnxq.pytorch.modules.refused_names import INTRINSIC_QUANTIZED, refusing
 from onnxq.pytorch.nn import intrinsic
 from onnxq.pytorch.nn.quantized import conv
@@ -35,6 +37,16 @@ class LinearReLU(Linear):
     """max(linear(x), 0), fake-quantized."""
 
     float_type = intrinsic.LinearReLU
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        dtype: torch.dtype = torch.qint8,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, dtype, device=device)
 
 
 # --- Batch norm and ReLU.

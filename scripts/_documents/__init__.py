@@ -1,0 +1,1 @@
+"""Checks of what PyTorch's and NVIDIA's documents say about quantization, one claim each."""
