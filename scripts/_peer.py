@@ -51,8 +51,9 @@ def quantize_static(
     batches: Iterable[Batch],
     method: CalibrationMethod = CalibrationMethod.MinMax,
     granularity: str = "per-channel",
+    weights: QuantType = QuantType.QInt8,
 ) -> None:
-    """Writes QDQ with uint8 activations and int8 weights."""
+    """Writes QDQ with uint8 activations, and weights of that type."""
     quantize.quantize_static(
         str(source),
         str(path),
@@ -60,7 +61,7 @@ def quantize_static(
         quant_format=QuantFormat.QDQ,
         per_channel=granularity == "per-channel",
         activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8,
+        weight_type=weights,
         calibrate_method=method,
     )
 

@@ -27,7 +27,8 @@ def brief(value: DataclassInstance) -> str:
 def shown_fields(value: DataclassInstance) -> list[tuple[str, str]]:
     """(name, short text) of the fields that `brief` shows."""
     shown = [(f.name, getattr(value, f.name)) for f in fields(value) if f.repr]
-    return [(name, _short(one)) for name, one in shown if not _is_empty(one)]
+    said = [(name, one) for name, one in shown if not isinstance(one, Collection) or one]
+    return [(name, _short(one)) for name, one in said if one is not None]
 
 
 def size_text(size_bytes: int) -> str:
@@ -36,10 +37,6 @@ def size_text(size_bytes: int) -> str:
     while value >= KILO and len(units) > 1:
         value, units = value / KILO, units[1:]
     return f"{size_bytes} B" if units[0] == "B" else f"{value:.2f} {units[0]}"
-
-
-def _is_empty(one: object) -> bool:
-    return one is None or (isinstance(one, Collection) and not one)
 
 
 def _short(one: object) -> str:

@@ -187,7 +187,8 @@ def _suits(kind: Any, data: object) -> bool:
     if origin is Mapping or hasattr(kind, "from_dict"):
         return isinstance(data, Mapping)
     if dataclasses.is_dataclass(kind):
-        return isinstance(data, Mapping) and data.keys() >= _needed(kind)
+        needed = {key for key, field in _fields(kind).items() if field.needed}
+        return isinstance(data, Mapping) and data.keys() >= needed
     if kind is float:
         return data in NOT_FINITE or type(data) in (int, float)
     if issubclass(kind, enum.Enum):
@@ -244,8 +245,3 @@ def _fields(kind: Any) -> dict[str, _Field]:
         needed = field.default is missing and field.default_factory is missing
         made[key] = _Field(field.name, hint, needed, OpenBounds() in marks)
     return made
-
-
-def _needed(kind: Any) -> set[str]:
-    """Keys that a file must have."""
-    return {key for key, field in _fields(kind).items() if field.needed}

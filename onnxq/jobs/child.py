@@ -65,8 +65,11 @@ class _Child:
 
     def __init__(self) -> None:
         self.is_ready = False
+        paths = [
+            str(Path(path).absolute()) for path in sys.path
+        ]  # it imports from the same folders
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", PROGRAM, child_main.__file__, *_paths()],
+            [sys.executable, "-I", "-S", "-c", PROGRAM, child_main.__file__, *paths],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -209,11 +212,6 @@ def _refused(reason: str) -> NoChildError:
         stacklevel=2,
     )
     return NoChildError(reason)
-
-
-def _paths() -> list[str]:
-    """Folders that the child imports from: this process's."""
-    return [str(Path(path).absolute()) for path in sys.path]
 
 
 def _words(code: int) -> str:

@@ -3,6 +3,7 @@
     slower than float          integers go back (onnxq.repair.slower)
 
     verdict below the floor, on any output or part of one
+        weights of few bits get more             they cost no time
         groups back to float, cheapest first     by tune, on rounded weights alone
         quantized anew with what was found, on all samples and with the PTQ algorithms that the
         qconfig names, kept if it is better
@@ -29,6 +30,7 @@ from onnxq.operator import Float
 from onnxq.operator.reasons import LeftByRepair, LeftByRequest
 from onnxq.ort.target_here import saturates_here_alone
 from onnxq.qconfig import Choice, QConfigMapping
+from onnxq.qconfig.weight_bits import BY_BITS
 from onnxq.quantized.verdict import LEAST_SPEEDUP, Verdict
 from onnxq.repair.slower import static_worth_it
 from onnxq.report.progress import Step, Watching, unwatched
@@ -91,9 +93,15 @@ def carry_out_and_repair(
     if job.samples is not None:
         job = replace(job, check=replace(job.check, min_sqnr_db=None))
     made, statistics = carry_out(job, observe)
+    while _is_low(made, wanted) and (again := _with_more_bits(job, model)) is not None:
+        before_db, job = _likeness_db(made), again
+        made, statistics = carry_out(job, observe)
+        bits = f"weights of {job.prepared.qconfig.weight_bits} bits"
+        note = f"repaired, {before_db:.1f} dB -> {_likeness_db(made):.1f} dB: {bits}"
+        made = replace(made, plan=replace(made.plan, notes=(*made.plan.notes, note)))
     made = static_worth_it(job, made, observe)
     verdict = made.model.verdict
-    if verdict is not None and verdict.likeness_db < wanted.floor_db:
+    if verdict is not None and _is_low(made, wanted):
         found = _repaired(wanted, model, job, observe, verdict, watching)
         if isinstance(found, str):
             note = f"not repaired: {found}"
@@ -106,12 +114,28 @@ def carry_out_and_repair(
     return made, statistics
 
 
+def _is_low(made: Made[Plan], wanted: Repair) -> bool:
+    verdict = made.model.verdict
+    return verdict is not None and verdict.likeness_db < wanted.floor_db
+
+
+def _with_more_bits(job: StaticJob, model: ModelSource) -> StaticJob | None:
+    """The job with more bits for weights that have fewer than 8; None: they were asked for."""
+    asked = job.prepared.qconfig
+    more = min((bits for bits in BY_BITS if bits > asked.weight_bits), default=None)
+    if more is None or job.size is not None or saturates_here_alone(job.prepared.target):
+        return None
+    return replace(job, prepared=_prepared(model, job.prepared, asked.set_weight_bits(more)))
+
+
 def _why_never(job: StaticJob) -> str | None:
     """Why no search is begun, in words; None: one may be."""
     if job.samples is None:
         return "a search wants the samples themselves, not statistics of them"
     if job.samples.is_one_shot:
         return "the samples come only once. Give a file, or arrays"
+    if job.size is not None:
+        return "the size that was asked for leaves no more bits"
     if job.prepared.qconfig.choice is Choice.ALL_INTEGERS:
         return "all integers were asked for"
     if saturates_here_alone(job.prepared.target):

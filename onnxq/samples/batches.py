@@ -67,7 +67,8 @@ class Batches:
         held: list[Batch] = []
         for batch in self:
             held.append(batch)
-            if len(held) == size or sum(map(_bytes, held)) >= PART_BYTES:
+            nbytes = sum(array.nbytes for each in held for array in each.values())
+            if len(held) == size or nbytes >= PART_BYTES:
                 yield self._held(held)
                 held = []
         if held:
@@ -79,10 +80,6 @@ class Batches:
     def in_memory(self) -> Batches:
         """All batches, read now, for a source that can be gone through once."""
         return self._held(list(self))
-
-
-def _bytes(batch: Batch) -> int:
-    return sum(array.nbytes for array in batch.values())
 
 
 # --- Fingerprint of samples: tells whether those at hand are those that were seen before

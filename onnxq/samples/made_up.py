@@ -75,7 +75,9 @@ def with_shapes(
                 f"{nearest(name, known)}"
             )
     made = [_with_shape(s, shapes[s.name]) if s.name in shapes else s for s in inputs]
-    open_ones = [s for s in made if s.is_tensor and (s.shape is None or not _is_fixed(s.shape[1:]))]
+    tensors = [s for s in made if s.is_tensor]
+    fixed = [s.shape is not None and all(isinstance(n, int) for n in s.shape[1:]) for s in tensors]
+    open_ones = [s for s, is_fixed in zip(tensors, fixed, strict=True) if not is_fixed]
     if open_ones:
         wished = " ".join(f"--shape {s.name}={_example(s, batch_size)}" for s in open_ones)
         raise CalibrationError(
@@ -95,10 +97,6 @@ def _with_shape(spec: InputSpec, shape: Sequence[int]) -> InputSpec:
     if not fits or any(size < 0 for size in shape):
         raise CalibrationError(f"shapes: got {tuple(shape)}; the model wants {spec}.")
     return replace(spec, shape=tuple(shape))
-
-
-def _is_fixed(sizes: Iterable[object]) -> bool:
-    return all(isinstance(size, int) for size in sizes)
 
 
 def _example(spec: InputSpec, batch_size: int | None) -> str:

@@ -38,7 +38,8 @@ def given_spec(value: ir.Value, inputs_first: bool, asked: GroupSpec) -> GroupSp
             spec = GroupSpec(bits, size, scheme, asked.signed)
             rows, inputs = integers.shape
             scales = rows * spec.groups(inputs) * HALF_BYTES
-            return spec if spec.size_bytes(rows, inputs) - scales <= _given(value) else None
+            is_kept = spec.size_bytes(rows, inputs) - scales <= given_bytes(tensor_of(value))
+            return spec if is_kept else None
     return None
 
 
@@ -54,10 +55,6 @@ def given_integers(value: ir.Value, inputs_first: bool, spec: GroupSpec) -> Grou
         np.ascontiguousarray(scale[:, first], np.float32),
         points[:, first].astype(np.uint8),
     )
-
-
-def _given(value: ir.Value) -> int:
-    return given_bytes(tensor_of(value))
 
 
 def _in_rows(value: ir.Value, inputs_first: bool) -> tuple[Singles, Singles, Singles] | None:

@@ -176,15 +176,12 @@ def mixed_bits(
     return Mixed(_with_bits(plan, best), best, front, measured)
 
 
-def _room(size_bytes: float) -> str:
-    return size_text(int(size_bytes)) if size_bytes > 0 else "nothing"
-
-
 def _check(plan: WeightPlan, budget: BitBudget) -> None:
     least = sum(budget.cost(d, BITS[0]) for d in plan.quantized.values())
     if budget.size_bytes is not None and budget.size_bytes < least:
+        room = size_text(int(budget.size_bytes)) if budget.size_bytes > 0 else "nothing"
         raise QConfigError(
-            f"the size asked for leaves {_room(budget.size_bytes)} for linear layers' weights; in "
+            f"the size asked for leaves {room} for linear layers' weights; in "
             f"{BITS[0]} bits they take {size_text(int(least))}. Ask for more, or for larger blocks."
         )
 

@@ -140,7 +140,10 @@ class QuantizedWeightsFile(AppendOnlyFile):
         line = _line({"key": key, "arrays": rows, "bytes": end, "crc": crc}, start)
         pieces: list[bytes | memoryview] = [line]
         for array in flat.values():
-            pieces += [array.reshape(-1).view(np.uint8).data, _filling(array.nbytes)]
+            pieces += [
+                array.reshape(-1).view(np.uint8).data,
+                bytes(_filled(array.nbytes) - array.nbytes),
+            ]
         self.write(*pieces)
         return _moved(placed, start + len(line))
 
@@ -162,10 +165,6 @@ class QuantizedWeightsFile(AppendOnlyFile):
 
 def _filled(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def _filling(nbytes: int) -> bytes:
-    return bytes(_filled(nbytes) - nbytes)
 
 
 def _moved(placed: Sequence[_Placed], start: int) -> list[_Placed]:

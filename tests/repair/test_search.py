@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 import onnxq
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from onnxq.checking.runnable import Made
     from onnxq.checking.static_job import Observe
+    from onnxq.quantized.verdict import Verdict
     from onnxq.report.progress import Step
     from onnxq.samples.excerpt import Excerpt
     from onnxq.static.plan import Plan
@@ -129,6 +131,39 @@ def test_a_collapse_is_repaired_and_said() -> None:
     assert findings.outputs[0].sqnr_db > 15
     integers = sum(findings.execution.integer_nodes.values())
     assert integers > 0, "not all of it is given up"
+
+
+def narrow(bits: int | onnxq.SizeAim) -> tuple[onnxq.QuantizedModel, Verdict]:
+    """Two linear layers of random weights, which 2 bits do not hold."""
+    rng = np.random.default_rng(1)
+    w, v = ((rng.standard_normal((WIDTH, WIDTH)) / 16).astype(np.float32) for _ in range(2))
+    text = f"""m (float[N,{WIDTH}] x) => (float[N,{WIDTH}] y) {{
+        [first] a = MatMul(x, w) b = Relu(a) [second] y = MatMul(b, v) }}"""
+    rows = {"x": rng.standard_normal((128, WIDTH)).astype(np.float32)}
+    check = onnxq.Check(repair=LONG)
+    made = onnxq.quantize(
+        parsed(text, {"w": w, "v": v}), rows, target="x86-vnni", weight_bits=bits, check=check
+    )
+    assert made.verdict is not None
+    return made, made.verdict
+
+
+def test_weights_of_too_few_bits_get_more_before_any_node_goes_to_float() -> None:
+    made, verdict = narrow(2)
+    (note,) = [note for note in verdict.notes if "repaired" in note]
+    assert re.fullmatch(r"repaired, \d\.\d dB -> [12]\d\.\d dB: weights of 4 bits", note)
+    assert verdict.likeness_db >= 15
+    types = {value.dtype for value in made.graph.initializers.values()}
+    assert ir.DataType.INT4 in types
+    assert ir.DataType.INT2 not in types
+    assert not [n for n in made.graph if n.op_type == "MatMul" and n.inputs[1].is_initializer()]
+
+
+@pytest.mark.filterwarnings("ignore:output")  # what is tried here
+def test_a_size_that_was_asked_for_is_kept_and_that_is_said() -> None:
+    _, verdict = narrow(onnxq.SizeAim(size=0.09))
+    assert "not repaired: the size that was asked for leaves no more bits" in verdict.notes
+    assert verdict.likeness_db < 15
 
 
 def test_nodes_that_repair_put_into_float_say_so() -> None:
