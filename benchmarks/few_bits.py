@@ -37,6 +37,7 @@ from scripts._timing import ratio_of, runs_on, session
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from scripts._architectures._parts import Batch
     from scripts._defaults.case import Outputs
 
 TRAINED = ("resnet20", "mobilenetv2")
@@ -61,8 +62,10 @@ def case_of(name: str, folder: Path) -> Case:
         return SUBJECTS[name].make(Size.REAL, folder)
     calibration, images, labels = evaluation_data(None)
     path = next(each.path for each in float_models(folder, calibration) if each.name == name)
-    tests = [{"image": images[i : i + 100]} for i in range(0, len(images), 100)]
-    batches = [{"image": calibration[i : i + 16]} for i in range(0, len(calibration), 16)]
+    tests: list[Batch] = [{"image": images[i : i + 100]} for i in range(0, len(images), 100)]
+    batches: list[Batch] = [
+        {"image": calibration[i : i + 16]} for i in range(0, len(calibration), 16)
+    ]
     return Case(path, batches, tests, {"": {"image": images[:1]}}, top1(labels))
 
 
@@ -110,7 +113,6 @@ def row(name: str, way: str, path: Path, case: Case, wanted: Outputs) -> Row:
     got = outputs(path, case)
     timed = case.timed[next(iter(case.timed))]
     runs = runs_on({"float": session(case.model), "quantized": session(path)}, timed)
-    loads = (partial(session, each) for each in (path, case.model))
     return BITS.row(
         name,
         way,
@@ -118,7 +120,7 @@ def row(name: str, way: str, path: Path, case: Case, wanted: Outputs) -> Row:
         score(case, got),
         path.stat().st_size / case.model.stat().st_size,
         ratio_of(runs["quantized"], runs["float"], ROUNDS).cell,
-        ratio_of(*loads, LOADS).cell,
+        ratio_of(partial(session, path), partial(session, case.model), LOADS).cell,
     )
 
 

@@ -187,7 +187,8 @@ def _suits(kind: Any, data: object) -> bool:
     if origin is Mapping or hasattr(kind, "from_dict"):
         return isinstance(data, Mapping)
     if dataclasses.is_dataclass(kind):
-        needed = {key for key, field in _fields(kind).items() if field.needed}
+        found: dict[str, Any] = _fields(kind)  # type: ignore[arg-type]  # classes have a hash
+        needed = {key for key, field in found.items() if field.needed}
         return isinstance(data, Mapping) and data.keys() >= needed
     if kind is float:
         return data in NOT_FINITE or type(data) in (int, float)
