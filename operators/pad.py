@@ -29,9 +29,9 @@ class Pad(op.Operator):
         """Copies integers, so the output has the input's qparams, whose range always holds 0."""
         if has_input(node, 2) and node.attributes.get_string("mode", "constant") == "constant":
             value = constant(node, 2)
-            if value is None:
+            if value is None or value.size != 1:
                 return op.Float.because(
-                    "its pad value is computed at run time; a constant is needed"
+                    "its pad value is computed at run time, or no number; a constant is needed"
                 )
             if infinite(value):
                 return op.Float(

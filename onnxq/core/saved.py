@@ -42,6 +42,7 @@ UNREADABLE = (
 )
 """Errors of reading another file, or an altered one; a class with `from_dict` raises its own."""
 NOT_FINITE = ("inf", "-inf", "nan")
+INTEGERS = 1 << 63  # sizes, counts and places have 64 bits wherever they are used
 UNIONS = (types.UnionType, typing.Union)
 
 
@@ -194,6 +195,8 @@ def _suits(kind: Any, data: object) -> bool:
         return data in NOT_FINITE or type(data) in (int, float)
     if issubclass(kind, enum.Enum):
         return any(data == member.value for member in kind)
+    if kind is int:
+        return type(data) is int and -INTEGERS <= data < INTEGERS
     return type(data) is kind
 
 

@@ -44,6 +44,9 @@ def _check_weight(node: ir.Node, weight: DynamicWeightPlan) -> None:
         raise does_not_fit(
             name, f"{weight.perm} is no order of the {rank} axes of '{weight.tensor}'."
         )
+    kept, shape = weight.bias_preserving, tuple(value.const_value.shape.numpy())
+    if kept is not None and not kept.suits(shape):
+        raise does_not_fit(name, "its weight has other channels than those whose sums it keeps.")
 
 
 def does_not_fit(name: str, why: str) -> CalibrationError:

@@ -37,7 +37,7 @@ def expected_sizes(
         _check_shape(name, shape, declared[name])
     if not any(None in sizes for sizes in declared.values() if sizes is not None):
         return {}
-    steps = any(_is_cache(name) for name in inputs)
+    steps = any(part in name.lower() for name in inputs for part in CACHE_NAMES)
     shapes: dict[str, tuple[int, ...]] = {}
     for name, sizes in declared.items():
         if name in given:
@@ -69,10 +69,6 @@ def _declared(value: ir.Value) -> list[int | None] | None:
     if value.shape is None:
         return None
     return [size if isinstance(size, int) and size >= 0 else None for size in value.shape]
-
-
-def _is_cache(name: str) -> bool:
-    return any(part in name.lower() for part in CACHE_NAMES)
 
 
 def _usual(axis: int, rank: int, *, steps: bool) -> int:

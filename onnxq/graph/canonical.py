@@ -32,6 +32,8 @@ from onnxq.graph.passes.resize_axes import WriteAxesOut
 from onnxq.graph.passes.unused import RemoveInitializersFromInputs, RemoveUnused
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
+from onnxq.graph.untrusted.check_model import refuse
+from onnxq.graph.untrusted.ranks import check_ranks
 
 __all__ = ["Canonical", "RunCallable", "canonicalize", "canonicalize_module", "upgrade_opset"]
 
@@ -152,6 +154,8 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         UniqueNames(),
     ):
         then(copy)
+        if isinstance(then, FoldConstants):
+            refuse(check_ranks(copy), "what is computed of constants alone")
     notes += notes_on_stored(copy)
     return Canonical(copy, tuple(notes))
 

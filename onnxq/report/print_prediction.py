@@ -141,9 +141,7 @@ def _print_layers(console: Console, machine: MachinePrediction, batches: int) ->
         print_table(console, title, header, rows, numbers=(2, 3, 4))
     risky = [layer for layer in machine.risky_layers if layer not in layers]
     if risky:
-        possible = [
-            (layer.name, layer.op_type, _count(layer.possible), _channels(layer)) for layer in risky
-        ]
+        possible = [(layer.name, layer.op_type, *_possible(layer)) for layer in risky]
         title = f"{', '.join(machine.targets)}: where sums can differ"
         if layers:
             title = f"{', '.join(machine.targets)}: where others can, on other samples"
@@ -164,12 +162,11 @@ def _pairs(layer: LayerPrediction) -> str:
     return "; ".join(named) + (" ..." if len(layer.pairs) > MAX_NAMED else "")
 
 
-def _count(possible: int | None) -> str:
-    return "not constant" if possible is None else str(possible)
-
-
-def _channels(layer: LayerPrediction) -> str:
-    return "-" if layer.possible is None else str(len(layer.channels))
+def _possible(layer: LayerPrediction) -> tuple[str, str]:
+    """Sums that can differ, and their channels."""
+    if layer.possible is None:
+        return "not constant", "-"
+    return str(layer.possible), str(len(layer.channels))
 
 
 # --- Sentences and rows on other machines than this one: one wording for text and JSON

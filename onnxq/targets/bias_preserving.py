@@ -84,6 +84,16 @@ class BiasPreservingRounding:
     channels: tuple[int, ...] | None = None
     inputs: InputMeans | None = None
 
+    def suits(self, shape: tuple[int, ...]) -> bool:
+        """Whether a weight of that shape has these axes, one more, and these channels along it."""
+        axes = [axis % max(len(shape), 1) for axis in self.axes]
+        left = set(range(len(shape))).difference(axes)
+        if len(left) != 1 or len({*axes}) != len(axes):
+            return False
+        if not set(self.channels or ()) <= set(range(shape[left.pop()])):
+            return False
+        return self.inputs is None or self.inputs.suits({axis: shape[axis] for axis in axes})
+
     def integers(self, x: FloatArray, qparams: QParams, limit: int) -> Integers:
         """Integers of the weight, rounded so that the sums stay.
 

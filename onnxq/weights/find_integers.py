@@ -9,7 +9,7 @@ comes to the same bytes, as sums and solvers see the same numbers in the same or
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -154,9 +154,5 @@ def parts_of(node: ir.Node, decision: Groupwise) -> Iterator[WeightRows]:
 def _joined(parts: Iterable[tuple[str, Packed]]) -> Iterator[tuple[str, Packed]]:
     """(layer, packed integers of all its rows), as soon as it has all."""
     for name, packed in itertools.groupby(parts, key=lambda part: part[0]):
-        yield name, _stacked([arrays for _, arrays in packed])
-
-
-def _stacked(parts: Sequence[Packed]) -> Packed:
-    """The packed integers of a weight from those of its rows; each row ends on a byte."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        rows = [arrays for _, arrays in packed]  # each row ends on a byte
+        yield name, {key: np.concatenate([part[key] for part in rows]) for key in rows[0]}

@@ -112,6 +112,7 @@ def test_a_key_that_is_missing_has_its_default() -> None:
         ({"numbers": [True]}, r"numbers\[0\]: got True; wanted float"),
         ({"pair": [1]}, "zip"),
         ({"exact": 1}, "exact: got 1; wanted bool"),
+        ({"pair": [2**63, "a"]}, r"pair\[0\]: got 9223372036854775808; wanted int"),
     ],
 )
 def test_altered_data_say_where_got_and_wanted(changed: dict[str, object], message: str) -> None:

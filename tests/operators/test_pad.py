@@ -31,6 +31,12 @@ def test_border_other_than_zero_stays_float() -> None:
     assert "outside the range" in rule.reason.words
 
 
+def test_a_value_that_is_no_number_stays_float() -> None:
+    rule = builder.rule(OP, Case("", (X, PADS, np.zeros(3, np.float32)), (1, 2)))
+    assert isinstance(rule, Float)
+    assert "no number" in rule.reason.words
+
+
 def test_value_is_ignored_where_the_mode_does_not_read_it() -> None:
     case = Case("", (X, PADS, np.array(50, np.float32)), (1, 2), {"mode": "edge"})
     assert not builder.is_float(OP, case)

@@ -74,7 +74,7 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "no scale": (lambda p: replace(p, tensors={}), "has no scale in the plan"),
     "no weight": (lambda p: replace(p, weights={}), "its weight has no entry"),
     "sums over other axes": (_with_sums, "keeps sums over axes \\(1,\\); products run over"),
-    "means of other channels": (lambda p: _with_means(p, 5), "5 means of its input's channels"),
+    "means of other channels": (lambda p: _with_means(p, 5), "other channels than those"),
 }
 
 
@@ -101,5 +101,9 @@ def test_a_dynamic_plan_that_does_not_fit_is_refused_with_the_node() -> None:
     refused(replace(decision, weights=()), "its weights are inputs")
     refused(replace(decision, weights=(replace(weight, tensor="w9"),)), "its weight 'w9' is not")
     refused(replace(decision, weights=(replace(weight, perm=(0, 0)),)), "is no order of the")
+    for axes, channels in (((0, 255), None), ((9, 9), None), ((1, 2, 3), (0, 99))):
+        kept = BiasPreservingRounding(axes, channels)
+        wrong = (replace(weight, bias_preserving=kept),)
+        refused(replace(decision, weights=wrong), "other channels than those")
     refused(decision, "the model has no such node", "nowhere")
     refused(decision, "has no weights that could be stored", "softmax")

@@ -191,13 +191,10 @@ def _forget_folded(module: nn.Module) -> None:
             continue
         read = {str(n.target) for n in part.graph.nodes if n.op in ("call_module", "get_attr")}
         for name, inner in list(part.named_modules(remove_duplicate=False)):
-            if isinstance(inner, BATCH_NORMS) and not any(_are_nested(name, one) for one in read):
+            paths = [sorted((f"{name}.", f"{one}."), key=len) for one in read]
+            is_read = any(longer.startswith(shorter) for shorter, longer in paths)  # or a part
+            if isinstance(inner, BATCH_NORMS) and not is_read:
                 part.delete_submodule(name)
-
-
-def _are_nested(one: str, other: str) -> bool:
-    """Whether two paths are the same, or one is inside of the other."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
 def swapped(mod: nn.Module, mappings: ModuleMappings) -> nn.Module:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from onnxq.core.reason import Reason
-from onnxq.operator import Float, InfiniteOperand, OpCategory, Rule
+from onnxq.operator import Float, InfiniteOperand, OpCategory
 from onnxq.static.insertion.candidates import Candidate
 from onnxq.static.insertion.context import Context
 from onnxq.static.reasons import ReadsInfinity
@@ -21,7 +21,8 @@ def by_infinity(context: Context, candidates: Mapping[ir.Node, Candidate]) -> di
     for node, _ in context.order:
         candidate = candidates.get(node)
         if candidate is None:
-            if _puts_in_infinity(context.rules.verdict(node)):
+            verdict = context.rules.verdict(node)
+            if isinstance(verdict, Float) and isinstance(verdict.reason, InfiniteOperand):
                 unbounded.update(node.outputs)
             continue
         if unbounded.isdisjoint(node.inputs[slot] for slot in candidate.rule.activations):
@@ -30,8 +31,3 @@ def by_infinity(context: Context, candidates: Mapping[ir.Node, Candidate]) -> di
         if candidate.rule.category is OpCategory.MOVEMENT and not candidate.rule.selects:
             unbounded.update(node.outputs)
     return found
-
-
-def _puts_in_infinity(verdict: Rule | Float | None) -> bool:
-    """Whether a constant operand is why the node's own rule leaves it float."""
-    return isinstance(verdict, Float) and isinstance(verdict.reason, InfiniteOperand)

@@ -185,13 +185,8 @@ def _check_numbers(node: ir.Node, decision: Quantize, plan: Plan, tensors: set[s
             name,
             f"its weight keeps sums over axes {kept.axes}; products run over {rule.pair_axes}.",
         )
-    if kept is not None and kept.inputs is not None:
-        sizes = constant_array(weight_of(node, rule)).shape
-        if not kept.inputs.suits({axis: sizes[axis] for axis in kept.axes}):
-            count = len(kept.inputs.means)
-            raise does_not_fit(
-                name, f"the plan has {count} means of its input's channels that fit none."
-            )
+    if kept is not None and not kept.suits(constant_array(weight_of(node, rule)).shape):
+        raise does_not_fit(name, "its weight has other channels than those whose sums it keeps.")
     inputs = (find_input(node, slot) for slot in rule.activations)
     read = [str(value.name) for value in inputs if value is not None]
     for tensor in (*read, *decision.results):

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxq
 from onnxq import catalog
 from onnxq.errors import ModelError, OnnxqError
+from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from tests.examples import model, weights
 from tests.operators.builder import float_model, names
@@ -128,6 +129,16 @@ def test_what_a_constant_node_gives_has_a_rank_too() -> None:
     nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"], "fc"))
     with pytest.raises(ModelError, match="MatMul 'fc' reads 'w' of rank 0 as input 1"):
         load(model(nodes, {}, {"x": ["N", 4]}))
+
+
+def test_what_is_computed_of_constants_has_a_rank_too() -> None:
+    nodes = [
+        helper.make_node("Gather", ["table", "i"], ["w"], "gather"),
+        helper.make_node("MatMul", ["x", "w"], ["y"], "fc"),
+    ]
+    constants = {"table": weights(0, 4), "i": np.array(1)}
+    with pytest.raises(ModelError, match="MatMul 'fc' reads 'w' of rank 0 as input 1"):
+        canonicalize(load(model(nodes, constants, {"x": ["N", 4]})))
 
 
 def branches(body: onnx.GraphProto) -> onnx.ModelProto:
