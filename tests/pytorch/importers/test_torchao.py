@@ -94,7 +94,7 @@ def test_the_onnx_model_computes_what_torchao_does(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a scale per row", "one scale", "int8 groups", "int4 groups"])
 def test_activations_stay_float_in_sequences_too(name: str) -> None:
-    """Of a DequantizeLinear and a MatMul, ONNX Runtime would make one that rounds them to int8."""
+    """ONNX Runtime would round activations of a DequantizeLinear and a MatMul to int8."""
     tokens = X.reshape(2, 2, 64)
     model = quantize_(net(), CONFIGS[name][0])
     got = run(import_quantized(model, tokens), tokens)  # refused where they differ
