@@ -136,7 +136,7 @@ def test_what_torchao_trains_is_what_it_converts_to(base: Any) -> None:
     prepared = quantize_(net(), qat.QATConfig(base, step="prepare"))
     trained: Any = taken.taken_from_torchao(prepared)
     theirs = quantize_(prepared, qat.QATConfig(base, step="convert"))
-    assert not any(hasattr(layer, "weight_fake_quantizer") for layer in theirs)
+    assert not any(hasattr(layer, "weight_fake_quantizer") for layer in theirs.modules())
     converted: Any = taken.taken_from_torchao(theirs)
     for layer in (0, 2):
         for one, other in zip(

@@ -153,10 +153,8 @@ def _intx(x: Any) -> _Weight:
     """Reads an IntxUnpackedToInt8Tensor."""
     bits = int(str(x.target_dtype).removeprefix("torch.int"))
     scale, zero = (part.detach().float().flatten(1) for part in (x.scale, x.zero_point))
-    dynamic = x.activation_quantization is not None
-    return _Weight(
-        x.qdata, scale, zero, bits, Activations.DYNAMIC if dynamic else Activations.FLOAT
-    )
+    kind = Activations.FLOAT if x.activation_quantization is None else Activations.DYNAMIC
+    return _Weight(x.qdata, scale, zero, bits, kind)
 
 
 def _int4(x: Any) -> _Weight:
