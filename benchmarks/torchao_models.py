@@ -74,7 +74,7 @@ def decibels(wanted: Floats, got: Floats) -> float:
 
 
 def result(model: nn.Module, given: Given) -> Floats:
-    """What torch computes."""
+    """Result of torch."""
     with torch.no_grad():
         return model(**given.samples).numpy()  # type: ignore[no-any-return]  # of any module
 
@@ -112,7 +112,7 @@ class Float:
         self.result = result(self.given.module, self.given)
 
     def row(self, name: str, config: Config, rounds: int) -> Row | Missed:
-        """What becomes of the model with a config."""
+        """Row of a config: figures, or a refusal."""
         given, is_training = self.given, config.steps == ("prepare",)
         try:
             theirs = quantized(given, config)

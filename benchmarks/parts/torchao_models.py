@@ -49,7 +49,7 @@ class Given:
     axes: dict[str, dict[int, str]]
 
     def part(self) -> Feeds:
-        """What is timed."""
+        """Inputs of the timed rows."""
         return {name: x[self.timed].contiguous() for name, x in self.samples.items()}
 
 
@@ -217,7 +217,9 @@ def converted(model: nn.Module, config: Config) -> nn.Module:
 
 def integers_of(model: nn.Module) -> dict[str, Integers]:
     """Integers of each weight that torchao quantized, by the layer's path."""
-    weights = {path: getattr(part, "weight", None) for path, part in model.named_modules()}
+    weights: dict[str, Any] = {
+        path: getattr(part, "weight", None) for path, part in model.named_modules()
+    }
     return {
         path: weight.qdata.numpy().astype(np.int16)
         for path, weight in weights.items()
