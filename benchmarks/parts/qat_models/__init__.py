@@ -1,4 +1,4 @@
-"""15 models of transformers and timm, small and with random weights, that training is tried on."""
+"""31 models of transformers and timm, small and with random weights, that training is tried on."""
 
 from __future__ import annotations
 

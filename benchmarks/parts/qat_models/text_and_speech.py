@@ -155,8 +155,105 @@ def whisper() -> Made:
     return transformers.WhisperModel(config).encoder, inputs
 
 
+_SIZES = {
+    "hidden_size": _WIDTH,
+    "num_hidden_layers": _LAYERS,
+    "num_attention_heads": _HEADS,
+    "intermediate_size": 2 * _WIDTH,
+}
+_DECODER = {"vocab_size": _WORDS, "num_key_value_heads": _HEADS // 2, "use_cache": False, **_SIZES}
+_PATCHES = {"image_size": _PIXELS, "patch_size": _PATCH, **_SIZES}
+
+
+def albert() -> Made:
+    """Encoder whose layers share their weights."""
+    config = transformers.AlbertConfig(vocab_size=_WORDS, embedding_size=_WIDTH // 2, **_SIZES)
+    return transformers.AlbertForSequenceClassification(config), _text()
+
+
+def deberta_v2() -> Made:
+    """Encoder whose attention knows distances."""
+    config = transformers.DebertaV2Config(
+        vocab_size=_WORDS,
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        position_buckets=8,
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        **_SIZES,
+    )
+    return transformers.DebertaV2ForSequenceClassification(config), _text()
+
+
+def qwen3() -> Made:
+    """Decoder that normalizes queries and keys."""
+    config = transformers.Qwen3Config(head_dim=_WIDTH // _HEADS, **_DECODER)
+    return transformers.Qwen3ForCausalLM(config), _text()
+
+
+def gemma2() -> Made:
+    """Decoder with logits and scores that tanh bounds, and windows of attention."""
+    config = transformers.Gemma2Config(
+        head_dim=_WIDTH // _HEADS,
+        query_pre_attn_scalar=_WIDTH // _HEADS,
+        sliding_window=4,
+        **_DECODER,
+    )
+    return transformers.Gemma2ForCausalLM(config), _text()
+
+
+def mixtral() -> Made:
+    """Decoder with a mixture of experts."""
+    config = transformers.MixtralConfig(num_local_experts=4, num_experts_per_tok=2, **_DECODER)
+    model = transformers.MixtralForCausalLM(config)
+    model.set_experts_implementation("batched_mm")
+    return model, _text()
+
+
+def mamba() -> Made:
+    """State space model that predicts words."""
+    config = transformers.MambaConfig(
+        vocab_size=_WORDS, hidden_size=_WIDTH, num_hidden_layers=_LAYERS, state_size=4,
+        use_cache=False,
+    )  # fmt: skip
+    return transformers.MambaForCausalLM(config), {"input_ids": _ids()}
+
+
+def bart() -> Made:
+    """Encoder and decoder with learned positions."""
+    config = transformers.BartConfig(
+        vocab_size=_WORDS,
+        d_model=_WIDTH,
+        encoder_layers=_LAYERS,
+        decoder_layers=_LAYERS,
+        encoder_attention_heads=_HEADS,
+        decoder_attention_heads=_HEADS,
+        encoder_ffn_dim=2 * _WIDTH,
+        decoder_ffn_dim=2 * _WIDTH,
+        max_position_embeddings=64,
+        use_cache=False,
+    )
+    inputs = {"input_ids": _ids(), "decoder_input_ids": _ids()}
+    return transformers.BartForConditionalGeneration(config), inputs
+
+
+def clip_vision() -> Made:
+    """Vision transformer of CLIP."""
+    config = transformers.CLIPVisionConfig(projection_dim=_WIDTH, **_PATCHES)
+    return transformers.CLIPVisionModelWithProjection(config), _images()
+
+
+def dinov2() -> Made:
+    """Vision transformer with scaled layers."""
+    config = transformers.Dinov2Config(mlp_ratio=2, **_PATCHES)
+    return transformers.Dinov2ForImageClassification(config), _images()
+
+
 MODELS: dict[str, Callable[[], Made]] = {
     make.__name__: make
-    for make in (bert, distilbert, gpt2, llama, vit, t5, segformer, wav2vec2, whisper)
+    for make in (
+        *(bert, distilbert, gpt2, llama, vit, t5, segformer, wav2vec2, whisper),
+        *(albert, deberta_v2, qwen3, gemma2, mixtral, mamba, bart, clip_vision, dinov2),
+    )
 }
 """Name -> model with random weights, example inputs by name."""

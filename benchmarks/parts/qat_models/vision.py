@@ -97,7 +97,47 @@ def convnext() -> Made:
     return _made("convnext_atto", 32)
 
 
+def mobilenetv4() -> Made:
+    """Universal inverted bottlenecks."""
+    return _made("mobilenetv4_conv_small_050", 64)
+
+
+def ghostnetv2() -> Made:
+    """Halves of channels from cheap convolutions, gated by attention along rows and columns."""
+    return _made("ghostnetv2_100", 64)
+
+
+def densenet() -> Made:
+    """Layers that read all layers ahead of them."""
+    return _made("densenet121", 32, block_config=(2, 2, 2, 2))
+
+
+def repvit() -> Made:
+    """Depthwise blocks of branches that are summed."""
+    return _made("repvit_m0_9", 32)
+
+
+def edgenext() -> Made:
+    """Convolutions of split channels, attention across channels."""
+    return _made("edgenext_xx_small", 64)
+
+
+def xcit() -> Made:
+    """Attention across channels."""
+    return _made("xcit_nano_12_p16_224", 64, depth=2, img_size=64)
+
+
+def maxvit() -> Made:
+    """Attention within windows, and along a grid."""
+    options = {"img_size": 64, "depths": (1, 1), "embed_dim": (32, 64), "stem_width": 16}
+    return _made("maxvit_pico_rw_256", 64, **options)
+
+
 MODELS: dict[str, Callable[[], Made]] = {
-    make.__name__: make for make in (resnet18, mobilenetv3, efficientnet, vit_timm, swin, convnext)
+    make.__name__: make
+    for make in (
+        *(resnet18, mobilenetv3, efficientnet, vit_timm, swin, convnext),
+        *(mobilenetv4, ghostnetv2, densenet, repvit, edgenext, xcit, maxvit),
+    )
 }
 """Name -> model with random weights, example inputs by name."""

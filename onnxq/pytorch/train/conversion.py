@@ -32,10 +32,10 @@ from onnxq.pytorch.numerics.all_observers import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.numerics.observing import Observing
 from onnxq.pytorch.numerics.ranks import check_not_sharded
+from onnxq.pytorch.train import parametrizations
 from onnxq.pytorch.train.agreeing_sums import let_sums_agree
 from onnxq.pytorch.train.annotations import ANNOTATIONS
 from onnxq.pytorch.train.never_ran import leave_float
-from onnxq.pytorch.train.parametrizations import materialize_weights, remove_parametrizations
 from onnxq.pytorch.train.same_scale import keep_rounding
 from onnxq.pytorch.train.sources import is_watching
 from onnxq.qconfig import QConfig, QConfigDynamic
@@ -175,9 +175,11 @@ def convert_in_place(module: nn.Module, mappings: ModuleMappings = DEFAULT_MAPPI
     check_parameters(module)
     leave_float(module, mappings.custom)
     let_sums_agree(module)
-    materialize_weights(module)
+    parametrizations.materialize_weights(module)
+    parameters = dict(module.named_parameters(remove_duplicate=False))
     result = _converted(module, mappings, "", {})
-    remove_parametrizations(result)
+    parametrizations.remove_parametrizations(result)
+    parametrizations.keep_parameters(result, parameters)
     _forget_folded(result)
     for part in result.modules():
         remove_hooks(part, is_watching)

@@ -23,18 +23,12 @@ def materialize_weights(module: nn.Module) -> None:
 
 
 def remove_parametrizations(module: nn.Module) -> None:
-    """Removes the computation of stored weights from the graphs.
-
-    A quantized layer stores its weight. A float layer stores it too where the parameters behind it
-    are gone, because another layer shared and quantized them.
-    """
+    """Removes the computation of weights from the graphs; a quantized layer stores its own."""
     changed: set[fx.GraphModule] = set()
     for root, node, wrapper in list(_calls(module)):
-        if wrapper.takes_weight and not _has_lost(root, node):
+        if wrapper.takes_weight:
             wrapper.clear_parameters()
             continue
-        if wrapper.takes_weight:
-            wrapper.layer = wrapper.with_parameters()
         node.args = node.args[:1]
         changed.add(root)
     for root in changed:
@@ -42,15 +36,17 @@ def remove_parametrizations(module: nn.Module) -> None:
         root.recompile()
 
 
-def _has_lost(root: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a call reads parameters that conversion removed from the module."""
-    for one in _needed(_parameter_nodes(node)):
-        if one.op == "get_attr":
-            parent, _, name = str(one.target).rpartition(".")
-            held = getattr(root.get_submodule(parent), name, None)
-            if not isinstance(held, torch.Tensor):
-                return True
-    return False
+def keep_parameters(module: nn.Module, before: dict[str, nn.Parameter]) -> None:
+    """Stores parameters that calls in float still read, and that conversion took from a layer."""
+    lost = before.keys() - dict(module.named_parameters(remove_duplicate=False))
+    for path, root in module.named_modules():
+        nodes = root.graph.find_nodes(op="get_attr") if isinstance(root, fx.GraphModule) else ()
+        for node in nodes:
+            name = f"{path}.{node.target}".lstrip(".")
+            if name in lost and node.users:
+                node.target = f"{name.replace('.', '_')}_in_float"
+                root.register_buffer(node.target, before[name].detach())
+                root.recompile()
 
 
 def _calls(module: nn.Module) -> Iterator[tuple[fx.GraphModule, fx.Node, ParametrizedLayer]]:

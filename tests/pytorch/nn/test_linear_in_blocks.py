@@ -187,6 +187,12 @@ def test_adapters_are_trained_over_integer_weights_and_deployed() -> None:
     assert [n.op_type for n in deployed.graph].count("MatMulNBits") == 2
 
 
+def test_peft_finds_the_device_of_a_layer() -> None:
+    layer = LinearInBlocks(INPUTS, 24, 4, 32)
+    assert layer.qweight is layer.integers
+    assert "qweight" not in layer.state_dict()
+
+
 def test_a_state_dict_of_a_converted_layer_loads() -> None:
     x = torch.randn(4, INPUTS)
     layer: Any = convert(trained(groupwise_4bit_qat_qconfig, x)).up

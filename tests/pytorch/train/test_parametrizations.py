@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from onnxq.pytorch import annotate, convert, prepare_qat
+import onnxq
+from onnxq.pytorch import annotate, convert, export, prepare_qat
 from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -108,3 +109,27 @@ def test_a_layer_that_is_float_in_one_call_holds_the_numbers_of_its_weight(left:
     with torch.no_grad():
         wanted = prepared(x)
     torch.testing.assert_close(convert(prepared)(x), wanted)
+
+
+class OfParameters(nn.Module):
+    """A layer of the input and of a parameter, as DeBERTa projects words and distances."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.distances = nn.Linear(4, 4), nn.Parameter(torch.randn(8, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 8)."""
+        y: Tensor = self.layer(x) @ self.layer(self.distances.relu()).t()
+        return y
+
+
+def test_a_layer_that_is_called_on_parameters_too_keeps_its_float_weight_for_them() -> None:
+    torch.manual_seed(0)
+    model, x = OfParameters(), torch.randn(8, 4)
+    prepared = prepare_qat(model, inputs=x).eval()
+    with torch.no_grad():
+        wanted = prepared(x)
+    converted = convert(prepared)
+    torch.testing.assert_close(converted(x), wanted)
+    assert onnxq.cross_check(export(converted, x), onnxq.Samples([{"x": x.numpy()}], 8)).exact

@@ -125,6 +125,11 @@ class LinearInBlocks(Stored):
         weight = (self.integers, self.scales, self.zero_points)
         return matmul_n_bits(x, *weight, self.bias_values, *sizes)
 
+    @property
+    def qweight(self) -> Tensor:
+        """The packed integers, by the name under which peft looks for a layer's device."""
+        return self.integers
+
     def bias(self) -> Tensor | None:
         """The bias, float32."""
         return self.bias_values
@@ -173,8 +178,7 @@ def block_integers(trained: Trained) -> GroupIntegers:
         integers = fake.integers(trained.rows()).cpu().numpy().astype(np.int16) + offset
     outputs, inputs = trained.out_features, trained.in_features
     points = (qparams.zero_point.astype(np.int16) + offset).astype(np.uint8)
-    is_symmetric = bool((points == 1 << (bits - 1)).all())
-    scheme = Scheme.SYMMETRIC if is_symmetric else Scheme.AFFINE
+    scheme = Scheme.SYMMETRIC if (points == 1 << (bits - 1)).all() else Scheme.AFFINE
     return GroupIntegers(
         GroupSpec(bits, trained.block_size, scheme),
         integers.astype(np.uint8).reshape(outputs, -1)[:, :inputs],

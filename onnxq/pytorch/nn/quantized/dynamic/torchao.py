@@ -153,10 +153,8 @@ def _intx(x: Any) -> _Weight:
     """Reads an IntxUnpackedToInt8Tensor."""
     bits = int(str(x.target_dtype).removeprefix("torch.int"))
     scale, zero = (part.detach().float().flatten(1) for part in (x.scale, x.zero_point))
-    dynamic = x.activation_quantization is not None
-    return _Weight(
-        x.qdata, scale, zero, bits, Activations.DYNAMIC if dynamic else Activations.FLOAT
-    )
+    kind = Activations.FLOAT if x.activation_quantization is None else Activations.DYNAMIC
+    return _Weight(x.qdata, scale, zero, bits, kind)
 
 
 def _int4(x: Any) -> _Weight:
@@ -188,8 +186,7 @@ def _trained(module: Any, path: str) -> _Weight | None:
     scale, zero = (
         part.detach().float().reshape(rows, -1) for part in (quantizer.scale, quantizer.zero_point)
     )
-    grouped = real.reshape(rows, scale.shape[1], -1)
-    integers = (grouped / scale[..., None]).round() + zero[..., None]
+    integers = (real.reshape(rows, scale.shape[1], -1) / scale[..., None]).round() + zero[..., None]
     activations = getattr(module, "activation_fake_quantizer", None)
     return _Weight(
         integers.reshape(module.weight.shape).to(torch.int8),
@@ -209,7 +206,9 @@ class WeightOnlyLinear(Linear):
     @takes_halves
     def forward(self, x: Tensor) -> Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
-        return F.linear(x, self.real_weight(), self.bias_values)
+        # rows, so that it is a Gemm: of MatMul, ONNX Runtime makes MatMulNBits of int8 activations
+        y = F.linear(x.reshape(-1, self.in_features), self.real_weight(), self.bias_values)
+        return y.reshape(*x.shape[:-1], self.out_features)
 
 
 def _layer(module: Any, weight: _Weight, path: str) -> nn.Module:
@@ -219,10 +218,9 @@ def _layer(module: Any, weight: _Weight, path: str) -> nn.Module:
         return Embedding(rows, width, module.padding_idx, _weight=weight.qtensor(), dtype="qint8")
     bias = None if module.bias is None else module.bias.detach().float()
     if isinstance(module, CONVS) and weight.groups == 1:
-        kind: Any = getattr(conv, f"Conv{module.weight.ndim - 2}d")
-        made = kind(**arguments_of(module))
-        made.set_weight_bias(weight.qtensor(), bias)
-        return made  # type: ignore[no-any-return]  # of an untyped class
+        made: nn.Module = getattr(conv, f"Conv{module.weight.ndim - 2}d")(**arguments_of(module))
+        made.set_weight_bias(weight.qtensor(), bias)  # type: ignore[operator]  # of each of these
+        return made
     if not isinstance(module, nn.Linear):
         raise UnsupportedError(
             f"'{path}' ({type(module).__name__}): torchao quantized it in {weight.groups} groups; "
