@@ -242,6 +242,8 @@ def _weight_of(node: ir.Node) -> Integers | None:
         parts = (packed[..., None] >> shifts) & ((1 << bits) - 1)
         rows = parts.reshape(packed.shape[0], -1)[:, : node.attributes["K"].as_int()]
         return rows.astype(np.int16) - (1 << (bits - 1))
+    if node.op_type == "Cast" and arrays[0] is not None and arrays[0].dtype == np.int8:
+        return arrays[0].astype(np.int16)
     place, zero = {"DequantizeLinear": (0, 2), "MatMulInteger": (1, 3)}.get(node.op_type, (0, 0))
     stored = arrays[place] if zero else None
     if stored is None:

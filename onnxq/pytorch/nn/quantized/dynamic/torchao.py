@@ -1,7 +1,7 @@
 """Layers that torchao quantized, as layers that hold the same integers and scales.
 
     weight of the layer                       becomes                  in the ONNX model
-    int8, a scale per row or one              WeightOnlyLinear         DequantizeLinear, Gemm
+    int8, a scale per row or one              WeightOnlyLinear         Cast, Mul, MatMul or Gemm
     the same, activations quantized too       Linear                   MatMulInteger
     the same, with a scale for activations    Requantize, Linear       QuantizeLinear, Gemm of Q/DQ
     1 to 8 bits in groups of inputs           LinearInBlocks           MatMulNBits
@@ -201,14 +201,18 @@ def _trained(module: Any, path: str) -> _Weight | None:
 
 
 class WeightOnlyLinear(Linear):
-    """y = x w^T + b in float32, w stored as int8: DequantizeLinear and Gemm when exported."""
+    """y = x w^T + b in float32, w stored as int8, and made float when ONNX Runtime loads it."""
+
+    def real_weight(self) -> Tensor:
+        """float32 (integers - zero_point) * scale."""
+        # no DequantizeLinear: with MatMul, ONNX Runtime makes MatMulNBits of int8 activations of it
+        centred = self.weight_integers.float() - self.weight_zero_point.float().reshape(-1, 1)
+        return centred * self.weight_scale.reshape(-1, 1)
 
     @takes_halves
     def forward(self, x: Tensor) -> Tensor:
         """float32 (..., in_features) -> (..., out_features)."""
-        # rows, so that it is a Gemm: of MatMul, ONNX Runtime makes MatMulNBits of int8 activations
-        y = F.linear(x.reshape(-1, self.in_features), self.real_weight(), self.bias_values)
-        return y.reshape(*x.shape[:-1], self.out_features)
+        return F.linear(x, self.real_weight(), self.bias_values)
 
 
 def _layer(module: Any, weight: _Weight, path: str) -> nn.Module:
