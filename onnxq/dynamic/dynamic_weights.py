@@ -97,7 +97,9 @@ def with_bias_preserving(
     is_alone = len(value.uses()) == 1 and not is_given(value)
     if node.op_type not in _LAYERS or not is_alone:
         return plan
-    if input_at(node, 0) not in positive and not _is_depthwise(tensor_of(value)):
+    sizes = tensor_of(value).shape
+    is_depthwise = len(sizes) >= IMAGE and sizes[1] == 1
+    if input_at(node, 0) not in positive and not is_depthwise:
         return plan
     if qparams is None or qparams.dtype != INT8 or not isinstance(qparams.granularity, PerChannel):
         return plan
@@ -106,10 +108,6 @@ def with_bias_preserving(
     rank = len(tensor_of(value).shape)
     axes = tuple(axis for axis in range(rank) if axis != qparams.granularity.axis % rank)
     return dataclasses.replace(plan, bias_preserving=BiasPreservingRounding(axes))
-
-
-def _is_depthwise(weight: ir.TensorProtocol) -> bool:
-    return len(weight.shape) >= IMAGE and weight.shape[1] == 1
 
 
 def with_one_scale(weight: DynamicWeightPlan) -> DynamicWeightPlan:

@@ -127,7 +127,7 @@ class ChannelMeanObserver(MinMaxObserver):
         super().load_state(state)
         self.rows = int(integers_of(state, "count", 0))
         self.sums = ExactSums.from_state(state, "sums")
-        if len(self.sums.limbs) % MOMENTS:
+        if len(self.sums.limbs) % MOMENTS or bool(self.rows) != bool(len(self.sums.limbs)):
             raise CalibrationError(
                 f"saved state: {len(self.sums.limbs)} sums are no three a channel."
             )

@@ -106,7 +106,7 @@ def signature_of(domain: str, op_type: str, version: int) -> Signature | None:
     """The operator's, as ONNX has it, else as ONNX Runtime has it; None: neither knows it."""
     try:
         schema = onnx.defs.get_schema(op_type, version, "" if domain in ONNX_DOMAINS else domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # a version has 32 bits
         return _of_onnx_runtime().get(("" if domain in ONNX_DOMAINS else domain, op_type))
     required = frozenset(name for name, of in schema.attributes.items() if of.required)
     return Signature(schema.max_input, schema.max_output, frozenset(schema.attributes), required)

@@ -303,7 +303,9 @@ def _restored(header: dict[str, object], arrays: Arrays, where: str) -> Statisti
         except OnnxqError as error:
             raise type(error)(f"statistics {where}: tensor '{tensor['name']}': {error}") from error
     observed = dict(observers[: len(tensors)])
-    batches = dict(zip(_numbers(arrays, "batches"), _numbers(arrays, "checks"), strict=True))
+    batches = dict(
+        zip(_numbers(arrays, "batches"), _numbers(arrays, "checks", 1 << 32), strict=True)
+    )
     return Statistics(
         str(header["model_hash"]),
         MappingProxyType(observed),
@@ -317,13 +319,13 @@ def _restored(header: dict[str, object], arrays: Arrays, where: str) -> Statisti
     )
 
 
-def _numbers(arrays: Arrays, key: str) -> list[int]:
+def _numbers(arrays: Arrays, key: str, limit: int = 1 << 63) -> list[int]:
     array = arrays[key]
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise TypeError(f"'{key}' is {array.dtype} of shape {array.shape}")
     numbers: list[int] = array.tolist()
-    if min(numbers, default=0) < 0:
-        raise TypeError(f"'{key}' has negative numbers")
+    if min(numbers, default=0) < 0 or max(numbers, default=0) >= limit:
+        raise TypeError(f"'{key}' has numbers that are negative, or {limit} or more")
     return numbers
 
 

@@ -44,6 +44,9 @@ def test_sums_that_are_no_three_a_channel_are_refused() -> None:
     state = {**observer.state(), "sums": observer.state()["sums"][:4]}
     with pytest.raises(CalibrationError, match="4 sums are no three a channel"):
         ChannelMeanObserver().load_state(state)
+    state = {**observer.state(), "sums": np.zeros((0, 9), np.int64)}
+    with pytest.raises(CalibrationError, match="0 sums are no three a channel"):
+        ChannelMeanObserver().load_state(state)
     other = ChannelMeanObserver()
     other.observe(np.ones((2, 4), np.float32), 1)
     with pytest.raises(CalibrationError, match="3 channels with 4"):

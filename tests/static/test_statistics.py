@@ -166,6 +166,17 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         Statistics.load(tmp_path / "net.stats")
 
 
+def test_checks_beyond_their_32_bits_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "net.stats"
+    _statistics([0, 1, 5]).save(path)
+    arrays = dict(np.load(path))
+    arrays["checks"] = np.full(len(arrays["checks"]), 1 << 62, np.int64)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    with pytest.raises(CalibrationError, match="'checks' has numbers that are negative, or 429"):
+        Statistics.load(path)
+
+
 def test_a_newer_format_is_an_error(tmp_path: Path) -> None:
     header = {"format": "onnxq.stats", "version": 9, "model_hash": HASH, "tensors": []}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)

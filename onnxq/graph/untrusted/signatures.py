@@ -73,7 +73,7 @@ def schema_of(domain: str, op_type: str, version: int) -> onnx.defs.OpSchema | N
     """The operator's schema in an opset; None where onnx does not know it, or not any more."""
     try:
         schema = onnx.defs.get_schema(op_type, version, "" if domain in ONNX_DOMAINS else domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # a version has 32 bits
         return None
     return None if schema.deprecated else schema
 

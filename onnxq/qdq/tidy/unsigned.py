@@ -10,7 +10,6 @@ takes stay int8, and so do weights.
 """
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import catalog
@@ -35,7 +34,10 @@ def store_unsigned(model: ir.Model, names: FreeNames) -> None:
             found = [(node, 0), (node, read.ZERO_POINT)], []
         else:
             continue
-        if found is None or any(not _is_int8(read.array_of(n, slot)) for n, slot in found[0]):
+        if found is None:
+            continue
+        arrays = [read.array_of(n, slot) for n, slot in found[0]]
+        if any(array is None or array.dtype != np.int8 for array in arrays):
             continue
         constants, values = found
         for holder, slot in constants:
@@ -98,7 +100,3 @@ def _reads_activation(node: ir.Node, slot: int) -> bool:
         return False
     others = [read.dequantizer(node.inputs[other]) for other in rule.activations if other != slot]
     return any(other is not None and not read.is_constant(other) for other in others)
-
-
-def _is_int8(array: npt.NDArray[np.generic] | None) -> bool:
-    return array is not None and array.dtype == np.int8

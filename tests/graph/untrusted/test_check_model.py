@@ -29,7 +29,8 @@ from onnxq.graph.untrusted.check_model import (
 from onnxq.graph.untrusted.external_data import check_external_data
 from onnxq.graph.untrusted.order import MAX_DEPTH, check_depth, check_order
 from onnxq.graph.untrusted.ranks import check_ranks
-from onnxq.graph.untrusted.signatures import check_bodies, check_signatures
+from onnxq.graph.untrusted.signatures import check_bodies, check_signatures, schema_of
+from onnxq.reference.schema import signature_of
 from tests.examples import network
 
 if TYPE_CHECKING:
@@ -407,3 +408,8 @@ def test_functions_of_one_name_are_refused() -> None:
     model.functions.extend([function("call1", "Relu"), function("call1", "Neg")])
     with pytest.raises(ModelError, match="two functions have one name"):
         load(model)
+
+
+def test_no_schema_is_known_in_an_opset_beyond_32_bits() -> None:
+    assert schema_of("com.microsoft", "QLinearAdd", 2**31) is None
+    assert signature_of("com.microsoft", "NoSuchOperator", 2**31) is None
