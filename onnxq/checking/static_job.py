@@ -22,6 +22,7 @@ from onnxq.static.statistics import Statistics
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.carry_out import check_samples, improve_model, improve_weights
 from onnxq.weights.improvement import Improved
+from onnxq.weights.judgement import in_smaller_batches
 from onnxq.weights.size_bits import with_size
 
 Observe = Callable[["Prepared", "Excerpt"], tuple["Statistics", "Excerpt"]]
@@ -80,7 +81,9 @@ def shares_of(samples: Samples, check: Check, prepared: Prepared) -> Shares:
     if again and samples.is_one_shot:
         samples = replace(samples, source=open_samples(samples, prepared.inputs).in_memory())
     if fits and check.samples is None and check.hold_apart is None:
-        fitted, tried = check.held_apart_by_itself(samples, prepared.inputs)
+        batches = in_smaller_batches(open_samples(samples, prepared.inputs), prepared)
+        cut = replace(samples, source=batches)
+        fitted, tried = check.held_apart_by_itself(cut, prepared.inputs)
         return Shares(samples, fitted, tried.unseen, check)
     rest, check = check.held_apart(samples, prepared.inputs)
     return Shares(rest, rest, None, check)

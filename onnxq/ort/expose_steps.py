@@ -133,7 +133,8 @@ class _Opener:
         for node in list(graph):
             if node.domain or node.op_type not in (*BODIES, IF):
                 continue
-            graphs = {name: a.as_graph() for name, a in node.attributes.items() if _holds_graph(a)}
+            every = node.attributes.items()
+            graphs = {k: a.as_graph() for k, a in every if a.type is ir.AttributeType.GRAPH}
             for name, inner in graphs.items():
                 if node.op_type in BODIES:
                     self._hide(inner, "it is in a body inside of another body")
@@ -230,7 +231,3 @@ def _replace_loop(
         old.replace_all_uses_with(value, replace_graph_outputs=True)
     graph.remove(loop, safe=True)
     return added
-
-
-def _holds_graph(attribute: ir.Attr) -> bool:
-    return attribute.type == ir.AttributeType.GRAPH

@@ -178,15 +178,14 @@ def run_node(node: OpRun, inputs: Sequence[Any], extra: Mapping[str, Any]) -> tu
     except OnnxqError:
         raise
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        kinds = ", ".join(_kind(x) for x in inputs)
+        kinds = ", ".join(
+            f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+            for x in inputs
+        )
         raise UnsupportedError(
             f"node {where(node.onnx_node)}: the reference cannot run it on {kinds}: {error}"
         ) from error
     return outputs
-
-
-def _kind(x: object) -> str:
-    return f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
 
 
 def _outer_reads(node: OpRun) -> Iterator[str]:

@@ -87,7 +87,8 @@ def _print_tensors(
 ) -> None:
     bounded = min_sqnr_db is not None or max_lsb is not None
     least = min_sqnr_db if bounded else _least(tensors)
-    ordered = sorted(enumerate(tensors, 1), key=lambda numbered: _badness(numbered[1]))
+    numbered = enumerate(tensors, 1)  # NaN is the worst
+    ordered = sorted(numbered, key=lambda one: (not math.isnan(one[1].sqnr_db), one[1].sqnr_db))
     bad = {
         place
         for place, (_, t) in enumerate(ordered)
@@ -123,11 +124,6 @@ def _print_tensors(
     if rest := ordered[len(shown) :]:
         best = _db(rest[0][1].sqnr_db)
         console.print(f"and {len(rest)} more, from {best} dB on; -v shows them\n")
-
-
-def _badness(tensor: TensorFinding) -> tuple[bool, float]:
-    """The lower, the worse; NaN is the worst."""
-    return (not math.isnan(tensor.sqnr_db), tensor.sqnr_db)
 
 
 def _least(tensors: tuple[TensorFinding, ...]) -> float:

@@ -238,7 +238,8 @@ def samples_of_table(
     """
     columns = by_input(columns, inputs, where)
     given = {spec.name: spec for spec in inputs if spec.name in columns}
-    specs = {name: spec for name, spec in given.items() if not _is_constant(columns[name], spec)}
+    # an array of rank 0, as the model's input is, is one number that every run gets
+    specs = {name: spec for name, spec in given.items() if spec.shape or columns[name].shape}
     if not specs or (batch_size is None and _is_one_run(columns, specs)):
         return _one_run(columns, given, where)
     constants = {name: columns[name] for name in given.keys() - specs.keys()}
@@ -280,11 +281,6 @@ def _check_whole_batches(total: int, batch: int, where: str) -> None:
             f"{total % batch} over. Give {total - total % batch} samples, or export the model with "
             "a dynamic batch."
         )
-
-
-def _is_constant(column: Column, spec: InputSpec) -> bool:
-    """Whether the array is one number that every run gets: of rank 0, as the model's input is."""
-    return column.shape == () and not spec.shape
 
 
 def _is_one_run(columns: Mapping[str, Column], specs: Mapping[str, InputSpec]) -> bool:

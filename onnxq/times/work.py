@@ -97,7 +97,8 @@ def _convolution(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work
     kind = _kind_of_convolution(weight, group)
     channels, summed = weight[0], math.prod(weight[1:])
     groups = group if kind.endswith(GROUPED) else 1  # of others, channels of one are neighbours
-    computed = plain.written // channels * groups * _blocks(channels // groups)
+    blocks = -(-(channels // groups) // layouts.BLOCK)  # of channels, the last one filled up
+    computed = plain.written // channels * groups * blocks * layouts.BLOCK
     rows = plain.written // channels * groups * math.prod(weight[2:])
     products = computed * summed
     return Work(plain.operator, kind, plain.read, plain.written, math.prod(weight), products, rows)
@@ -110,11 +111,6 @@ def _kind_of_convolution(weight: Sizes, group: int) -> str:
     if weight[1] < layouts.FEW_CHANNELS:
         return f"{rank}first"
     return f"{rank}pointwise" if math.prod(weight[2:]) == 1 else f"{rank}dense"
-
-
-def _blocks(channels: int) -> int:
-    """Channels, filled up to whole blocks."""
-    return -(-channels // layouts.BLOCK) * layouts.BLOCK
 
 
 def _linear(node: ir.Node, sizes: Mapping[str, Sizes], plain: Work) -> Work:

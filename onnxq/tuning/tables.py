@@ -85,7 +85,11 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
     known.sort(key=lambda item: -item[1].get(Precision.FLOAT, 0.0))
     shown = [precision for precision in PRECISIONS if any(precision in ns for _, ns in known)]
     rows = [
-        (name, *(_micro(ns.get(precision)) for precision in shown), _share(ns, times))
+        (
+            name,
+            *(f"{ns[each] / MICRO_NS:.1f}" if each in ns else "-" for each in shown),
+            _share(ns, times),
+        )
         for name, ns in known
     ]
     header = ("group of nodes", *(precision.value for precision in shown), "of float's run")
@@ -106,10 +110,6 @@ def _print_first(
     print_table(console, title, header, rows[:MOST_ROWS], numbers=range(1, len(header) - text))
     if len(rows) > MOST_ROWS:
         console.print(f"and {len(rows) - MOST_ROWS} more\n")
-
-
-def _micro(ns: float | None) -> str:
-    return "-" if ns is None else f"{ns / MICRO_NS:.1f}"
 
 
 def _share(ns: dict[Precision, float], times: Times) -> str:

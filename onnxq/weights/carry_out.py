@@ -31,7 +31,7 @@ from onnxq.weights.improvement import (
     WeightImprovement,
     find,
 )
-from onnxq.weights.judgement import enough_of, row_count, thinned
+from onnxq.weights.judgement import enough_of, in_smaller_batches, row_count, thinned
 from onnxq.weights.smooth import Smooth, smoothed_for_outliers
 
 Made = TypeVar("Made", EqualModel, Improved)
@@ -96,7 +96,7 @@ def _why_none(prepared: Prepared, samples: Samples | None) -> str:
         return "each sample hands its state to the next one"
     if saturates_here_alone(prepared.target):
         return f"this machine does not add as {prepared.target} does, and cannot judge them"
-    count = open_samples(samples, prepared.inputs).count
+    count = in_smaller_batches(open_samples(samples, prepared.inputs), prepared).count
     if count is None or count < HANDFUL:
         return f"wanted {HANDFUL} batches of samples or more, their number known"
     return ""

@@ -32,7 +32,7 @@ from onnxq.core.arrays import Array, Reals
 from onnxq.observers.tensor_noise import decibels
 from onnxq.quantized.output_parts import PartSums
 from onnxq.samples.batches import Batches
-from onnxq.samples.excerpt import EVERY, is_last, rows_of
+from onnxq.samples.excerpt import EVERY, HANDFUL, is_last, rows_of
 from onnxq.samples.inputs import Batch, has_dynamic_batch
 from onnxq.static.prepared import Prepared
 from onnxq.times.timed_runs import one_row
@@ -202,6 +202,7 @@ def _errors(output: tuple[Array, ...]) -> list[Reals]:
 
 ENOUGH_SAMPLES = 128
 """Below it, means and covariances of few samples are what improvements fit: said in the report."""
+LEAST_BATCHES = 16
 LOOKED_AT = 4
 """By default one row in so many is looked at, where that is more than ENOUGH_SAMPLES."""
 MOST_SAMPLES = 1024
@@ -224,12 +225,27 @@ def enough(samples: Batches, prepared: Prepared) -> list[Batch]:
     """The batches to look at, cut into smaller ones where there are too few to hold some back."""
     if prepared.feedback:
         return list(_first(samples))
-    batches = list(thinned(samples, MOST_SAMPLES))
-    if not too_few(batches) or not batches or not has_dynamic_batch(prepared.inputs):
-        return batches
-    if rows_of(one_row(prepared.model, prepared.inputs, batches[0])) > 1:  # a constant fixes it
-        return batches
-    return [part for batch in batches for part in _cut(batch)]
+    return list(thinned(in_smaller_batches(samples, prepared), MOST_SAMPLES))
+
+
+def in_smaller_batches(samples: Batches, prepared: Prepared) -> Batches:
+    """The samples in batches of which some can be held back, if the model takes any number of rows.
+
+    Few large batches, as a DataLoader gives them, are cut into LEAST_BATCHES pieces or more.
+    """
+    first = next(iter(samples), None)
+    if first is None or samples.count is None or samples.count >= HANDFUL or prepared.feedback:
+        return samples
+    if rows_of(first) == 1 or not has_dynamic_batch(prepared.inputs):
+        return samples
+    if rows_of(one_row(prepared.model, prepared.inputs, first)) > 1:  # a constant fixes it
+        return samples
+    pieces = -(-LEAST_BATCHES // samples.count)
+
+    def cut() -> Iterator[Batch]:
+        return (part for batch in samples for part in _cut(batch, pieces))
+
+    return Batches(samples.where, sum(1 for _ in cut()), cut)
 
 
 def _first(samples: Batches) -> Iterator[Batch]:
@@ -268,8 +284,8 @@ def thinned(samples: Batches, most: int) -> Batches:
     return Batches(samples.where, wanted, spread)
 
 
-def _cut(batch: Batch) -> list[Batch]:
-    """The batch in EVERY pieces of nearly equal length, fewer where it has fewer rows."""
+def _cut(batch: Batch, pieces: int) -> list[Batch]:
+    """The batch in so many pieces of nearly equal length, fewer where it has fewer rows."""
     rows = rows_of(batch)
-    edges = [rows * i // min(EVERY, rows) for i in range(min(EVERY, rows) + 1)]
+    edges = [rows * i // min(pieces, rows) for i in range(min(pieces, rows) + 1)]
     return [{name: x[a:b] for name, x in batch.items()} for a, b in itertools.pairwise(edges)]

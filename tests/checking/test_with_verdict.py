@@ -215,3 +215,13 @@ def test_inputs_that_cannot_be_made_up_leave_opening_alone() -> None:
     assert verdict.input_source is InputSource.NONE
     assert replace(verdict, input_source=InputSource.MADE_UP) != verdict
     assert str(verdict).startswith("ONNX Runtime opens it")
+
+
+def test_a_few_large_batches_are_cut_so_that_some_rows_judge_what_algorithms_fit() -> None:
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(50, 3, 8, 8)).astype(np.float32)} for _ in range(4)]
+    qconfig = default_qconfig_mapping().set_improve(["bias"])
+    made = onnxq.quantize(network(), batches, qconfig=qconfig, target="x86-vnni")
+    assert made.verdict is not None
+    assert made.verdict.input_source is InputSource.NOT_FITTED
+    assert made.verdict.samples == 52  # 13, 12, 13 and 12 rows in a piece, the last of each 4

@@ -40,7 +40,9 @@ def test_a_quarter_judges_spread_evenly() -> None:
 
 
 def test_few_batches_are_cut_where_that_can_be() -> None:
-    assert [len(b["x"]) for b in enough(samples(10, 10), prepared())] == [2, 3, 2, 3]
+    assert [len(b["x"]) for b in enough(samples(40, 40), prepared())] == [2, 3] * 8
+    assert [len(b["x"]) for b in enough(samples(10, 10), prepared())] == [1] * 10
+    assert [len(b["x"]) for b in enough(samples(40, 5), prepared())] == [5] * 8
     state = prepared(feedback=True)
     assert len(enough(samples(10, 10), state)) == 1  # it goes from batch to batch
     assert len(enough(samples(10, 10), prepared("10, 2"))) == 1
@@ -61,4 +63,4 @@ def test_of_many_samples_some_are_taken_evenly_and_of_states_the_first(
     zeros = np.zeros((1, 2), np.float32)
     one_by_one = open_samples(lambda: ({"x": zeros} for _ in range(20)), INPUTS)
     assert len(enough(one_by_one, prepared())) == 8
-    assert len(enough(samples(20, 5), prepared())) == 4  # no fewer than hold one back
+    assert len(enough(samples(40, 5), prepared())) == 4  # no fewer than hold one back

@@ -103,7 +103,7 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
     prepared = onnxq.prepare(source, ALL_INTEGERS)
     plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
     seen: dict[str, list[tuple[Singles, Singles]]] = {}
-    opened = open_samples(onnxq.Samples(samples, 4), prepared.inputs)
+    opened = open_samples(onnxq.Samples(samples, 2), prepared.inputs)
     made = layerwise(prepared, plan, opened, "watching", lambda layer, _: Watching(seen, layer))
     (whole,) = (o for o in made.outcomes if not o.place)
     assert whole.kept
@@ -112,8 +112,8 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
     results = layers_of(prepared.model, plan)
     exposed = expose(prepared.model, [results[name].y for name in seen])
     with runtime.open_session(exposed.model, threads=1) as session:
-        for batch in range(4):
-            feeds = {"x": samples["x"][4 * batch : 4 * batch + 4]}
+        for batch in range(8):
+            feeds = {"x": samples["x"][2 * batch : 2 * batch + 2]}
             wanted = dict(zip(session.outputs, session.run(feeds), strict=True))
             for name, pairs in seen.items():
                 y = wanted[results[name].y].astype(np.float64)

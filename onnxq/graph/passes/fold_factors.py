@@ -130,8 +130,10 @@ def _fold_into_matmul(operation: _Operation, exchange: ConstantExchange) -> bool
     if weight is None or weight.dtype != ir.DataType.FLOAT or len(weight.shape) != 2:
         return False
     columns = weight.shape.numpy()[1]
-    if bias is not None and not _is_row(tensor_of(input_at(adder, bias)), columns):
-        return False
+    if bias is not None:
+        row = tensor_of(input_at(adder, bias))
+        if row.dtype != ir.DataType.FLOAT or row.shape.numpy() not in ((), (1,), (columns,)):
+            return False
     found_factor = operation.along(-1, columns)
     affine = None if found_factor is None else operation.affine(found_factor)
     if affine is None:
@@ -141,11 +143,6 @@ def _fold_into_matmul(operation: _Operation, exchange: ConstantExchange) -> bool
     if bias is not None:
         multiply(adder, bias, factor, exchange)
     return True
-
-
-def _is_row(tensor: ir.TensorProtocol, columns: int) -> bool:
-    """Whether it has one number, or one per column."""
-    return tensor.dtype == ir.DataType.FLOAT and tensor.shape.numpy() in ((), (1,), (columns,))
 
 
 def multiply(
