@@ -112,7 +112,7 @@ COUNTS = (
     "tracebacks",
 )  # fmt: skip
 ALIKE = 0.01
-"""Of the largest number: what orders of sums, float16 and ties in a Round can change, about."""
+"""Share of the largest number that orders of sums, float16 and ties in a Round can change."""
 BAD = ("integers", "outputs", "unchecked", "tracebacks")
 
 

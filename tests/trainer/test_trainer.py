@@ -31,7 +31,7 @@ def python() -> Path:
 
 
 def run(python: Path, way: str, model: str, folder: Path) -> Findings:
-    """What train.py finds."""
+    """Findings of train.py."""
     ran = subprocess.run(
         [python, Path(__file__).parent / "train.py", way, model, folder],
         capture_output=True,
