@@ -69,8 +69,9 @@ def _shape(
 ) -> tuple[int | ir.SymbolicDim, ...] | None:
     """Sizes of a constant, or of an input of the model; None: not known."""
     value = node.inputs[slot] if slot < len(node.inputs) else None
-    if value is None:
-        return None
+    maker = None if value is None else value.producer()
+    if value is None or (maker is not None and len(maker.attributes) != 1):
+        return None  # a Constant without a value, which ONNX Runtime refuses
     if (constant := ir.convenience.get_const_tensor(value)) is not None:
         return tuple(constant.shape.numpy())
     return tuple(value.shape) if value in declared and value.shape is not None else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -19,6 +20,7 @@ from onnxq import catalog
 from onnxq.errors import ModelError, OnnxqError
 from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
+from onnxq.graph.untrusted.ranks import check_ranks
 from tests.examples import model, weights
 from tests.operators.builder import float_model, names
 
@@ -129,6 +131,15 @@ def test_what_a_constant_node_gives_has_a_rank_too() -> None:
     nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"], "fc"))
     with pytest.raises(ModelError, match="MatMul 'fc' reads 'w' of rank 0 as input 1"):
         load(model(nodes, {}, {"x": ["N", 4]}))
+
+
+def test_a_constant_without_a_value_ends_in_words() -> None:
+    nodes = [helper.make_node("Constant", [], ["w"], "constant")]
+    nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"], "fc"))
+    made = model(nodes, {}, {"x": ["N", 4]})
+    assert not list(check_ranks(ir.from_proto(made)))
+    with pytest.raises(OnnxqError):
+        onnxq.quantize_dynamic(made)
 
 
 def test_what_is_computed_of_constants_has_a_rank_too() -> None:
