@@ -93,7 +93,7 @@ def carry_out_and_repair(
     if job.samples is not None:
         job = replace(job, check=replace(job.check, min_sqnr_db=None))
     made, statistics = carry_out(job, observe)
-    while _is_low(made, wanted) and (again := _with_more_bits(job, model)) is not None:
+    while _is_low(made, wanted) and (again := _with_more_bits(wanted, job, model)):
         before_db, job = _likeness_db(made), again
         made, statistics = carry_out(job, observe)
         bits = f"weights of {job.prepared.qconfig.weight_bits} bits"
@@ -119,8 +119,10 @@ def _is_low(made: Made[Plan], wanted: Repair) -> bool:
     return verdict is not None and verdict.likeness_db < wanted.floor_db
 
 
-def _with_more_bits(job: StaticJob, model: ModelSource) -> StaticJob | None:
-    """The job with more bits for weights that have fewer than 8; None: they were asked for."""
+def _with_more_bits(wanted: Repair, job: StaticJob, model: ModelSource) -> StaticJob | None:
+    """The job with more bits for weights of fewer than 8; None: a size or little time is given."""
+    if (wanted.max_seconds or math.inf) < job.work.spent_s * LEAST_SHARE:
+        return None
     asked = job.prepared.qconfig
     more = min((bits for bits in BY_BITS if bits > asked.weight_bits), default=None)
     if more is None or job.size is not None or saturates_here_alone(job.prepared.target):

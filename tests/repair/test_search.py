@@ -133,14 +133,16 @@ def test_a_collapse_is_repaired_and_said() -> None:
     assert integers > 0, "not all of it is given up"
 
 
-def narrow(bits: int | onnxq.SizeAim) -> tuple[onnxq.QuantizedModel, Verdict]:
+def narrow(
+    bits: int | onnxq.SizeAim, wanted: onnxq.Repair = LONG
+) -> tuple[onnxq.QuantizedModel, Verdict]:
     """Two linear layers of random weights, which 2 bits do not hold."""
     rng = np.random.default_rng(1)
     w, v = ((rng.standard_normal((WIDTH, WIDTH)) / 16).astype(np.float32) for _ in range(2))
     text = f"""m (float[N,{WIDTH}] x) => (float[N,{WIDTH}] y) {{
         [first] a = MatMul(x, w) b = Relu(a) [second] y = MatMul(b, v) }}"""
     rows = {"x": rng.standard_normal((128, WIDTH)).astype(np.float32)}
-    check = onnxq.Check(repair=LONG)
+    check = onnxq.Check(repair=wanted)
     made = onnxq.quantize(
         parsed(text, {"w": w, "v": v}), rows, target="x86-vnni", weight_bits=bits, check=check
     )
@@ -157,6 +159,13 @@ def test_weights_of_too_few_bits_get_more_before_any_node_goes_to_float() -> Non
     assert ir.DataType.INT4 in types
     assert ir.DataType.INT2 not in types
     assert verdict.integer_nodes >= 2
+
+
+@pytest.mark.filterwarnings("ignore:output")  # what is tried here
+def test_no_time_for_another_model_leaves_the_bits_that_were_asked_for() -> None:
+    made, verdict = narrow(2, onnxq.Repair(max_seconds=1e-3))
+    assert any("more than is allowed" in note for note in verdict.notes)
+    assert ir.DataType.INT2 in {value.dtype for value in made.graph.initializers.values()}
 
 
 @pytest.mark.filterwarnings("ignore:output")  # what is tried here
