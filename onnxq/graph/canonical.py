@@ -136,9 +136,10 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
     GiveAttentionBias()(copy)
     if run is not None:
         notes.extend(_run_notes(copy, run))
-    for then in (  # from here on types and ranks are known
-        RemoveNoOps(),
-        FoldConstants(),  # behind it, what is constant is an initializer
+    for folding in (RemoveNoOps(), FoldConstants()):  # from here on types and ranks are known
+        folding(copy)
+    refuse(check_ranks(copy), "what is computed of constants alone")
+    for then in (  # what is constant is an initializer now
         RemoveNoOps(),  # whose constants were computed: the square root of a head's size 1
         WriteAxesOut(),
         FoldGemmFactors(),
@@ -154,8 +155,6 @@ def _canonicalize(model: ir.Model, run: RunCallable | None) -> Canonical:
         UniqueNames(),
     ):
         then(copy)
-        if isinstance(then, FoldConstants):
-            refuse(check_ranks(copy), "what is computed of constants alone")
     notes += notes_on_stored(copy)
     return Canonical(copy, tuple(notes))
 

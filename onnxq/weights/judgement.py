@@ -203,6 +203,7 @@ def _errors(output: tuple[Array, ...]) -> list[Reals]:
 ENOUGH_SAMPLES = 128
 """Below it, means and covariances of few samples are what improvements fit: said in the report."""
 LEAST_BATCHES = 16
+"""Pieces that fewer than HANDFUL batches are cut into, about: four of them judge."""
 LOOKED_AT = 4
 """By default one row in so many is looked at, where that is more than ENOUGH_SAMPLES."""
 MOST_SAMPLES = 1024
@@ -233,9 +234,9 @@ def in_smaller_batches(samples: Batches, prepared: Prepared) -> Batches:
 
     Few large batches, as a DataLoader gives them, are cut into LEAST_BATCHES pieces or more.
     """
-    first = next(iter(samples), None)
-    if first is None or samples.count is None or samples.count >= HANDFUL or prepared.feedback:
+    if samples.count is None or not 0 < samples.count < HANDFUL or prepared.feedback:
         return samples
+    first = next(iter(samples))
     if rows_of(first) == 1 or not has_dynamic_batch(prepared.inputs):
         return samples
     if rows_of(one_row(prepared.model, prepared.inputs, first)) > 1:  # a constant fixes it
