@@ -14,10 +14,7 @@ from onnxq.core.saved import Saved
 from onnxq.errors import VerificationError, in_lines
 from onnxq.page.card import Table, card_of
 from onnxq.page.wording import decibels, share
-from onnxq.quantized.output_verdict import (
-    Answers,
-    OutputPart,
-)  # the codec reads annotations at run time
+from onnxq.quantized.output_verdict import Answers, OutputPart  # the codec reads annotations
 from onnxq.static.arguments import check_bound, check_decibels
 
 

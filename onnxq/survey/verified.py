@@ -1,6 +1,5 @@
 """Findings with the models at hand: verify as users call it, and the report that findings write."""
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -70,7 +69,9 @@ class Compared:
         recognized, sides = RecognizedAnswers(), self.sides
         both = sides.source, sides.target
         with SideBySide(*both, (), sides.outputs, self.feedback, provider=provider) as run:
-            deque(map(run.open(recognized.update), self.batches()), maxlen=0)
+            compare = run.open(recognized.update)
+            for batch in self.batches():
+                compare(batch)
         return recognized.found
 
 
