@@ -1,6 +1,6 @@
 """Weights of 8, 4, 3 and 2 bits in static models: accuracy, size, time of a run and of loading.
 
-    python -m benchmarks few_bits                  # all of them, some 15 CPU minutes
+    python -m benchmarks few_bits                  # all of them
     python -m benchmarks few_bits resnet20 lcnet
 
 Files of `onnxq.quantize(model, samples, target="x86-vnni", weight_bits=...)`, all else by default;

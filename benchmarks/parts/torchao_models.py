@@ -76,7 +76,7 @@ class _Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """float32, same shape as x."""
-        return x + self.project(F.relu(self.depth(F.relu(self.expand(x)))))  # type: ignore[no-any-return]
+        return x + self.project(F.relu(self.depth(F.relu(self.expand(x)))))  # type: ignore[no-any-return]  # torch's
 
 
 class _Images(nn.Module):
@@ -97,7 +97,7 @@ def _is_linear(module: nn.Module, path: str) -> bool:  # noqa: ARG001  # as quan
     return isinstance(module, nn.Linear)
 
 
-def _is_product(module: nn.Module, path: str) -> bool:
+def _is_linear_or_pointwise(module: nn.Module, path: str) -> bool:
     """Linear layers, and convolutions of 1 x 1."""
     return _is_linear(module, path) or getattr(module, "kernel_size", None) == (1, 1)
 
@@ -109,7 +109,9 @@ def _ids() -> Feeds:
 def cnn() -> Given:
     """Convolutional network; one image is timed."""
     images = {"image": torch.randn(ROWS, 3, PIXELS, PIXELS)}
-    return Given(_Images().eval(), images, (slice(1),), _is_product, {"image": {0: "batch"}})
+    return Given(
+        _Images().eval(), images, (slice(1),), _is_linear_or_pointwise, {"image": {0: "batch"}}
+    )
 
 
 def encoder() -> Given:
