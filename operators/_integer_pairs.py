@@ -9,11 +9,17 @@ from onnxq.dtypes import QDType
 from onnxq.operator import Array, IntegerCall, Ints, NodePlan
 from onnxq.operators._qlinear import binary
 from onnxq.operators._tables import all_integers
-from onnxq.qparams import IntArray, QParams
+from onnxq.qparams import FloatArray, IntArray, QParams
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect
 
 PairFunction = Callable[[Ints, Ints, QParams, QParams, QParams], IntArray]
 """Integers of broadcasting int32 arrays a and b; then the qparams of a, b, result."""
+
+
+def saturated_on_x86(value: FloatArray, out: QParams) -> IntArray:
+    """saturate(rint(value)) of float32; x86 converts what is not below 2^31 to the least int32."""
+    integers = np.where(value < 2.0**31, np.rint(value), out.dtype.qmin)
+    return np.asarray(np.clip(integers, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
 
 
 def noted(

@@ -36,6 +36,7 @@ import numpy as np
 
 from onnxq.operator import Ints
 from onnxq.operators._fma import fma
+from onnxq.operators._integer_pairs import saturated_on_x86
 from onnxq.qparams import IntArray, QParams
 
 
@@ -45,8 +46,7 @@ def unfused_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntAr
     zeros = [np.float32(each.zero_point) for each in (p, q, out)]
     rest = zeros[2] - (ratio_a * zeros[0] + ratio_b * zeros[1])
     first = rest + np.asarray(a, np.float32) * ratio_a
-    value = np.rint(first + np.asarray(b, np.float32) * ratio_b)
-    return np.asarray(np.clip(value, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
+    return saturated_on_x86(first + np.asarray(b, np.float32) * ratio_b, out)
 
 
 def unfused_sum_of_scalar(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:

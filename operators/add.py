@@ -11,7 +11,7 @@ from onnxq.operator.nodes import infinite_operand, number_beside
 from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._divided import divided_sum
 from onnxq.operators._fma import fma
-from onnxq.operators._integer_pairs import PairFunction
+from onnxq.operators._integer_pairs import PairFunction, saturated_on_x86
 from onnxq.operators._machine_sums import fixed_sum, unfused_sum
 from onnxq.operators._tables import TABLE_BITS, all_integers, look_up_pairs
 from onnxq.qparams import IntArray, QParams
@@ -104,8 +104,7 @@ def add_integers(a: op.Ints, b: op.Ints, p: QParams, q: QParams, out: QParams) -
     ratio_a, ratio_b = p.scale / out.scale, q.scale / out.scale
     zero_b = np.float32(ratio_b * q.zero_point.astype(np.float32))
     rest = out.zero_point.astype(np.float32) - fma(ratio_a, p.zero_point, zero_b)
-    value = np.rint(fma(a, ratio_a, fma(b, ratio_b, rest)))
-    return np.asarray(np.clip(value, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
+    return saturated_on_x86(fma(a, ratio_a, fma(b, ratio_b, rest)), out)
 
 
 def scalar_inside(a: Sequence[int], b: Sequence[int]) -> bool:

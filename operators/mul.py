@@ -10,7 +10,7 @@ from onnxq.operator.examples import normal
 from onnxq.operator.nodes import constant, infinite_operand, is_constant
 from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._divided import divided_product
-from onnxq.operators._integer_pairs import PairFunction
+from onnxq.operators._integer_pairs import PairFunction, saturated_on_x86
 from onnxq.operators._machine_sums import fused_product
 from onnxq.operators._tables import TABLE_BITS, all_integers, look_up_pairs
 from onnxq.qparams import IntArray, QParams
@@ -93,5 +93,4 @@ def multiply_integers(a: op.Ints, b: op.Ints, p: QParams, q: QParams, out: QPara
     """QLinearMul's arithmetic on broadcasting int32 arrays; p, q, out: qparams of a, b, result."""
     products = (a - p.zero_point.astype(np.int32)) * (b - q.zero_point.astype(np.int32))
     value = products.astype(np.float32) * (p.scale * q.scale / out.scale)
-    value = np.rint(value + out.zero_point.astype(np.float32))
-    return np.asarray(np.clip(value, out.dtype.qmin, out.dtype.qmax).astype(out.dtype.storage))
+    return saturated_on_x86(value + out.zero_point.astype(np.float32), out)

@@ -68,13 +68,9 @@ def _taken(samples: Batches, inputs: Sequence[InputSpec]) -> Batches:
     return Batches(
         samples.where,
         samples.count,
-        partial(_batches_as_taken, samples, inputs),
+        lambda: (as_taken(batch, inputs) for batch in samples),
         cut and (lambda first, stop: _taken(cut(first, stop), inputs)),
     )
-
-
-def _batches_as_taken(samples: Batches, inputs: Sequence[InputSpec]) -> Iterator[Batch]:
-    return (as_taken(batch, inputs) for batch in samples)
 
 
 def _open(samples: Samples, inputs: Sequence[InputSpec]) -> Batches:

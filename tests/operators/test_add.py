@@ -44,7 +44,7 @@ def test_kernel_equals_onnx_runtime_for_any_broadcast(
 def test_all_pairs_of_integers_equal_onnx_runtime() -> None:
     a, b = np.meshgrid(*[np.arange(256, dtype=np.uint8)] * 2)
     case = Case("pairs", (a.astype(np.float32), b.astype(np.float32)))
-    for scale in (0.04, 0.026, 0.5):
+    for scale in (0.04, 0.026, 0.5, 1e-9, 1e-36):  # the last two leave int32
         plan = NodePlan((P, Q), (per_tensor(scale, 77, UINT8),))
         (wanted,) = builder.run(builder.lowered_model(OP, case, plan, [a, b]), case, [a, b])
         assert np.array_equal(OP.kernel(Call(OP.op_type, [a, b], plan))[0], wanted)

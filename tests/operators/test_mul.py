@@ -29,6 +29,16 @@ def test_ties_depend_on_the_zero_point() -> None:
     assert results == [0, 2]  # rint(0.5 + 0) and rint(0.5 + 1)
 
 
+@pytest.mark.parametrize("scale", [0.01, 1e-9, 1e-36])  # the last two leave int32
+def test_all_pairs_of_integers_equal_onnx_runtime(scale: float) -> None:
+    a, b = np.meshgrid(*[np.arange(256, dtype=np.uint8)] * 2)
+    case = Case("pairs", (a.astype(np.float32), b.astype(np.float32)))
+    operands = per_tensor(0.013, 3, UINT8), per_tensor(0.031, 200, UINT8)
+    plan = NodePlan(operands, (per_tensor(scale, 77, UINT8),))
+    (wanted,) = builder.run(builder.lowered_model(OP, case, plan, [a, b]), case, [a, b])
+    assert np.array_equal(OP.kernel(Call(OP.op_type, [a, b], plan))[0], wanted)
+
+
 def test_masks_stay_float() -> None:
     x = np.zeros((2, 2), np.float32)
     case = Case("", (x, np.array(np.inf, np.float32)), (1,))

@@ -27,13 +27,11 @@ def takes_halves(forward: Callable[P, R]) -> Callable[P, R]:
         given = [x.dtype for x in leaves if isinstance(x, torch.Tensor) and x.dtype in HALVES]
         if not given:
             return forward(*args, **kwargs)
-        args, kwargs = pytree.tree_map_only(torch.Tensor, _single, (args, kwargs))
+        args, kwargs = pytree.tree_map_only(
+            torch.Tensor, lambda x: x.float() if x.dtype in HALVES else x, (args, kwargs)
+        )
         to_given = functools.partial(torch.Tensor.to, dtype=given[0])
         result: R = pytree.tree_map_only(torch.Tensor, to_given, forward(*args, **kwargs))
         return result
 
     return wrapped
-
-
-def _single(x: torch.Tensor) -> torch.Tensor:
-    return x.float() if x.dtype in HALVES else x
