@@ -7,7 +7,7 @@
     BY_STATE        by_state: rounding that would add up from batch to batch
     BY_RULES        what was measured of whole networks: by_stored_bits, by_static_form,
                     by_neighbours, by_lookup
-    WITH_EVIDENCE   by_data (what 8 bits do not hold), by_time, by_total_time, by_shared_tails
+    WITH_EVIDENCE   by_data (what 8 bits do not hold), by_time, by_total_time, by_stem
                     (noise at the start of float sums), by_size (objective `size`)
 
 ALONE, BESIDE and by_conversions run each time that quantizers are inserted: they take from what
@@ -30,9 +30,9 @@ from dataclasses import replace
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.sizes import sizes_of
 from onnxq.qconfig import Choice
-from onnxq.static.choosing.by_shared_tails import by_shared_tails
 from onnxq.static.choosing.by_size import by_size, note_on_size
 from onnxq.static.choosing.by_state import by_state
+from onnxq.static.choosing.by_stem import by_stem
 from onnxq.static.choosing.evidence import Evidence, by_data, by_time, by_total_time
 from onnxq.static.choosing.proposals import Proposals, SoFar, open_entry
 from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form, by_stored_bits
@@ -54,7 +54,7 @@ WITH_EVIDENCE: tuple[Callable[[Prepared, Evidence], Proposals], ...] = (
     by_data,
     by_time,
     by_total_time,
-    by_shared_tails,
+    by_stem,
     by_size,
 )
 DECIDERS = (*ALONE, *BESIDE, by_conversions, *BY_STATE, *BY_RULES, *WITH_EVIDENCE)

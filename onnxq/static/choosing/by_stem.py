@@ -38,18 +38,18 @@ is what they are quantized for; MatMuls of attention 1.4e-3 (4.5 dB of 38.2 for 
 much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
 
-def by_shared_tails(prepared: Prepared, evidence: Evidence) -> Proposals:
+def by_stem(prepared: Prepared, evidence: Evidence) -> Proposals:
     """Proposes float for stems whose error is worth more than the time that they save."""
     if evidence.times is None:
         return {}
-    shared_tails = [stem for stem in _shared_tails(prepared) if stem.integers]
-    if not shared_tails:
+    stems = [stem for stem in _stems(prepared) if stem.integers]
+    if not stems:
         return {}
     weighing = Weighing(prepared, *evidence.times)
     float_ns = weighing.ns({})
     noises = _noises(prepared, evidence.statistics)
     naming: dict[str, Proposal] = {}
-    for stem in shared_tails:
+    for stem in stems:
         noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.integers)
         saved = weighing.saved_by_integers(stem.nodes)
         is_worth_it = saved * NOISE_OF_TIME >= noise * float_ns
@@ -62,7 +62,7 @@ def by_shared_tails(prepared: Prepared, evidence: Evidence) -> Proposals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _SharedTail:
+class _Stem:
     """Integer nodes that integers connect, behind inputs of the model.
 
     Attributes:
@@ -88,15 +88,13 @@ def _noises(prepared: Prepared, statistics: Statistics) -> dict[str, float]:
     return found
 
 
-def _shared_tails(prepared: Prepared) -> Iterable[_SharedTail]:
+def _stems(prepared: Prepared) -> Iterable[_Stem]:
     in_integers = [n for n in prepared.model.graph if _is_quantized(n, prepared)]
     for nodes in neighbours(in_integers):
         region = set(nodes)
         if any(_has_linear_ahead(node, region, prepared) for node in nodes):
             continue
-        yield _SharedTail(
-            nodes, [name for node in nodes for name in _summed_integers(node, prepared)]
-        )
+        yield _Stem(nodes, [name for node in nodes for name in _summed_integers(node, prepared)])
 
 
 def _is_quantized(node: ir.Node, prepared: Prepared) -> bool:

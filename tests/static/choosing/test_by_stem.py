@@ -9,7 +9,7 @@ import onnxq
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.static.choosing.by_shared_tails import by_shared_tails
+from onnxq.static.choosing.by_stem import by_stem
 from onnxq.static.deciders import weighed
 from onnxq.static.seen_samples import SeenSamples
 from tests.examples import images, network
@@ -29,7 +29,7 @@ def chosen(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared
     """The stems' choice for the shapes that the statistics tell."""
     sizes = sizes_of(prepared.model, statistics.samples.shapes)
     seen = evidence(prepared, statistics, (sizes, costs))
-    return weighed(prepared, seen, (by_shared_tails,))
+    return weighed(prepared, seen, (by_stem,))
 
 
 def precisions(setting: str = "", integer_ns: float = 9e4) -> dict[str, Precision]:
