@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnxq.dtypes import INT8, INT16, UINT8, UINT16
+from onnxq.errors import OnnxqError
 from onnxq.operator.nodes import find_input
 from onnxq.ort.expose import observable
 from onnxq.qdq.fuse import QPARAMS_KEY
@@ -73,14 +74,18 @@ def _needs_integers(value: ir.Value) -> bool:
 
 def _integers(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> QuantizedTensor:
     name, tensor = str(value.name), _tensor(value)
-    if QPARAMS_KEY in value.metadata_props:
-        try:
-            told = QParams.from_dict(json.loads(value.metadata_props[QPARAMS_KEY]))
-        except (ValueError, AttributeError) as error:  # of a file that was edited
-            return QuantizedTensor(
-                name, tensor, None, f"its metadata '{QPARAMS_KEY}' is no JSON: {error}"
-            )
-        return QuantizedTensor(name, tensor, told, channel_scale=_channel_scale(value))
+    try:
+        scale, text = _channel_scale(value), value.metadata_props.get(QPARAMS_KEY)
+        told = None if text is None else QParams.from_dict(json.loads(text))
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        OnnxqError,
+    ) as error:  # of a file that was edited
+        return QuantizedTensor(name, tensor, None, f"its metadata cannot be read: {error}")
+    if told is not None:
+        return QuantizedTensor(name, tensor, told, channel_scale=scale)
     found = _qparams(value, tensor, initializers)
     if isinstance(found, Unread):
         return QuantizedTensor(name, tensor, None, found.reason)
@@ -93,7 +98,7 @@ def _integers(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Q
         return QuantizedTensor(
             name, tensor, None, f"ONNX Runtime does not hand out {found.dtype} integers"
         )
-    return QuantizedTensor(name, tensor, found, channel_scale=_channel_scale(value))
+    return QuantizedTensor(name, tensor, found, channel_scale=scale)
 
 
 def _is_constant(value: ir.Value | None) -> bool:

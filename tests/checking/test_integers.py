@@ -4,11 +4,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper
 
 from onnxq.checking.integers import QuantizedTensor, find_integers
 from onnxq.dtypes import INT8, UINT8, UINT16
+from onnxq.qdq.fuse import QPARAMS_KEY
 from onnxq.qparams import per_tensor
+from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY
 from tests.examples import as_ir, model, quantized_matmul
 
 if TYPE_CHECKING:
@@ -49,6 +52,24 @@ def moved(op_type: str, constants: dict[str, Array], *names: str) -> onnx.ModelP
 def test_integers_of_a_plain_op_take_the_qparams_of_their_dequantize_linear() -> None:
     got = found(moved("Transpose", {}))
     assert got[1] == QuantizedTensor("y_quantized", "y", per_tensor(0.5, 7, UINT8))
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (QPARAMS_KEY, ""),
+        (QPARAMS_KEY, "[]"),
+        (QPARAMS_KEY, '{"granularity": "per_word"}'),
+        (QPARAMS_KEY, '{"granularity": "per_tensor"}'),
+        (CHANNEL_SCALES_KEY, "~~~"),
+        (CHANNEL_SCALES_KEY, "00"),
+    ],
+)
+def test_edited_metadata_is_said_to_be_unreadable(key: str, text: str) -> None:
+    edited = as_ir(quantized_matmul(np.array(3, np.uint8)))
+    values = {v.name: v for node in edited.graph for v in node.outputs}
+    values["x_quantized"].metadata_props[key] = text
+    assert "metadata cannot be read" in find_integers(edited)[0].problem
 
 
 def test_a_missing_zero_point_is_uint8_zero() -> None:
