@@ -22,7 +22,7 @@ from onnxq.operator.nodes import find_input
 from onnxq.ort import facts
 from onnxq.qdq import read
 from onnxq.qdq.narrow import packed_source, unpacked
-from onnxq.qparams import PerBlock, PerChannel, QParams
+from onnxq.qparams import PerBlock, PerChannel
 
 _BEHIND_WEIGHTS = ("Transpose", "Reshape", "Cast", "Clip", "Identity", "Squeeze", "Unsqueeze")
 MOST_BITS = 16  # wider integers are biases and indices
@@ -37,7 +37,7 @@ class StoredWeight:
 
     Attributes:
         dtype: of the integers ("int8", "4 bits"; "int8, stored as float").
-        granularity: how many scales there are, in words.
+        granularity: what has a scale of its own, in words: the tensor, a channel, a group.
     """
 
     name: str
@@ -115,13 +115,13 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
             and len(real.shape or ()) >= LEAST_RANK
         ):
             dtype = f"{str(read.integer_type(node)).lower()}, stored as {str(real.dtype).lower()}"
-            yield _weight(real, _reader(node), dtype, _qparams_of(node).partition(", ")[2])
+            yield _weight(real, _reader(node), dtype, _granularity_of(node))
         return
     if read.is_dequantize(node):
         integers = node.inputs[0]
         if read.is_constant(node) and integers is not None and _is_weight(integers):
             dtype = str(read.integer_type(node)).lower()
-            yield _weight(integers, _reader(node), dtype, _qparams_of(node).partition(", ")[2])
+            yield _weight(integers, _reader(node), dtype, _granularity_of(node))
         return
     if not catalog.is_on_integers(node) and facts.of(node).converts is None:
         return
@@ -133,8 +133,8 @@ def _weights_of(node: ir.Node) -> Iterator[StoredWeight]:
             continue
         bits = node.attributes.get_int("bits", node.attributes.get_int(EXPERT_BITS, 0))
         dtype = f"{bits} bits" if bits else str(value.dtype).lower()
-        graph_qparams = _blocks_of(node, block) if block else _qparams_behind(node, slot, value)
-        yield _weight(value, node, dtype, graph_qparams)
+        granularity = _blocks_of(node, block) if block else _qparams_behind(node, slot, value)
+        yield _weight(value, node, dtype, granularity)
 
 
 def _as_packed(weight: StoredWeight, source: ir.Value | None) -> StoredWeight:
@@ -198,17 +198,18 @@ def _weight(value: ir.Value, reader: ir.Node, dtype: str, granularity: str) -> S
 
 def _qparams_of(node: ir.Node) -> str:
     """Type of the integers of a Q or DQ, and how many scales there are: "uint8, per tensor"."""
-    dtype = str(read.integer_type(node)).lower()
+    return f"{str(read.integer_type(node)).lower()}, {_granularity_of(node)}"
+
+
+def _granularity_of(node: ir.Node) -> str:
     qparams = read.qparams_of(node)
-    return f"{dtype}, {qparams.reason if isinstance(qparams, read.Unread) else _in_words(qparams)}"
-
-
-def _in_words(qparams: QParams) -> str:
+    if isinstance(qparams, read.Unread):
+        return qparams.reason
     granularity = qparams.granularity
     if isinstance(granularity, PerBlock):
         return f"groups of {granularity.size} on axis {granularity.axis}"
     if isinstance(granularity, PerChannel):
-        return f"per channel of axis {granularity.axis} ({qparams.scale.size})"
+        return f"per channel of axis {granularity.axis}"
     return "per tensor"
 
 
@@ -225,7 +226,7 @@ def _qparams_behind(node: ir.Node, slot: int, weight: ir.Value) -> str:
         if tensor.size == 1:
             return "per tensor"
         if tensor.size in (*shape, math.prod(shape[::2])) and bool(np.all(tensor.numpy() > 0)):
-            return f"per channel ({tensor.size})"
+            return "per channel"
     return "scale computed behind it"
 
 

@@ -228,8 +228,7 @@ def _print_weights(console: Console, weights: tuple[StoredWeight, ...]) -> None:
         return
     kinds: dict[tuple[str, str, str], list[StoredWeight]] = {}
     for w in weights:
-        scales = w.granularity.partition(" (")[0]  # without the number of channels
-        kinds.setdefault((w.op_type, w.dtype, scales), []).append(w)
+        kinds.setdefault((w.op_type, w.dtype, w.granularity), []).append(w)
     ordered = sorted(kinds.items(), key=lambda item: -sum(w.size_bytes for w in item[1]))
     by_kind = [
         (*kind, str(len(those)), size_text(sum(w.size_bytes for w in those)))

@@ -48,7 +48,7 @@ def test_qdq_names_the_operator_that_reads_the_weight_and_its_qparams() -> None:
     ("scales", "words"),
     [
         (np.float32(0.5), "per tensor"),
-        (np.full(4, 0.5, np.float32), "per channel (4)"),
+        (np.full(4, 0.5, np.float32), "per channel"),
         (np.full(4, -0.5, np.float32), "scale computed behind it"),  # a bias
     ],
 )
