@@ -219,10 +219,10 @@ def _scales(call: op.IntegerCall, sizes: _Sizes) -> npt.NDArray[np.float32]:
     wanted = (sizes.columns, sizes.blocks)
     if scale.shape not in (wanted, (sizes.columns * sizes.blocks,)):
         raise call.shape_error(f"scales have shape {scale.shape}; wanted {wanted}, flat or not.")
-    graph_qparams = np.asarray(scale, np.float32).reshape(wanted)
-    if not np.isfinite(graph_qparams).all():
+    scales = np.asarray(scale, np.float32).reshape(wanted)
+    if not np.isfinite(scales).all():
         raise call.shape_error("scales hold NaN or Inf.")
-    return graph_qparams
+    return scales
 
 
 def _zero_points(

@@ -1,6 +1,6 @@
-"""Trial of a quantized model: one look on ONNX Runtime before its file takes its name.
+"""Inputs of a validation run: one look on ONNX Runtime before the file takes its name.
 
-What it is tried on: a few of the calibration samples, samples to check on, or made-up inputs.
+They are a few of the calibration samples, samples to check on, or made-up inputs.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Run of a trial: a quantized model beside its float model, and the Verdict on it.
+"""Validation run: a quantized model beside its float model, and the Verdict on it.
 
 Both sessions have one thread, so that the CPU time of the runs that are compared gives the speed.
 """
@@ -192,7 +192,7 @@ class ComparedOutput:
 
 
 class _Run:
-    """Both models on the batches of a trial."""
+    """Both models on the batches of a Validation."""
 
     def __init__(self, validation: Validation, model: QuantizedModel) -> None:
         self.samples = 0

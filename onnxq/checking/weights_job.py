@@ -165,7 +165,7 @@ def _integers(
 
 
 def _unseen(job: WeightsJob) -> Validation | None:
-    """A Trial on samples to check on; None where there are none."""
+    """Validation on samples to check on; None where there are none."""
     if job.check.unseen is None:
         return None
     batches = open_samples(job.check.unseen, input_specs(job.model))
@@ -173,7 +173,7 @@ def _unseen(job: WeightsJob) -> Validation | None:
 
 
 def _seen(job: WeightsJob, excerpt: Excerpt) -> Validation | None:
-    """A Trial on some of the samples that were seen; None where none is wanted."""
+    """Validation on some of the samples that were seen; None where no run is wanted."""
     if not job.check.runs:
         return None
     return on_excerpt(job.model, excerpt, {}, job.work)

@@ -33,7 +33,7 @@ from onnxq.weights.improvement import Improved
 def static_validation(
     prepared: Prepared, check: Check, excerpt: Excerpt, work: Stopwatch
 ) -> Validation | None:
-    """A Trial of what becomes of `prepared`; None where it is not to be tried."""
+    """Validation of what becomes of `prepared`; None where no run is wanted."""
     if not check.runs:
         return None
     source, feedback = prepared.model, prepared.feedback

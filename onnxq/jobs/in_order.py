@@ -111,7 +111,7 @@ def _here(
         function = function or make()
         try:
             result = function(item)
-        except Exception as error:
+        except Exception as error:  # whatever the work raises, raised again
             _add_name(error, named(item))
             raise
         yield result
@@ -362,7 +362,7 @@ def carry_out(_serial: int, key: str, item: bytes, work: bytes | None) -> bytes:
         function = _function(key, work)
         outcome = Lacking.WORK if function is None else Done(function(pickle.loads(item)))
         return pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:
+    except Exception as error:  # whatever the work raises: it travels
         raised = Raised(_portable(error), is_of_item=function is not None)
         return pickle.dumps(raised, pickle.HIGHEST_PROTOCOL)
 

@@ -77,7 +77,7 @@ def search_qparams(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QP
         return widest
     moments = Moments(histogram)
     scale = float(widest.scale) / histogram.width
-    if _on_qparams(moments, scale):
+    if _lies_on_levels(moments, scale):
         return widest
     lattice = _lattice(moments, integers)
     if lattice is not None:
@@ -93,7 +93,7 @@ def search_qparams(histogram: ZeroAnchoredHistogram, integers: QuantRange) -> QP
     return per_tensor(max(best[0] * histogram.width, integers.eps), best[1], integers.dtype)
 
 
-def _on_qparams(moments: Moments, scale: float) -> bool:
+def _lies_on_levels(moments: Moments, scale: float) -> bool:
     """Whether every value lies within a bin's width of a multiple of scale: no search helps.
 
     True of images of 8-bit pixels, of masks and of one-hot vectors: counts inside a bin are not

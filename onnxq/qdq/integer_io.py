@@ -94,9 +94,9 @@ def give_integers(model: ir.Model, outputs: Iterable[str]) -> None:
 def _give(model: ir.Model, at: int, name: str) -> QuantizedIO:
     value = model.graph.outputs[at]
     source = dequantizer(value)
-    graph_qparams = one_scale(source)
+    qparams = one_scale(source)
     integers = None if source is None else source.inputs[0]
-    if graph_qparams is None or integers is None or source is None:
+    if qparams is None or integers is None or source is None:
         producer = value.producer()
         made = "it is an input" if producer is None else f"{producer.op_type} '{producer.name}'"
         raise QConfigError(
@@ -113,11 +113,11 @@ def _give(model: ir.Model, at: int, name: str) -> QuantizedIO:
     value.name, integers.name = names.value(f"{name}_numbers"), name
     if not value.uses():
         graph_of(source).remove(source, safe=True)
-    return _quantized(graph_qparams)
+    return _quantized(qparams)
 
 
-def _quantized(graph_qparams: QParams) -> QuantizedIO:
-    dtype = graph_qparams.dtype.storage.name
+def _quantized(qparams: QParams) -> QuantizedIO:
+    dtype = qparams.dtype.storage.name
     return QuantizedIO(
-        Meaning.INTEGERS, dtype, (float(graph_qparams.scale),), (float(graph_qparams.zero_point),)
+        Meaning.INTEGERS, dtype, (float(qparams.scale),), (float(qparams.zero_point),)
     )

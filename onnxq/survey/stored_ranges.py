@@ -219,13 +219,13 @@ def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
     wide = integers.reshape(rows, -1)
     found = unpacked_rows(wide.astype(np.uint8), bits) if packed else wide
     inner = int(node.attributes.get_int("K", found.shape[1]))
-    graph_qparams = scales.astype(np.float64).reshape(rows, -1)
+    scale = scales.astype(np.float64).reshape(rows, -1)
     lowest = 0 if packed or str(integers.dtype).startswith("uint") else -(1 << (bits - 1))
     limits = (lowest, lowest + (1 << bits) - 1)
-    points = np.broadcast_to(np.float64(1 << (bits - 1) if packed else 0), graph_qparams.shape)
+    points = np.broadcast_to(np.float64(1 << (bits - 1) if packed else 0), scale.shape)
     if (given := _array(node, ZERO_POINTS)) is not None:
-        points = _points(given, graph_qparams.shape, bits)
-    return RowsInBlocks(found[:, :inner].astype(np.int32), graph_qparams, points, size, limits)
+        points = _points(given, scale.shape, bits)
+    return RowsInBlocks(found[:, :inner].astype(np.int32), scale, points, size, limits)
 
 
 def _points(given: Array, shape: tuple[int, ...], bits: int) -> Reals:

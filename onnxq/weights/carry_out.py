@@ -146,7 +146,7 @@ def _result(improvement: Improvement, work: Callable[[], object], kind: type[Mad
         made = work()
     except OnnxqError:
         raise
-    except Exception as error:
+    except Exception as error:  # a user's algorithm may raise anything
         if module.partition(".")[0] == OURS:  # our own fault, to be reported as such
             raise
         raise UnsupportedError(

@@ -314,7 +314,7 @@ def _with_scales(
     target: Reals,
     hessian: Reals,
     inverse: InverseFactor,
-    graph_qparams: IntegerRows,
+    rows: IntegerRows,
     factors: tuple[float, ...],
 ) -> tuple[Ints, Reals]:
     """(integers, factor of each row's scale) with the least error of the rows' products.
@@ -323,10 +323,10 @@ def _with_scales(
     """
     groups, outputs, inputs = target.shape
     wide = np.tile(target, (1, len(factors), 1))
-    every_scale = [np.broadcast_to(graph_qparams.scale * f, (groups, outputs, 1)) for f in factors]
+    every_scale = [np.broadcast_to(rows.scale * f, (groups, outputs, 1)) for f in factors]
     scale = np.concatenate(every_scale, axis=1)
-    low, high = (np.tile(end, (1, len(factors))) for end in (graph_qparams.low, graph_qparams.high))
-    integers = IntegerRows(scale, low, high, graph_qparams.partner).by_gptq(wide, inverse)
+    low, high = (np.tile(end, (1, len(factors))) for end in (rows.low, rows.high))
+    integers = IntegerRows(scale, low, high, rows.partner).by_gptq(wide, inverse)
     errors = error_of(wide - integers * scale, hessian).reshape(groups, len(factors), outputs)
     best = errors.argmin(axis=1)  # the first among equals: the plan's own scale
     every = integers.reshape(groups, len(factors), outputs, inputs)

@@ -102,7 +102,7 @@ def test_a_line_that_reads_a_sentence_is_found(line: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["onnxq", "operators", "scripts"])
-def test_no_integer_reads_a_sentence(folder: str) -> None:
+def test_no_code_reads_a_sentence(folder: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / folder).rglob("*.py"))

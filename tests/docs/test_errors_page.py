@@ -29,7 +29,7 @@ TEXT = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("kind", errors.OnnxqError.__subclasses__(), ids=lambda kind: kind.__name__)
-def test_each_class_has_its_integer_and_a_table_of_cures(kind: type[errors.OnnxqError]) -> None:
+def test_each_class_has_its_exit_code_and_a_table_of_cures(kind: type[errors.OnnxqError]) -> None:
     if kind.__module__ != "onnxq.errors":
         pytest.skip("a class that a test made")
     name = kind.__name__

@@ -89,7 +89,7 @@ def test_absolute_is_the_histogram_of_absolute_values(values: list[float]) -> No
     assert folded.minimum <= expected.minimum
 
 
-def test_zeros_and_qparams_points_are_counted_apart() -> None:
+def test_zeros_and_levels_are_counted_apart() -> None:
     result = histogram([0.0, 0.0, 6.0, 6.0, 6.0, 5.99, 0.01])
     zero, at_six = 2 * BINS, 2 * BINS + round(2 * 6.0 / result.width)
     assert result.counts[zero] == 2

@@ -120,7 +120,7 @@ def test_pixels_that_miss_min_and_max_are_lossless(arguments: dict[str, object])
     np.testing.assert_array_equal(fake_quantize(x, p), x)
 
 
-def test_the_bound_of_relu6_is_a_integer() -> None:
+def test_the_bound_of_relu6_is_a_level() -> None:
     p = qparams(SHAPES["relu6"])
     assert fake_quantize(np.asarray([6.0], np.float32), p)[0] == pytest.approx(
         6, abs=1e-3 * float(p.scale)

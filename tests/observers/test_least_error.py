@@ -83,7 +83,7 @@ def test_channels_are_those_of_the_axis(axis: int) -> None:
         assert alone.scale[0] == p.scale[channel]
 
 
-def test_values_on_a_qparams_are_exact() -> None:
+def test_values_on_levels_are_exact() -> None:
     x = (np.random.default_rng(1).integers(-7, 8, (3, 64)) * np.float32(0.25)).astype(np.float32)
     p = qparams(LeastErrorObserver(dtype="int4"), x)
     assert errors(x, p).max() < 1e-10

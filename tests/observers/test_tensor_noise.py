@@ -64,7 +64,7 @@ def test_the_prediction_is_what_quantizing_the_tensor_gives(
     assert noise.clipped_share == pytest.approx(clipped, abs=0.03)
 
 
-def test_zeros_and_what_the_qparams_holds_have_no_error() -> None:
+def test_zeros_and_values_on_levels_have_no_error() -> None:
     mask = np.where(RNG.random(COUNT) < 0.5, np.float32(-1), np.float32(0))
     seen = HistogramObserver()
     seen.observe(mask, 0)

@@ -35,7 +35,7 @@ def test_clamping_integers_is_quantizing_what_was_clamped(bounds: tuple[float, f
     assert got.dtype == np.uint8
 
 
-def test_a_result_on_another_qparams_is_that_of_the_reals() -> None:
+def test_a_result_with_other_qparams_is_that_of_the_reals() -> None:
     other = per_tensor(0.01, 0, UINT8)
     x = np.arange(256).astype(np.uint8)
     got = clamp_integers(Call("Clip", [x], NodePlan((P,), (other,))), (0.0, 1.0))

@@ -79,10 +79,10 @@ def export_script(model: torch.jit.ScriptModule, inputs: BoundInputs) -> ir.Mode
         ) from error
     exported = ir.from_proto(onnx.load_from_string(file.getvalue()))
     outputs = [str(value.name) for value in exported.graph.outputs]
-    trials = [inputs]
+    examples = [inputs]
     if axes:
-        trials.append(inputs.resized(dict.fromkeys(axes, (0,)), 1))
+        examples.append(inputs.resized(dict.fromkeys(axes, (0,)), 1))
     with runtime.open_session(exported) as session:
-        for validation in trials:
-            check_against(model, session.run, outputs, validation, relative_tolerance(model))
+        for example in examples:
+            check_against(model, session.run, outputs, example, relative_tolerance(model))
     return exported

@@ -235,7 +235,7 @@ def _exported(
     try:
         return torch.export.export(flat, tensors, dynamic_shapes=shapes, strict=False)
     # torch.export raises errors of many kinds, some of them straight from Exception
-    except Exception:
+    except Exception:  # torch.export's: of many kinds
         if not lengths:
             raise
         return _exported(flat, bound, axes, {})

@@ -251,20 +251,20 @@ def with_curves(observer: Observer, qparams: QParams, curves: Collection[CurveBe
     """
     if not curves or type(observer) is not HistogramObserver or not qparams.scale > 0:
         return qparams
-    all_qparams = [qparams, *_wider(observer, qparams)]
-    if len(all_qparams) == 1:
+    candidates = [qparams, *_wider(observer, qparams)]
+    if len(candidates) == 1:
         return qparams
     x, counts = observer.occupied()
     singles = x.astype(np.float32)
     rounded: Reals = np.stack(
         [
-            dequantize(quantize(singles, graph_qparams), graph_qparams).astype(np.float64)
-            for graph_qparams in all_qparams
+            dequantize(quantize(singles, candidate), candidate).astype(np.float64)
+            for candidate in candidates
         ]
     )
     own = np.square(rounded - x) @ counts / max(float(counts @ np.square(x)), 1e-300)
     noise = sum((curve.noises(x, counts, rounded) for curve in curves), own)
-    return all_qparams[int(np.flatnonzero(noise <= NEARLY * noise.min())[0])]
+    return candidates[int(np.flatnonzero(noise <= NEARLY * noise.min())[0])]
 
 
 def _wider(observer: HistogramObserver, qparams: QParams) -> list[QParams]:
