@@ -1,17 +1,10 @@
 """Operators that read or give integers, known by name, without a kernel here."""
 
-NAMES = frozenset(
-    [
-        "DequantizeBFP",
-        "DequantizeWithOrder",
-        "MatMulBnb4",
-        "MatMulFpQ4",
-        "MulInteger",
-        "QuantizeBFP",
-        "QuantizeWithOrder",
-        "ReduceSumInteger",
-    ]
+_NAMES = (
+    "DequantizeBFP DequantizeWithOrder MatMulBnb4 MatMulFpQ4 MulInteger QuantizeBFP "
+    "QuantizeWithOrder ReduceSumInteger"
 )
+NAMES = frozenset(_NAMES.split())
 """Operators of com.microsoft."""
 
 PREFIXES = ("QLinear", "QOrdered", "DynamicQuantize", "MatMulInteger", "MatMulNBits")

@@ -139,9 +139,9 @@ def modelopt() -> onnx.ModelProto:
     f, y = File(opset=19), "x"
     for place, (k, n) in enumerate(((32, 64), (64, 64), (64, 16))):
         x, w = f.qdq(y, 0.03, SIGNED), f.op("Transpose", f.weight(n, k), perm=[1, 0])
-        is_last = place == 2
-        y = f.op("Add", f.op("MatMul", x, w), f.normal(n), out="y" if is_last else "")
-        y = y if is_last else f.op("Relu", y)
+        is_held_apart = place == 2
+        y = f.op("Add", f.op("MatMul", x, w), f.normal(n), out="y" if is_held_apart else "")
+        y = y if is_held_apart else f.op("Relu", y)
     return f.model("modelopt", ("N", 32))
 
 

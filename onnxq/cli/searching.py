@@ -376,7 +376,7 @@ def _answer(tuned: Tuned, files: FilesOfSearch) -> Iterator[Line]:
     commands = [files.report] if is_written else []
     yield from next_lines(commands)
     if files.again:
-        yield Line(f"again: {files.again}")
+        yield Line(f"again: {files.again}", is_command=True)
     if not is_whole():
         yield Line(f"-v shows the rest: {len(tuned.steps)} models, and what each layer costs")
 

@@ -126,8 +126,8 @@ def check_quantized(verdict: Verdict | None, summary: Summary) -> None:
         return
     worst = summary.worst_float
     why = "no node has an integer form" if worst is None else f"{worst.ops}: {worst.words}"
-    if verdict is not None and verdict.float_is_better:
-        why = f"{verdict.notes[0]}. --repair off keeps integers that gain nothing"
+    if verdict is not None and verdict.float_because:
+        why = f"{verdict.float_because}. --repair off keeps integers that gain nothing"
     raise NothingQuantizedError(
         f"nothing is quantized, and nothing was written: {why}. Use the float model; or "
         "--objective size for a smaller file."

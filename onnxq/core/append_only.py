@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import BufferedRandom
 from pathlib import Path
 from typing import IO, ClassVar, Self
@@ -62,14 +62,23 @@ KEPT = "Its records are kept, and the next run goes on from them."
 
 
 class RecordsHead(Saved):
-    """Base of first lines, which say what a journal's records are of; frozen dataclasses."""
+    """Base of first lines, which say what a journal's records are of; frozen dataclasses.
 
+    Attributes:
+        WORDS: field -> words on its difference, where its values would say nothing.
+    """
+
+    WORDS: ClassVar[Mapping[str, str]] = {}
     ANEW: ClassVar[str] = "Give another file, or remove this one to begin anew."
 
     def differences(self, other: Self) -> list[str]:
         """Words on each field that keeps `other` from going on with this journal."""
         mine, theirs = self.to_dict(), other.to_dict()
-        return [f"{k}: {mine[k]}, and now {theirs[k]}" for k in mine if mine[k] != theirs[k]]
+        return [
+            f"{k}: {self.WORDS.get(k, f'{mine[k]}, and now {theirs[k]}')}"
+            for k in mine
+            if mine[k] != theirs[k]
+        ]
 
 
 class AppendOnlyFile:

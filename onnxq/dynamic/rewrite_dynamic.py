@@ -18,7 +18,7 @@ Mul with two readers, and neither MatMul is fused. Scalar constants are told apa
 so the second such scale is written as a vector, one (equal) number per column, which is not merged.
 """
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -233,7 +233,9 @@ class ShareQuantizers(ir.passes.InPlacePass):
         names: edit.FreeNames | None = None
         modified = False
         for graph in model.graphs():
-            modified = edit.merge_equal(graph, _said) or modified
+            modified |= edit.merge_equal(
+                graph, lambda node: node.inputs[0] if _is_quantizer(node) else None
+            )
             for node in filter(_is_quantizer, list(graph)):
                 for scale in _twins(node):
                     names = names or edit.FreeNames(model)
@@ -244,10 +246,6 @@ class ShareQuantizers(ir.passes.InPlacePass):
 def share_quantizers(model: ir.Model) -> None:
     """Runs the pass in place."""
     ShareQuantizers()(model)
-
-
-def _said(node: ir.Node) -> Hashable | None:
-    return node.inputs[0] if _is_quantizer(node) else None
 
 
 def _is_quantizer(node: ir.Node) -> bool:

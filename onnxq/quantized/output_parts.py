@@ -174,8 +174,8 @@ def _parts(axis: int, sums: _Axis) -> tuple[float, list[OutputPart]] | None:
     parts: list[OutputPart] = []
     ratio = 0.0
     while left.any() and len(parts) < MOST_PARTS:
-        is_last = len(parts) == MOST_PARTS - 1 or (parts and _are_scores(sums, left))
-        loud = left if is_last else _loud(signal, by_sample, left)
+        is_held_apart = len(parts) == MOST_PARTS - 1 or (parts and _are_scores(sums, left))
+        loud = left if is_held_apart else _loud(signal, by_sample, left)
         if not parts:
             if (loud == left).all():
                 return None
@@ -193,8 +193,8 @@ def _asked(shape: tuple[int, ...]) -> tuple[int, ...]:
     if last > 3:
         return 1, last
     first, middle, size = shape[1:]
-    is_last = size < min(first, middle) or (first == middle != size)
-    return (last if is_last and first > 1 else 1,)
+    is_held_apart = size < min(first, middle) or (first == middle != size)
+    return (last if is_held_apart and first > 1 else 1,)
 
 
 def _part(axis: int, slices: npt.NDArray[np.intp], sums: _Axis) -> OutputPart:

@@ -75,7 +75,7 @@ class Verdict(Saved):
         speedup_range: interval of 95% for the speedup, which holds what float differs by from
             itself; None: the speedup leaves no doubt, or was not measured.
         taken_back: nodes that are in float since their integers gained nothing, as runs showed.
-        float_is_better: nothing is quantized any more, since no integers gained anything.
+        float_because: why nothing is quantized any more: no integers gained anything; else empty.
         beside: what it was compared with.
         answers: figures of boxes, masks and classes, where outputs are sure to hold such.
     """
@@ -99,7 +99,7 @@ class Verdict(Saved):
     stored_nodes: int = 0
     speedup_range: tuple[float, float] | None = None
     taken_back: tuple[str, ...] = ()
-    float_is_better: bool = False
+    float_because: str = ""
     beside: str = "float"
     answers: tuple[Answers, ...] = ()
 
@@ -134,7 +134,7 @@ class Verdict(Saved):
         """A warning to whom it may concern; empty where something is quantized and none is low."""
         if self.is_float:
             why = "the result is the float model; onnxq.inspect says why"
-            return f"nothing is quantized: {self.notes[0] if self.float_is_better else why}"
+            return f"nothing is quantized: {self.float_because or why}"
         if not self.low:
             return ""
         worst = min(self.low, key=lambda output: output.known_db)

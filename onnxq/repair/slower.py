@@ -240,10 +240,11 @@ def _said(made: Made[P], reason: Reason, names: Sequence[str], *, is_float: bool
     """The model, whose verdict says which nodes went to float, and why."""
     verdict = made.model.verdict
     assert verdict is not None
-    told = replace(verdict, taken_back=tuple(names), float_is_better=is_float)
+    told = replace(verdict, taken_back=tuple(names))
     what = f"{counted(names)}: in float, since {reason.words}"
     if is_float:
         what = f"float is better here: {reason.words}"
-        told = replace(told, speedup=None, speedup_range=None)  # of float beside itself
+        # a speedup would be of float beside itself
+        told = replace(told, float_because=what, speedup=None, speedup_range=None)
     made.model.attach(replace(told, notes=(what, *verdict.notes)))
     return made

@@ -35,7 +35,7 @@ MOST_ROWS = 12
 COLUMNS = 80
 MOST_OUTPUTS = 2
 STEP_DB = 5
-"""An SQNR that is suggested is a multiple of it."""
+"""Suggested SQNR goals are multiples of this."""
 LOW_GOAL_DB = 20
 """The SQNR that is suggested where the outputs give none."""
 AS_METRIC = ("boxes", "masks")
@@ -44,15 +44,16 @@ AS_METRIC = ("boxes", "masks")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of an answer."""
+    """A line of an answer.
+
+    Attributes:
+        rank: lines of the largest rank go first where not all fit; those of rank 0 stay.
+        is_command: it is there to be copied, and so never broken.
+    """
 
     text: str
     rank: int = 0
-
-    @property
-    def is_command(self) -> bool:
-        """Whether it is there to be copied, and so never broken."""
-        return self.text.startswith(("next: ", "again: ", NEXT_INDENT))
+    is_command: bool = False
 
     @property
     def rows(self) -> int:
@@ -107,7 +108,8 @@ def float_lines(summary: Summary) -> Iterator[Line]:
 def next_lines(commands: Sequence[str]) -> Iterator[Line]:
     """Commands to go on with, the first of them in any case."""
     for place, command in enumerate(commands):
-        yield Line(f"{NEXT_INDENT if place else 'next: '}{command}", 2 * bool(place))
+        text = f"{NEXT_INDENT if place else 'next: '}{command}"
+        yield Line(text, 2 * bool(place), is_command=True)
 
 
 def next_goal(verdict: Verdict) -> list[str]:

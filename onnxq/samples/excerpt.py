@@ -137,17 +137,17 @@ def held_apart(samples: Batches, every: int = EVERY) -> tuple[Batches, Batches]:
     apart = None if samples.count is None else samples.count // every
     rest = None if samples.count is None or apart is None else samples.count - apart
     return (
-        Batches(samples.where, rest, _some(samples, lambda i: not is_last(i, every))),
+        Batches(samples.where, rest, _some(samples, lambda i: not is_held_apart(i, every))),
         Batches(
             f"{samples.where}, every {ordinal(every)}",
             apart,
-            _some(samples, lambda i: is_last(i, every)),
+            _some(samples, lambda i: is_held_apart(i, every)),
         ),
     )
 
 
-def is_last(number: int, every: int = EVERY) -> bool:
-    """Whether a batch is the last one of its n, which is held apart."""
+def is_held_apart(number: int, every: int = EVERY) -> bool:
+    """Whether a batch judges: the last one of every n."""
     return number % every == every - 1
 
 

@@ -59,17 +59,16 @@ WITH_EVIDENCE: tuple[Callable[[Prepared, Evidence], Proposals], ...] = (
 )
 DECIDERS = (*ALONE, *BESIDE, by_conversions, *BY_STATE, *BY_RULES, *WITH_EVIDENCE)
 """All of them, in order; the stages run the tuples that it joins. The last proposal holds."""
-REPEATED = frozenset(["by_neighbours", "by_data"])
+REPEATED = frozenset([by_neighbours, by_data])
 """Deciders that are asked until they propose nothing: their proposals change what they look at."""
 
 
 def by_rules(so_far: SoFar, deciders: tuple[Callable[[SoFar], Proposals], ...] = BY_RULES) -> SoFar:
     """Adds the proposals of deciders without data."""
     for decide in deciders:
-        name = decide.__name__
         while more := decide(so_far):
-            so_far = so_far.following(name, more)
-            if name not in REPEATED:
+            so_far = so_far.following(decide.__name__, more)
+            if decide not in REPEATED:
                 break
     return so_far
 
@@ -112,10 +111,9 @@ def weighed(
 ) -> Prepared:
     """The Prepared with the proposals of deciders that look at evidence."""
     for decide in deciders:
-        name = decide.__name__
         while more := decide(prepared, evidence):
-            prepared = decided_again(prepared, name, more)
-            if name not in REPEATED:
+            prepared = decided_again(prepared, decide.__name__, more)
+            if decide not in REPEATED:
                 break
     return prepared
 

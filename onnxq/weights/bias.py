@@ -19,10 +19,10 @@ import numpy.typing as npt
 from onnxq.core.arrays import Reals, Singles
 from onnxq.observers.tensor_noise import decibels
 from onnxq.samples import Batches
+from onnxq.samples.excerpt import is_held_apart
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.improvement import Improved, WeightImprovement, register
-from onnxq.weights.judgement import is_held_back
 from onnxq.weights.layers import Layer, NewConstants
 from onnxq.weights.layerwise import NO_ELEMENTS, LayerWork, Proposal, layerwise
 
@@ -60,7 +60,7 @@ class _Residuals:
 
     def observe(self, x: Singles, y: Singles, index: int) -> None:
         """Adds a batch."""
-        held = int(is_held_back(index))
+        held = int(is_held_apart(index))
         for rows, results in self._layer.pairs(x, y, index, self._batches):
             made = np.matmul(rows, self._stored) + self._bias
             counts = self._counts(results, made)

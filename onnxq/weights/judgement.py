@@ -32,7 +32,7 @@ from onnxq.core.arrays import Array, Reals
 from onnxq.observers.tensor_noise import decibels
 from onnxq.quantized.output_parts import PartSums
 from onnxq.samples.batches import Batches
-from onnxq.samples.excerpt import EVERY, HANDFUL, is_last, rows_of
+from onnxq.samples.excerpt import EVERY, HANDFUL, rows_of
 from onnxq.samples.inputs import Batch, has_dynamic_batch
 from onnxq.static.prepared import Prepared
 from onnxq.times.timed_runs import one_row
@@ -208,11 +208,6 @@ LOOKED_AT = 4
 """By default one row in so many is looked at, where that is more than ENOUGH_SAMPLES."""
 MOST_SAMPLES = 1024
 """More are thinned out, evenly: they are kept in memory, and weights gain no more by them."""
-
-
-def is_held_back(index: int) -> bool:
-    """Whether the batch judges."""
-    return is_last(index)
 
 
 def too_few(batches: Sequence[Batch]) -> str:

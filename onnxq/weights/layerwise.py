@@ -23,7 +23,7 @@ from onnxq.graph.walk import node_name
 from onnxq.ort import runtime
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples import Batches, input_specs
-from onnxq.samples.excerpt import rows_of
+from onnxq.samples.excerpt import is_held_apart, rows_of
 from onnxq.samples.inputs import Batch
 from onnxq.samples.state import State
 from onnxq.static.plan import Plan
@@ -61,7 +61,7 @@ class LayerWork(Protocol):
 
         `x`: input of the layer in the quantized model, dequantized: float32, shape of the tensor.
         `y`: result of the layer in the float model, with its bias; likewise.
-        `index`: of the batch; `judgement.is_held_back(index)` says that it judges.
+        `index`: of the batch; `is_held_apart(index)` says that it judges.
         """
 
     def proposal(self) -> Proposal:
@@ -222,7 +222,7 @@ class _Walk:
         plain = dataclasses.replace(self.prepared, quantized_input={}, quantized_output=())
         floats, improved = self.caches
         with runtime.open_session(rewrite(plain, self.planned), threads=1) as session:
-            for batch in filter(judgement.is_held_back, range(len(self.batches))):
+            for batch in filter(is_held_apart, range(len(self.batches))):
                 planned = dict(zip(session.outputs, session.run(self.feeds[batch]), strict=True))
                 names = [n for n in planned if n in floats and is_float(floats.get(n, batch))]
                 yield (

@@ -46,20 +46,14 @@ class QuantizedWeightsHead(RecordsHead):
 
     FORMAT: ClassVar[str] = "onnxq integers 1"
     NOUN: ClassVar[str] = "a journal of quantize-weights"
+    WORDS: ClassVar[Mapping[str, str]] = {
+        "plan": "other bits, group size, scheme, method, or nodes"
+    }
 
     model_hash: str
     samples: str
     plan: str
     versions: str
-
-    def differences(self, other: Self) -> list[str]:
-        """Words on each field that differs; the plan's digest says nothing."""
-        return [
-            "plan: other bits, group size, scheme, method, or nodes"
-            if said.startswith("plan:")
-            else said
-            for said in super().differences(other)
-        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from onnxq.core.arrays import Ints, Reals, Singles
 from onnxq.dtypes import INT8
 from onnxq.observers.tensor_noise import decibels
 from onnxq.samples import Batches
+from onnxq.samples.excerpt import is_held_apart
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.targets import Target
@@ -47,7 +48,6 @@ from onnxq.targets.bias_preserving import LARGEST_SUM
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.gptq import InverseFactor, Places, error_of, gptq, inverse_factor
 from onnxq.weights.improvement import Improved, WeightImprovement, register
-from onnxq.weights.judgement import is_held_back
 from onnxq.weights.layer_sums import LayerMeans, LayerSums
 from onnxq.weights.layers import MOST_PLACES, Layer, NewConstants
 from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, LayerWork, Proposal, layerwise
@@ -138,7 +138,7 @@ class _Rounding:
         stored = np.asarray(self._stored, np.float32).swapaxes(1, 2)
         for rows, results in self._layer.pairs(x, y, index, self._batches, self._places):
             left = results - rows @ stored - self._bias.astype(np.float32)
-            self._sums[is_held_back(index)].add(rows, results, left)
+            self._sums[is_held_apart(index)].add(rows, results, left)
 
     def proposal(self) -> Proposal:
         """The constants of the damping with the least error on the batches held back."""

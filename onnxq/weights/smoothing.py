@@ -38,9 +38,9 @@ from onnxq.operator.nodes import input_at
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.quantized.outcome import Outcome
+from onnxq.samples.excerpt import is_held_apart
 from onnxq.static.noise.sensitive import TYPICAL_NOISE
 from onnxq.weights.integer_layers import IntegerLayer, at_run_time, integer_layers
-from onnxq.weights.judgement import is_held_back
 from onnxq.weights.layerwise import all_feeds
 from onnxq.weights.smoothing_sites import Site, along
 from onnxq.weights.smoothing_trial import Flow
@@ -243,15 +243,15 @@ def site_inputs(flow: Flow, sites: Sequence[Site]) -> dict[Site, SiteInput]:
     inner = [site.tensor for site in sites if site.tensor not in inputs]
     exposed = expose(prepared.model, inner)
     kept: list[tuple[list[_Part], list[_Part]]] = [([], []) for _ in sites]
-    held = sum(map(is_held_back, range(len(batches))))
+    held = sum(map(is_held_apart, range(len(batches))))
     with runtime.open_session(exposed.model, threads=1) as session:
         for index, feeds in enumerate(all_feeds(prepared, batches)):
             got = dict(zip(inner, session.run(feeds, list(exposed.outputs.values())), strict=True))
-            share = held if is_held_back(index) else len(batches) - held
+            share = held if is_held_apart(index) else len(batches) - held
             most = -(-MOST_ROWS // max(share, 1))
             for site, parts in zip(sites, kept, strict=True):
                 x = {**feeds, **got}[site.tensor].astype(np.float32, copy=False)
-                parts[is_held_back(index)].append(_Part.of(x, most))
+                parts[is_held_apart(index)].append(_Part.of(x, most))
     return {
         site: SiteInput(*map(_Part.joined, (seen[::2], seen[1::2], judging)))
         for site, (seen, judging) in zip(sites, kept, strict=True)

@@ -26,7 +26,7 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigMapping
 from onnxq.samples import Batches
-from onnxq.samples.excerpt import rows_of
+from onnxq.samples.excerpt import is_held_apart, rows_of
 from onnxq.samples.inputs import Batch
 from onnxq.static.calibrate import Statistics, calibrate
 from onnxq.static.choosing.choices import named_mapping
@@ -37,7 +37,7 @@ from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.bias import Bias
 from onnxq.weights.improvement import WeightImprovement, find
-from onnxq.weights.judgement import Compared, Judgement, enough, is_held_back, powers_of
+from onnxq.weights.judgement import Compared, Judgement, enough, powers_of
 from onnxq.weights.layerwise import all_feeds, is_float
 from onnxq.weights.smoothing_sites import Site, with_factors
 
@@ -63,7 +63,7 @@ class ScaleTrial:
 
 def observed(prepared: Prepared, batches: Sequence[Batch]) -> tuple[Statistics, Statistics]:
     """Statistics of the batches that are not held back, and of all."""
-    some, held = ([b for i, b in enumerate(batches) if is_held_back(i) is k] for k in (False, True))
+    some, held = ([b for i, b in enumerate(batches) if is_held_apart(i) == k] for k in (0, 1))
     unseen = calibrate(prepared, some, threads=1)
     return unseen, calibrate(prepared, held, statistics=unseen, threads=1)
 
@@ -133,7 +133,7 @@ def validation_of(flow: Flow, factors: Mapping[Site, Reals], mapping: QConfigMap
     model = with_factors(prepared.model, factors) if factors else prepared.model
     made = prepared_again(prepared, model, mapping=mapping)
     made = replace(made, quantized_input={}, quantized_output=())
-    some = [batch for index, batch in enumerate(batches) if not is_held_back(index)]
+    some = [batch for index, batch in enumerate(batches) if not is_held_apart(index)]
     seen = observed(made, batches) if factors else flow.as_it_is
     before, planned = (
         plan_as_targeted(made, statistics, looked_at, flow.objective)
@@ -163,7 +163,7 @@ def _compared(
 ) -> Iterator[Compared]:
     """Outputs of the batches held back: of the float model, and of the other ones."""
     for index, feeds in enumerate(all_feeds(prepared, batches)):
-        if is_held_back(index):
+        if is_held_apart(index):
             results = [session.run(feeds, floats.outputs) for session in (floats, *others)]
             outputs = zip(*results, strict=True)
             yield rows_of(batches[index]), [each for each in outputs if is_float(each[0])]

@@ -72,10 +72,9 @@ def test_a_model_that_is_slower_whatever_is_quantized_stays_float(
             else onnxq.quantize_dynamic(linear(), shapes={"x": [64, WIDTH]})
         )
     verdict = verdict_of(made)
-    assert verdict.float_is_better
     assert verdict.integer_nodes == 0
     assert {"first", "second"} <= set(verdict.taken_back)
-    assert "1.40 of float's time" in verdict.notes[0]
+    assert "1.40 of float's time" in verdict.float_because
 
 
 def test_a_doubt_leaves_the_integers(clock: list[WholeTime]) -> None:
@@ -109,7 +108,7 @@ def test_integers_that_cost_time_go_back_and_the_others_stay(
     assert verdict.integer_nodes
     assert "first" in verdict.taken_back
     assert "second" not in verdict.taken_back
-    assert not verdict.float_is_better
+    assert not verdict.float_because
 
 
 def test_what_was_asked_for_stays_slow_or_not(clock: list[WholeTime]) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 
 import onnxq
 from onnxq.samples import Batches, InputSpec, Samples, open_samples
+from onnxq.samples.excerpt import is_held_apart
 from onnxq.weights import judgement
-from onnxq.weights.judgement import enough, is_held_back
+from onnxq.weights.judgement import enough
 from tests.ort.small_models import parsed
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def firsts(batches: list[dict[str, npt.NDArray[np.generic]]]) -> list[float]:
 
 
 def test_a_quarter_judges_spread_evenly() -> None:
-    assert [i for i in range(9) if is_held_back(i)] == [3, 7]
+    assert [i for i in range(9) if is_held_apart(i)] == [3, 7]
 
 
 def test_few_batches_are_cut_where_that_can_be() -> None:

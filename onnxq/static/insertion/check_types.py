@@ -31,13 +31,14 @@ def check_types(
     qconfig: QConfigMapping,
 ) -> list[str]:
     """Notes on types that ONNX Runtime computes in float."""
-    in_float: dict[str, list[str]] = {}
+    float_activations: dict[QDType, list[str]] = {}
+    float_weights: dict[QDType, list[str]] = {}
     dtypes: dict[str, QDType] = {}
     for members, spec in groups:
         dtype = _activation_dtype(members, spec, clamps)
         dtypes.update(dict.fromkeys(members, dtype))
         if dtype in (UINT16, INT16):
-            in_float.setdefault(f"{dtype} activations", []).extend(members)
+            float_activations.setdefault(dtype, []).extend(members)
     for node, _ in walk(model.graph):
         decision = decisions[node_name(node)]
         if not isinstance(decision, Quantize) or decision.folded_into:
@@ -47,14 +48,22 @@ def check_types(
             continue
         dtype = in_bytes(_weight_dtype(node, decision, qconfig))
         if dtype not in IN_INTEGERS:
-            in_float.setdefault(f"{dtype} weights", []).append(node_name(node))
+            float_weights.setdefault(dtype, []).append(node_name(node))
     return [
-        f"{kind}: ONNX Runtime has no integer kernels for them and computes in float between "
-        f"DequantizeLinear and QuantizeLinear{saves} ('{names[0]}'"
-        + (f" and {len(names) - 1} more)" if len(names) > 1 else ")")
-        for kind, names in in_float.items()
-        for saves in ([": they save bytes, not time"] if kind.endswith("weights") else [""])
+        *(_note(f"{dtype} activations", "", names) for dtype, names in float_activations.items()),
+        *(
+            _note(f"{dtype} weights", ": they save bytes, not time", names)
+            for dtype, names in float_weights.items()
+        ),
     ]
+
+
+def _note(what: str, effect: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return (
+        f"{what}: ONNX Runtime has no integer kernels for them and computes in float between "
+        f"DequantizeLinear and QuantizeLinear{effect} ('{names[0]}'{more})"
+    )
 
 
 def _activation_dtype(
