@@ -1,9 +1,9 @@
-"""Accuracy that improvements of weights give, on trained models and others, and what they cost.
+"""Accuracy that PTQ algorithms of weights give, on trained models and others, and what they cost.
 
     python -m benchmarks improve --data cifar10_jpeg.npz resnet20 mobilenetv2
     python -m benchmarks improve    # 30 minutes
 
-Trained on CIFAR-10: calibration and improvements see the 256 embedded training images, 8 at a time.
+Trained on CIFAR-10: calibration and algorithms see the 256 embedded training images, 8 at a time.
 "tested": the 1,000 embedded test images, or with --data all 10,000, which nothing else sees.
 SQNR is of the outputs against the float model's. vit_stem is there where ONNXQ_VIT_STEM names its
 weights (scripts/train_vit_stem.py). Weights of the others are random, samples made up, as in
@@ -44,7 +44,7 @@ from onnxq.qconfig import (
 )
 from onnxq.samples import open_samples
 from onnxq.samples.excerpt import rows_of
-from onnxq.weights import Improved, WeightImprovement, improve_model, wanted
+from onnxq.weights import Improved, WeightAlgorithm, improve_model, wanted
 from onnxq.weights.layers import layers_of
 from scripts._architectures import Size, build
 from scripts._architectures._parts import batches
@@ -209,7 +209,7 @@ def median_gain_db(before: npt.NDArray[np.float64], after: npt.NDArray[np.float6
 
 
 def planned(kind: Kind, way: Way, case: Case) -> Improved:
-    """The model as planned, behind improvements of the float model."""
+    """The model as planned, behind PTQ algorithms of the float model."""
     prepared = onnxq.prepare(case.model, kind.qconfig.set_improve(way), kind.target)
     samples = open_samples(case.calibration, prepared.inputs)
     prepared = improve_model(prepared, samples)
@@ -217,12 +217,12 @@ def planned(kind: Kind, way: Way, case: Case) -> Improved:
 
 
 def improved(kind: Kind, way: Way, case: Case, plain: Improved) -> Improved:
-    """The model with these improvements; its plan without is at hand."""
+    """The model with these PTQ algorithms; its plan without is at hand."""
     better = planned(kind, way, case) if set(way) & OF_MODELS else plain
     samples = open_samples(case.calibration, better.prepared.inputs)
-    for improvement in wanted(way):
-        if isinstance(improvement, WeightImprovement):
-            better = improvement.improve(better.prepared, better.plan, samples)
+    for algorithm in wanted(way):
+        if isinstance(algorithm, WeightAlgorithm):
+            better = algorithm.improve(better.prepared, better.plan, samples)
     return better
 
 
@@ -231,7 +231,7 @@ def kept_of(outcomes: tuple[Outcome, ...]) -> str:
     places = [outcome for outcome in outcomes if outcome.place]
     if not places:
         return ""
-    withdrawn = [o.improvement for o in outcomes if not o.place and not o.kept]
+    withdrawn = [o.algorithm for o in outcomes if not o.place and not o.kept]
     said = f"{sum(o.kept for o in places)} of {len(places)}"
     return said + "".join(f", {name} withdrawn" for name in withdrawn)
 

@@ -6,10 +6,10 @@ r"""Training that pays: CIFAR-10 models in float, quantized after training, trai
 Each model starts from its float weights in models/. Trained is `finetune` with learned scales
 (`learned_qat_qconfig`, `learned_4bit_qat_qconfig`) and the float model as the teacher, on random
 crops and flips of the training images; no setting differs between the models. It begins with the
-float weights, or with those that the improvements bias and round give, and all scales at rest.
+float weights, or with those that the PTQ algorithms bias and round give, and all scales at rest.
 Without --data it trains on the embedded calibration images and counts the 1,000 embedded test
 images; labels are needed for neither. Quantized after training is `onnxq.quantize`, as it is and
-with the improvements bias and round, with weights of as many bits. All of them are counted on ONNX
+with the algorithms bias and round, with weights of as many bits. All of them are counted on ONNX
 Runtime. Agreeing are images for which the trained module, in torch, and the deployed file have the
 same largest logit.
 """

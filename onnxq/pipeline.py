@@ -60,7 +60,7 @@ def convert(prepared: Prepared, format: str = "qdq") -> QuantizedModel:
     It was run on a few of these batches, and has a verdict.
 
     Raises:
-        CalibrationError: nothing was observed yet; or improvements are asked for, which need the
+        CalibrationError: nothing was observed yet; or PTQ algorithms are asked for, which need the
             samples: `quantize` has them.
     Warns:
         UserWarning: an output is far from the float model's.
@@ -129,9 +129,9 @@ def quantize(
         executor: whose workers run the calibration, each on parts of the samples; the result is the
             same. None: this process.
     Raises:
-        CalibrationError: no samples, or unusable ones; statistics where improvements, a size or a
+        CalibrationError: no samples, or unusable ones; statistics where PTQ algorithms, a size or a
             check need samples; or an executor where no samples are calibrated on.
-        QConfigError: an option or improvement is not known, the bound is no number, or the size
+        QConfigError: an option or algorithm is not known, the bound is no number, or the size
             cannot be reached.
         ModelError: ONNX Runtime does not run the float model.
         VerificationError: an output is below the check's bound; the error has the verdict.
@@ -212,7 +212,7 @@ def _with_bits(
 
 def _note(model: QuantizedModel, made: Plan | DynamicPlan) -> None:
     """Adds the notes of the plan to the verdict: who asks for no plan sees them nowhere else."""
-    improved = summaries(made.improvements) if isinstance(made, Plan) else []
+    improved = summaries(made.outcomes) if isinstance(made, Plan) else []
     notes = (*made.notes, *improved)
     verdict = model.verdict if notes else None  # asking looks at every node
     if verdict is not None:

@@ -20,8 +20,8 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.static.statistics import Statistics
 from onnxq.targets.reduce_range import ReduceRange
+from onnxq.weights.algorithm import Improved
 from onnxq.weights.carry_out import check_samples, improve_model, improve_weights
-from onnxq.weights.improvement import Improved
 from onnxq.weights.judgement import in_smaller_batches
 from onnxq.weights.size_bits import with_size
 
@@ -36,7 +36,7 @@ class StaticJob:
 
     Attributes:
         check: what the result is tried on, and the bound that it keeps there.
-        samples: those of the calibration, where a plan or an improvement looks at them again; None:
+        samples: those of the calibration, where a plan or an algorithm looks at them again; None:
             none are left.
         work: CPU time since the work began.
         size: of the file, over that of the float model; None: weights have the qconfig's bits.
@@ -130,7 +130,7 @@ def carry_out(job: StaticJob, observe: Observe) -> tuple[Made[Plan], Statistics]
             return Improved(prepared, plan)
         return improve_weights(prepared, plan, batches)
 
-    # beside the float model as it was given, whatever an improvement made of it
+    # beside the float model as it was given, whatever a PTQ algorithm made of it
     validation = unseen or static_validation(job.prepared, job.check, seen, job.work)
     made = make_static(
         prepared, decide, job.file_format, validation, job.check.min_sqnr_db, improved

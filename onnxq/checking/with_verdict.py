@@ -27,7 +27,7 @@ from onnxq.static.insertion.decision import Quantize
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite
-from onnxq.weights.improvement import Improved
+from onnxq.weights.algorithm import Improved
 
 
 def static_validation(

@@ -204,7 +204,7 @@ improve_option = click.option(
 fast_option = click.option(
     "--fast",
     is_flag=True,
-    help="No improvements of weights, in half the time: ranges alone come from SAMPLES.",
+    help="No PTQ algorithms of weights, in half the time: ranges alone come from SAMPLES.",
 )
 weight_bits_option = click.option(
     "--weight-bits",

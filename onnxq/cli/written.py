@@ -173,7 +173,7 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
     from onnxq.report import print_prediction
-    from onnxq.report.print_verdict import improvement_rows
+    from onnxq.report.print_verdict import algorithm_rows
 
     model, runs = written.made.model, written.made.execution
     elsewhere = [] if runs is None else print_prediction.on_other_machines(made, runs)
@@ -185,13 +185,13 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
         "tables": list(remaining.tables),
         "reduce_range": made.reduce_range.value,
         "reductions": {k: dataclasses.asdict(r) for k, r in made.reductions.items()},
-        "improvements": [dataclasses.asdict(outcome) for outcome in made.improvements],
+        "algorithms": [dataclasses.asdict(outcome) for outcome in made.outcomes],
     }
     tables = (
         PrintedTable(
             "PTQ algorithms, judged on samples held back",
             ("algorithm", "node", "kept", "dB before", "after", "why"),
-            improvement_rows(made.improvements),
+            algorithm_rows(made.outcomes),
             (3, 4),
         ),
         PrintedTable(

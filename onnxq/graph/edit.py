@@ -148,7 +148,7 @@ def merge_equal(graph: ir.Graph, says: Callable[[ir.Node], Hashable | None]) -> 
 
 
 def divider_name(tensor: str) -> str:
-    """Name of the node that an improvement puts behind a tensor to divide its channels."""
+    """Name of the node that a PTQ algorithm puts behind a tensor to divide its channels."""
     return f"{tensor}_divide"
 
 

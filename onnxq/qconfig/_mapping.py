@@ -13,7 +13,7 @@ tensors:
   logits: null                         # glob over tensor names
   /stem/*: {observer: PercentileObserver}
 choice: all_integers                   # of the precisions that no entry names; best without it
-improve: [smooth, bias, round]         # improvements of weights (docs/guides/improve.md)
+improve: [smooth, bias, round]         # PTQ algorithms of weights (docs/guides/improve.md)
 weight_bits: 4                         # of weights whose observers say 8 bits
 """
 
@@ -171,7 +171,7 @@ class QConfigMapping:
         return replace(self, global_qconfig=overall, op_types=op_types, nodes=kept)
 
     def all_open(self) -> QConfigMapping:
-        """The mapping without precisions and improvements: the best are to be chosen."""
+        """The mapping without precisions and PTQ algorithms: the best are to be chosen."""
         return replace(self.without_precisions(), choice=Choice.BEST, improve=None)
 
     def entry_for_node(self, name: str, op_type: str) -> Entry:

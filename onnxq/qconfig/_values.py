@@ -272,7 +272,7 @@ def as_choice(value: object, where: str) -> Choice:
 
 
 def as_names(value: object, where: str) -> tuple[str, ...]:
-    """The names of improvements in a list of them."""
+    """The names of PTQ algorithms in a list of them."""
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise QConfigError(
             f"{where}: improve: got {value!r}; wanted a list of names, such as [bias, round]."

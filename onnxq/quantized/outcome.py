@@ -1,14 +1,14 @@
-"""Outcomes of improvements: what each did at one place of a model, by samples held back."""
+"""Outcomes of PTQ algorithms: what each did at one place of a model, by samples held back."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An improvement at one place of a model, kept or withdrawn.
+    """A PTQ algorithm at one place of a model, kept or withdrawn.
 
     Attributes:
-        improvement: its name.
+        algorithm: its name.
         place: a node or a site; empty: the outputs of the whole model.
         kept: whether the model has it.
         before_db: SQNR of the place without it, on samples that it did not see, in dB; None: it was
@@ -17,7 +17,7 @@ class Outcome:
         why: it was withdrawn or could not be tried; for one that is kept, what should be known.
     """
 
-    improvement: str
+    algorithm: str
     place: str
     kept: bool
     before_db: float | None = None
@@ -36,14 +36,14 @@ class Outcome:
         told = "" if self.gain_db is None else f" {self.before_db:.1f} -> {self.after_db:.1f} dB"
         state = "" if self.kept else " withdrawn" if told else " not tried"
         why = f": {self.why}" if self.why else ""
-        return f"{self.improvement} of {place}{state}{told}{why}"
+        return f"{self.algorithm} of {place}{state}{told}{why}"
 
 
 def summaries(outcomes: tuple[Outcome, ...]) -> list[str]:
-    """A sentence per improvement: at how many places it was kept, and what the outputs gain."""
+    """A sentence per algorithm: at how many places it was kept, and what the outputs gain."""
     found: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        found.setdefault(outcome.improvement, []).append(outcome)
+        found.setdefault(outcome.algorithm, []).append(outcome)
     return [_summary(name, every) for name, every in found.items()]
 
 

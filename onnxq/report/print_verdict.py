@@ -130,14 +130,14 @@ def next_goal(verdict: Verdict) -> list[str]:
     return ["--min-sqnr", str(goal)]
 
 
-# --- Rows of a table on improvements of weights
+# --- Rows of a table on PTQ algorithms of weights
 
 
-def improvement_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """(improvement, node or site, kept, dB before and after, why) of each outcome."""
+def algorithm_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
+    """(algorithm, node or site, kept, dB before and after, why) of each outcome."""
     return [
         (
-            outcome.improvement,
+            outcome.algorithm,
             outcome.place or "(outputs)",
             "yes" if outcome.kept else "no",
             _decibels(outcome.before_db),

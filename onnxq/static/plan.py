@@ -84,7 +84,7 @@ class Plan(Saved):
         choices: node name -> the precision that was chosen for it, and why; a node may stay in
             float all the same, where the data leave it without numbers: see its decision.
         asked: the qconfig that it was made with; None: of a file that an earlier version wrote.
-        improvements: what became of the improvements of weights; the weights of the plan are then
+        outcomes: what became of the PTQ algorithms of weights; the weights of the plan are then
             those of the Prepared that came with it, not the float model's own.
     """
 
@@ -106,7 +106,7 @@ class Plan(Saved):
     reductions: Mapping[str, ReducedRange] = field(default_factory=dict)
     choices: Choices = field(default_factory=dict)
     asked: Request | None = None
-    improvements: tuple[Outcome, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
 
     def __repr__(self) -> str:
         return brief(self)
@@ -211,7 +211,7 @@ def plan(
         constants.reductions,
         choices,
         Request(prepared.qconfig),
-        prepared.improvements,
+        prepared.outcomes,
     )
 
 

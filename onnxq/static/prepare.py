@@ -121,7 +121,7 @@ def _check_names(model: ir.Model, mapping: QConfigMapping) -> None:
     nodes = [node for node, _ in walk(model.graph)]
     tensors = tensor_names(model)
     names = {node.name for node in nodes if node.name}
-    if mapping.algorithms:  # a qconfig that was saved names nodes that improvements will add, too
+    if mapping.algorithms:  # a qconfig that was saved names nodes that PTQ algorithms will add, too
         names |= set(map(divider_name, tensors))
     mapping.check({node.op_type for node in nodes}, names, tensors)
 
@@ -138,7 +138,7 @@ def prepared_again(
     return replace(
         _decided(model, name, _request_of(prepared, mapping or prepared.qconfig), notes),
         source_hash=prepared.source_hash or prepared.model_hash,
-        improvements=(*prepared.improvements, *outcomes),
+        outcomes=(*prepared.outcomes, *outcomes),
     )
 
 

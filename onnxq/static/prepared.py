@@ -68,8 +68,8 @@ class Prepared:
         costs: times of nodes, which `plan` weighs; None: the target's table, where it has one.
         left: nodes that stay in float whatever is chosen, and why.
         source_hash: names the float model as it was given, which `verify` compares with; another
-            than model_hash where an improvement made an equal model of it. Empty: the same.
-        improvements: what became of the improvements so far.
+            than model_hash where a PTQ algorithm made an equal model of it. Empty: the same.
+        outcomes: what became of the PTQ algorithms so far.
         model_notes: how many of the notes, the first ones, are on the model alone.
         origin: the file that the model was read from; None: it was given in memory.
         aim: the model as it was before its constants were improved, which computes what is aimed
@@ -94,7 +94,7 @@ class Prepared:
     costs: TimeSource | None = field(default=None, repr=False)
     left: Mapping[str, Float] = field(default_factory=dict)
     source_hash: str = ""
-    improvements: tuple[Outcome, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
     model_notes: int = 0
     origin: Origin | None = field(default=None, repr=False)
     aim: ir.Model | None = field(default=None, repr=False)

@@ -7,18 +7,18 @@
 `docs/guides/improve.md` has the derivations, and what each gives.
 """
 
-from onnxq.weights.auto import Auto
-from onnxq.weights.bias import Bias
-from onnxq.weights.carry_out import improve_model, improve_weights, wanted
-from onnxq.weights.improvement import (
+from onnxq.weights.algorithm import (
     EqualModel,
     Improved,
-    Improvement,
-    ModelImprovement,
-    WeightImprovement,
+    ModelAlgorithm,
+    PTQAlgorithm,
+    WeightAlgorithm,
     find,
     register,
 )
+from onnxq.weights.auto import Auto
+from onnxq.weights.bias import Bias
+from onnxq.weights.carry_out import improve_model, improve_weights, wanted
 from onnxq.weights.round import Round
 from onnxq.weights.smooth import Smooth
 
@@ -27,11 +27,11 @@ __all__ = [
     "Bias",
     "EqualModel",
     "Improved",
-    "Improvement",
-    "ModelImprovement",
+    "ModelAlgorithm",
+    "PTQAlgorithm",
     "Round",
     "Smooth",
-    "WeightImprovement",
+    "WeightAlgorithm",
     "find",
     "improve_model",
     "improve_weights",

@@ -19,8 +19,8 @@ from onnxq.quantized.outcome import Outcome
 from onnxq.samples import Batches
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
+from onnxq.weights.algorithm import Improved, WeightAlgorithm, register
 from onnxq.weights.bias import bias_work
-from onnxq.weights.improvement import Improved, WeightImprovement, register
 from onnxq.weights.judgement import enough_of, row_count, thinned
 from onnxq.weights.layers import Layer, layers_of
 from onnxq.weights.layerwise import LayerWork, Proposal, layerwise, with_outcomes
@@ -41,7 +41,7 @@ WORSE = "it loses on the samples held back"
 
 
 @register
-class Auto(WeightImprovement):
+class Auto(WeightAlgorithm):
     """Rounding by samples, or bias correction, whichever is worth its work."""
 
     name = "auto"
@@ -68,13 +68,13 @@ class Auto(WeightImprovement):
         except OnnxqError as error:
             outcome = Outcome(self.name, "", False, why=first_line(error))
             return with_outcomes(as_it_is, (outcome,))
-        *places, whole = made.outcomes[len(plan.improvements) :]
+        *places, whole = made.outcomes[len(plan.outcomes) :]
         if whole.gain_db is None or whole.gain_db >= 0 or not whole.kept:
             if rows <= most:
                 return made
             told = (*made.outcomes[:-1], replace(whole, why=""))  # few by choice, of enough
             return Improved(
-                replace(made.prepared, improvements=told), replace(made.plan, improvements=told)
+                replace(made.prepared, outcomes=told), replace(made.plan, outcomes=told)
             )
         undone = [replace(each, kept=False, why=each.why or WORSE) for each in (*places, whole)]
         return with_outcomes(as_it_is, tuple(undone))

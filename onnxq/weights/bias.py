@@ -22,7 +22,7 @@ from onnxq.samples import Batches
 from onnxq.samples.excerpt import is_held_apart
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
-from onnxq.weights.improvement import Improved, WeightImprovement, register
+from onnxq.weights.algorithm import Improved, WeightAlgorithm, register
 from onnxq.weights.layers import Layer, NewConstants
 from onnxq.weights.layerwise import NO_ELEMENTS, LayerWork, Proposal, layerwise
 
@@ -30,7 +30,7 @@ NO_BIAS = "it has no bias, and none can be added for nothing"
 
 
 @register
-class Bias(WeightImprovement):
+class Bias(WeightAlgorithm):
     """Bias correction from observed means."""
 
     name = "bias"

@@ -23,12 +23,12 @@ from onnxq.static.deciders import decided_again
 from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepared_again
 from onnxq.static.prepared import Prepared
-from onnxq.weights.improvement import (
+from onnxq.weights.algorithm import (
     EqualModel,
     Improved,
-    Improvement,
-    ModelImprovement,
-    WeightImprovement,
+    ModelAlgorithm,
+    PTQAlgorithm,
+    WeightAlgorithm,
     find,
 )
 from onnxq.weights.judgement import enough_of, in_smaller_batches, row_count, thinned
@@ -42,8 +42,8 @@ FEW_BITS = ("round", "bias")
 OURS = __name__.partition(".")[0]
 
 
-def wanted(names: Sequence[str]) -> tuple[Improvement, ...]:
-    """The improvements of these names, in the order in which they are carried out.
+def wanted(names: Sequence[str]) -> tuple[PTQAlgorithm, ...]:
+    """The PTQ algorithms of these names, in the order in which they are carried out.
 
     Those of the model come first, then those of weights, then those of biases alone; else they
     stand as they were given.
@@ -54,14 +54,14 @@ def wanted(names: Sequence[str]) -> tuple[Improvement, ...]:
     return tuple(sorted(map(find, names), key=_turn))
 
 
-def _turn(improvement: Improvement) -> int:
-    if isinstance(improvement, WeightImprovement):
-        return 2 if improvement.biases_alone else 1
+def _turn(algorithm: PTQAlgorithm) -> int:
+    if isinstance(algorithm, WeightAlgorithm):
+        return 2 if algorithm.biases_alone else 1
     return 0
 
 
 def check_samples(names: Sequence[str], samples: object | None) -> None:
-    """Passes where improvements have samples to work on."""
+    """Passes where PTQ algorithms have samples to work on."""
     wanted(names)
     if names and samples is None:
         raise CalibrationError(
@@ -82,7 +82,7 @@ def with_algorithms(
         return prepared
     if why := _why_none(prepared, samples):
         untried = (Outcome(DEFAULT[0], "", kept=False, why=why),)
-        return dataclasses.replace(prepared, improvements=(*prepared.improvements, *untried))
+        return dataclasses.replace(prepared, outcomes=(*prepared.outcomes, *untried))
     return dataclasses.replace(prepared, qconfig=asked.set_improve(DEFAULT))
 
 
@@ -115,15 +115,15 @@ def improve_model(
         # judged as if nothing followed: that takes half the time
         smoothed = smoothed_for_outliers(alone, some, objective)
         return prepared if smoothed is None else _made_of(prepared, Smooth.name, smoothed)
-    for improvement in wanted(prepared.qconfig.algorithms):
-        if isinstance(improvement, ModelImprovement):
-            work = partial(improvement.improve, prepared, samples, objective)
-            prepared = _made_of(prepared, improvement.name, _result(improvement, work, EqualModel))
+    for algorithm in wanted(prepared.qconfig.algorithms):
+        if isinstance(algorithm, ModelAlgorithm):
+            work = partial(algorithm.improve, prepared, samples, objective)
+            prepared = _made_of(prepared, algorithm.name, _result(algorithm, work, EqualModel))
     return prepared
 
 
 def _made_of(prepared: Prepared, name: str, made: EqualModel) -> Prepared:
-    """The Prepared with the model that an improvement made in its place."""
+    """The Prepared with the model that a PTQ algorithm made in its place."""
     prepared = prepared_again(prepared, made.model, made.outcomes)
     return decided_again(prepared, name, made.naming) if made.naming else prepared
 
@@ -131,17 +131,17 @@ def _made_of(prepared: Prepared, name: str, made: EqualModel) -> Prepared:
 def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
     """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
     improved = Improved(prepared, plan)
-    for improvement in wanted(prepared.qconfig.algorithms):
-        if isinstance(improvement, WeightImprovement):
-            work = partial(improvement.improve, improved.prepared, improved.plan, samples)
-            improved = _result(improvement, work, Improved)
+    for algorithm in wanted(prepared.qconfig.algorithms):
+        if isinstance(algorithm, WeightAlgorithm):
+            work = partial(algorithm.improve, improved.prepared, improved.plan, samples)
+            improved = _result(algorithm, work, Improved)
     return improved
 
 
-def _result(improvement: Improvement, work: Callable[[], object], kind: type[Made]) -> Made:
-    """Result of the improvement; one of a user's own may fail, or give something else."""
-    module = type(improvement).__module__
-    where = f"PTQ algorithm '{improvement.name}' (module {module})"
+def _result(algorithm: PTQAlgorithm, work: Callable[[], object], kind: type[Made]) -> Made:
+    """Result of the algorithm; one of a user's own may fail, or give something else."""
+    module = type(algorithm).__module__
+    where = f"PTQ algorithm '{algorithm.name}' (module {module})"
     try:
         made = work()
     except OnnxqError:

@@ -197,11 +197,11 @@ def _errors(output: tuple[Array, ...]) -> list[Reals]:
         return [wanted, *(wanted - got for got in others)]
 
 
-# --- Samples that improvements look at, and those that judge them: the last of each four batches
+# --- Samples that PTQ algorithms look at, and those that judge them: the last of each four batches
 
 
 ENOUGH_SAMPLES = 128
-"""Below it, means and covariances of few samples are what improvements fit: said in the report."""
+"""Below it, means and covariances of few samples are what algorithms fit: said in the report."""
 LEAST_BATCHES = 16
 """Pieces that fewer than HANDFUL batches are cut into, about: four of them judge."""
 LOOKED_AT = 4

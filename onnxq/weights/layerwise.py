@@ -3,7 +3,7 @@
 Both models run in subgraphs (onnxq.weights.subgraphs), side by side, batch by batch:
 
     float      subgraph k   ->  Y, the layer's result          quantized  subgraph k - 1  ->  X
-    the improvement looks at (X, Y) of every batch, and proposes constants
+    the algorithm looks at (X, Y) of every batch, and proposes constants
     quantized  subgraph k, with these constants in place
 
 Each node runs once in each model, whatever the number of layers. Of X and Y, one batch is looked at
@@ -30,7 +30,7 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite, write_part
 from onnxq.weights import judgement
-from onnxq.weights.improvement import Improved
+from onnxq.weights.algorithm import Improved
 from onnxq.weights.layers import Constants, Layer, NewConstants, layers_of
 from onnxq.weights.subgraphs import SpilledArrays, Subgraph, cut, subgraphs_of, with_folded_behind
 
@@ -104,11 +104,11 @@ SHARED = "other nodes read its weight, too"
 
 
 def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved:
-    """Both values with the outcomes of one more improvement."""
-    every = (*improved.plan.improvements, *outcomes)
+    """Both values with the outcomes of one more algorithm."""
+    every = (*improved.plan.outcomes, *outcomes)
     return Improved(
-        dataclasses.replace(improved.prepared, improvements=every),
-        dataclasses.replace(improved.plan, improvements=every),
+        dataclasses.replace(improved.prepared, outcomes=every),
+        dataclasses.replace(improved.plan, outcomes=every),
     )
 
 

@@ -46,8 +46,8 @@ from onnxq.static.prepared import Prepared
 from onnxq.targets import Target
 from onnxq.targets.bias_preserving import LARGEST_SUM
 from onnxq.targets.reduce_range import ReduceRange
+from onnxq.weights.algorithm import Improved, WeightAlgorithm, register
 from onnxq.weights.gptq import InverseFactor, Places, error_of, gptq, inverse_factor
-from onnxq.weights.improvement import Improved, WeightImprovement, register
 from onnxq.weights.layer_sums import LayerMeans, LayerSums
 from onnxq.weights.layers import MOST_PLACES, Layer, NewConstants
 from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, LayerWork, Proposal, layerwise
@@ -73,7 +73,7 @@ LITTLE = "its bias alone is corrected: the rounding of its weight adds less than
 
 
 @register
-class Round(WeightImprovement):
+class Round(WeightAlgorithm):
     """GPTQ towards the float model's outputs."""
 
     name = "round"

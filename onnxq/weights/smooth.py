@@ -33,7 +33,7 @@ from onnxq.samples import Batches
 from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
-from onnxq.weights.improvement import EqualModel, ModelImprovement, register
+from onnxq.weights.algorithm import EqualModel, ModelAlgorithm, register
 from onnxq.weights.judgement import Judgement, too_few
 from onnxq.weights.smoothing import (
     SiteChoice,
@@ -55,7 +55,7 @@ NO_SITES = "the model has no linear layer whose input could be smoothed"
 
 
 @register
-class Smooth(ModelImprovement):
+class Smooth(ModelAlgorithm):
     """SmoothQuant, its exponent chosen per site by measured error."""
 
     name = "smooth"

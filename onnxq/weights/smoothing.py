@@ -180,13 +180,13 @@ class SiteChoice:
     exponent: float
     is_corrected: bool
 
-    def outcome(self, improvement: str, *, kept: bool) -> Outcome:
+    def outcome(self, algorithm: str, *, kept: bool) -> Outcome:
         """Outcome of the site."""
         where = "folded into constants ahead" if self.site.folds else "a Mul ahead"
         why = f"exponent {self.exponent:g}, {where}" if kept else NO_GAIN
         if self.factors is None:
             why = NO_HELP
-        return Outcome(improvement, self.site.tensor, kept, self.before_db, self.after_db, why)
+        return Outcome(algorithm, self.site.tensor, kept, self.before_db, self.after_db, why)
 
 
 def site_choices(flow: Flow, inputs: Mapping[Site, SiteInput]) -> list[SiteChoice]:
@@ -340,7 +340,7 @@ def outliers_cost(flow: Flow, inputs: Mapping[Site, SiteInput]) -> bool:
 
 
 def _noise_of(layer: IntegerLayer, flow: Flow) -> Noise:
-    """The noise that counts: what is left behind the improvements that follow."""
+    """The noise that counts: what is left behind the PTQ algorithms that follow."""
     return varying_noise if flow.corrects_biases and layer.has_bias else row_noise
 
 

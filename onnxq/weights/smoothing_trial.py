@@ -35,8 +35,8 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepared_again
 from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite
+from onnxq.weights.algorithm import WeightAlgorithm, find
 from onnxq.weights.bias import Bias
-from onnxq.weights.improvement import WeightImprovement, find
 from onnxq.weights.judgement import Compared, Judgement, enough, powers_of
 from onnxq.weights.layerwise import all_feeds, is_float
 from onnxq.weights.smoothing_sites import Site, with_factors
@@ -96,12 +96,12 @@ class Flow:
 
     @property
     def corrects_biases(self) -> bool:
-        """Whether an improvement follows that does."""
+        """Whether a PTQ algorithm follows that does."""
         asked = map(find, self.prepared.qconfig.algorithms)
-        return any(isinstance(each, WeightImprovement) and each.corrects_biases for each in asked)
+        return any(isinstance(each, WeightAlgorithm) and each.corrects_biases for each in asked)
 
     def asking(self, name: str) -> Flow:
-        """The flow in which that improvement alone is asked for."""
+        """The flow in which that algorithm alone is asked for."""
         qconfig = self.prepared.qconfig.set_improve([name])
         return replace(self, prepared=replace(self.prepared, qconfig=qconfig))
 

@@ -120,7 +120,7 @@ def test_a_model_that_stays_float_is_said_to_be() -> None:
 
 
 def test_a_model_that_stays_float_lists_no_changes() -> None:
-    """Weights that nobody quantizes gain nothing by an improvement."""
+    """Weights that nobody quantizes gain nothing by a PTQ algorithm."""
     entry = default_qconfig_mapping().global_qconfig
     assert isinstance(entry, QConfig)
     mapping = QConfigMapping(entry, nodes={"a": replace(entry, precision=Precision.FLOAT)})

@@ -96,7 +96,7 @@ def test_beyond_the_work_allowed_biases_alone_are_corrected(
     monkeypatch.setattr(module, "LEAST", 0.0)
     monkeypatch.setattr(module, "SHARE", 0.0)
     made = Auto().improve(prepared, plan, open_samples(read, prepared.inputs))
-    assert [o.improvement for o in made.outcomes] == ["auto"] * len(made.outcomes)
+    assert [o.algorithm for o in made.outcomes] == ["auto"] * len(made.outcomes)
     assert all("its bias alone is corrected" in o.why for o in made.outcomes if o.place)
     weights = {name: each.qparams for name, each in plan.weights.items()}
     assert {name: each.qparams for name, each in made.plan.weights.items()} == weights

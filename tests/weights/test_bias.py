@@ -16,7 +16,7 @@ from onnxq.qconfig import QConfigMapping, default_qconfig_mapping
 from onnxq.samples import open_samples
 from onnxq.static.plan import Plan
 from onnxq.weights import Bias, Improved, improve_weights, register
-from onnxq.weights.improvement import WeightImprovement, registry
+from onnxq.weights.algorithm import WeightAlgorithm, registry
 from tests.examples import ALL_INTEGERS, images, model, network, save, weights
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def test_improvements_want_samples_and_known_names() -> None:
 
 def test_an_improvement_of_ones_own_is_found_by_its_name() -> None:
     @register
-    class Nothing(WeightImprovement):
+    class Nothing(WeightAlgorithm):
         """Leaves everything as it is."""
 
         name = "nothing"

@@ -10,9 +10,9 @@ import onnxq
 from onnxq.errors import CalibrationError, OnnxqError, QConfigError, UnsupportedError
 from onnxq.qconfig import default_qconfig_mapping
 from onnxq.samples import open_samples
-from onnxq.weights import Improved, WeightImprovement, improve_weights, register, wanted
+from onnxq.weights import Improved, WeightAlgorithm, improve_weights, register, wanted
+from onnxq.weights.algorithm import registry
 from onnxq.weights.carry_out import check_samples
-from onnxq.weights.improvement import registry
 from tests.examples import ALL_INTEGERS, images, network
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def outcomes(*names: str) -> tuple[Outcome, ...]:
 def test_a_bias_asked_for_ahead_of_round_cannot_make_round_withdraw() -> None:
     alone, both = outcomes("round"), outcomes("bias", "round")
     assert both[: len(alone)] == alone  # it starts from the same weights and biases
-    assert {o.improvement for o in both[len(alone) :]} == {"bias"}
+    assert {o.algorithm for o in both[len(alone) :]} == {"bias"}
 
 
 def test_improvements_without_samples_are_refused() -> None:
@@ -51,10 +51,10 @@ def test_improvements_without_samples_are_refused() -> None:
         check_samples(("bias",), None)
 
 
-def own(result: object) -> type[WeightImprovement]:
-    """An improvement of a user's own that gives that, or raises it."""
+def own(result: object) -> type[WeightAlgorithm]:
+    """An algorithm of a user's own that gives that, or raises it."""
 
-    class Own(WeightImprovement):
+    class Own(WeightAlgorithm):
         name = "own"
 
         def improve(self, prepared: Prepared, plan: Plan, samples: Batches) -> Improved:

@@ -1,4 +1,4 @@
-"""Samples that improvements look at: enough to judge by, and no more than fit into memory."""
+"""Samples that PTQ algorithms look at: enough to judge by, and no more than fit into memory."""
 
 from __future__ import annotations
 

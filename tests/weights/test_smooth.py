@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnxq.core.arrays import Reals, Singles
-    from onnxq.weights.improvement import EqualModel
+    from onnxq.weights.algorithm import EqualModel
     from onnxq.weights.smoothing import SiteChoice
     from onnxq.weights.smoothing_trial import Flow
 

@@ -16,7 +16,7 @@ from onnxq.operator import Precision
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.samples import Batches
 from onnxq.targets.reduce_range import ReduceRange
-from onnxq.weights.improvement import Improved, WeightImprovement, registry
+from onnxq.weights.algorithm import Improved, WeightAlgorithm, registry
 from onnxq.weights.smoothing_sites import sites_of
 from onnxq.weights.smoothing_trial import Flow, validation_of
 from tests.examples import ALL_INTEGERS, model, weights
@@ -115,7 +115,7 @@ def test_what_improvements_of_weights_will_take_away_is_no_error_of_a_trial() ->
     assert noise("round") == noise("bias")
 
 
-class Rounds(WeightImprovement):
+class Rounds(WeightAlgorithm):
     """Chooses weights, and leaves biases as they are."""
 
     name = "rounds"

@@ -157,13 +157,13 @@ def prepare_qat(
             and quantized where onnxq.prepare quantizes the exported model (see
             onnxq.pytorch.insertion.graph_prepare). The arguments above stay as they are then.
         qconfig: with `inputs`; names nodes and tensors of the exported model. None: the default.
-            Its `improve` names improvements of weights, made from `inputs`: training starts from
+            Its `improve` names PTQ algorithms of weights, made from `inputs`: training starts from
             them (see onnxq.pytorch.insertion.improved_start).
         target: with `inputs`; as for onnxq.prepare: decides which integers weights may use.
     Raises:
         ModelError: the model is in eval mode (with `inputs` it may be).
         UnsupportedError: with `inputs`, a model that cannot be traced or exported.
-        QConfigError: no module has a qconfig; one whose observers do not round; improvements that
+        QConfigError: no module has a qconfig; one whose observers do not round; PTQ algorithms that
             are not of weights.
     """
     if _without_stubs(inputs, qconfig, target, (mapping, inplace)):

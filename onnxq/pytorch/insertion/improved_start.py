@@ -40,8 +40,8 @@ from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.targets import Target, resolve
 from onnxq.targets.reduce_range import ReduceRange
+from onnxq.weights.algorithm import Improved, WeightAlgorithm
 from onnxq.weights.carry_out import improve_weights, wanted
-from onnxq.weights.improvement import Improved, WeightImprovement
 from onnxq.weights.layers import Layer, layers_of
 
 NO_LAYER = "its weight is computed, and no parameter"
@@ -51,12 +51,12 @@ OTHER_INTEGERS = "its integers are beyond those that the module trains"
 
 
 def check_improve(names: Sequence[str]) -> None:
-    """Passes improvements that training can start from."""
-    others = [one.name for one in wanted(names) if not isinstance(one, WeightImprovement)]
+    """Passes PTQ algorithms that training can start from."""
+    others = [one.name for one in wanted(names) if not isinstance(one, WeightAlgorithm)]
     if others:
         raise QConfigError(
             f"prepare_qat: improve: {listed(others)} makes an equal model with other nodes, which "
-            "the module does not have; training starts from improvements of weights, such as "
+            "the module does not have; training starts from PTQ algorithms of weights, such as "
             "'round' and 'bias'. Leave it out."
         )
 
@@ -66,7 +66,7 @@ def improved_form(
 ) -> Improved:
     """The ONNX form of a program, quantized and improved on its own example inputs.
 
-    Where scales would start as LSQ's paper says, they start at the largest weight: improvements
+    Where scales would start as LSQ's paper says, they start at the largest weight: PTQ algorithms
     search on from there, downwards, and training from what they find.
     """
     mapping = _from_the_largest(qconfig.set_choice(Choice.ALL_INTEGERS))

@@ -62,7 +62,7 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
             f"the plan is of model {plan.model_hash[:12]}, this one is {prepared.model_hash[:12]}; "
             "make the plan from this model."
         )
-    if plan.improvements != prepared.improvements:
+    if plan.outcomes != prepared.outcomes:
         raise CalibrationError(
             "the plan is of improved weights, which the prepared model does not have: rewrite what "
             "onnxq.weights returned, the Prepared and its Plan; or leave out `improve`, and plan."

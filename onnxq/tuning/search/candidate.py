@@ -122,7 +122,7 @@ class WeightsPerTensor:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmChange:
-    """Improvement of the weights, which judges itself layer by layer (see onnxq.weights)."""
+    """PTQ algorithm of the weights, which judges itself layer by layer (see onnxq.weights)."""
 
     which: str
 
@@ -133,7 +133,7 @@ class AlgorithmChange:
 
     @property
     def aspect(self) -> str:
-        """The improvement itself: others may follow it."""
+        """The algorithm itself: others may follow it."""
         return self.which
 
     def applied(self, mapping: QConfigMapping) -> QConfigMapping:

@@ -1,9 +1,9 @@
-"""Contracts of improvements, and the register of those that there are.
+"""Contracts of PTQ algorithms, and the register of those that there are.
 
-    ModelImprovement     before `prepare`: an equal float model that quantizes better (smooth)
-    WeightImprovement    behind `plan`: other integers of constants (bias, round)
+    ModelAlgorithm     before `prepare`: an equal float model that quantizes better (smooth)
+    WeightAlgorithm    behind `plan`: other integers of constants (bias, round)
 
-An improvement is asked for by its name. One of your own is a subclass with `@register`, in a module
+An algorithm is asked for by its name. One of your own is a subclass with `@register`, in a module
 that onnxq loads as it loads operators: an entry point `onnxq.operators`, or ONNXQ_PLUGINS.
 """
 
@@ -51,18 +51,18 @@ class Improved:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """Outcomes of every improvement so far."""
-        return self.plan.improvements
+        """Outcomes of every algorithm so far."""
+        return self.plan.outcomes
 
 
-class Improvement(ABC):
+class PTQAlgorithm(ABC):
     """Base of both kinds."""
 
     name: ClassVar[str]
 
 
-class ModelImprovement(Improvement):
-    """An improvement of the float model, which is calibrated and planned afterwards."""
+class ModelAlgorithm(PTQAlgorithm):
+    """A PTQ algorithm of the float model, which is calibrated and planned afterwards."""
 
     @abstractmethod
     def improve(
@@ -79,8 +79,8 @@ class ModelImprovement(Improvement):
         """
 
 
-class WeightImprovement(Improvement):
-    """An improvement of constants, with the qparams of a plan.
+class WeightAlgorithm(PTQAlgorithm):
+    """A PTQ algorithm of constants, with the qparams of a plan.
 
     Attributes:
         biases_alone: whether it leaves weights as they are. It then goes behind those that choose
@@ -107,14 +107,14 @@ class WeightImprovement(Improvement):
         """
 
 
-registry: dict[str, Improvement] = {}
-"""Name -> improvement; filled by `register`."""
+registry: dict[str, PTQAlgorithm] = {}
+"""Name -> algorithm; filled by `register`."""
 
-ImprovementClass = TypeVar("ImprovementClass", bound=type[Improvement])
+AlgorithmClass = TypeVar("AlgorithmClass", bound=type[PTQAlgorithm])
 
 
-def register(cls: ImprovementClass) -> ImprovementClass:
-    """Class decorator: makes the improvement known under its name.
+def register(cls: AlgorithmClass) -> AlgorithmClass:
+    """Class decorator: makes the algorithm known under its name.
 
     Raises:
         TypeError: it has no name.
@@ -122,8 +122,8 @@ def register(cls: ImprovementClass) -> ImprovementClass:
     """
     if not isinstance(getattr(cls, "name", None), str):
         raise TypeError(
-            f"improvement {cls!r} has no name; wanted a class with name = 'something', under which "
-            "it is asked for."
+            f"PTQ algorithm {cls!r} has no name; wanted a class with name = 'something', under "
+            "which it is asked for."
         )
     if cls.name in registry:
         raise ValueError(f"PTQ algorithm '{cls.name}' is registered twice")
@@ -131,8 +131,8 @@ def register(cls: ImprovementClass) -> ImprovementClass:
     return cls
 
 
-def find(name: str) -> Improvement:
-    """The improvement of that name.
+def find(name: str) -> PTQAlgorithm:
+    """The algorithm of that name.
 
     Raises:
         QConfigError: there is none; names those that there are, and the nearest.
