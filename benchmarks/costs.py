@@ -126,7 +126,9 @@ def prediction(
     prepared: Prepared, made: Plan, statistics: Statistics, table: Costs
 ) -> tuple[float, set[str]]:
     """(predicted nanoseconds, operators whose time is not known)."""
-    forms: dict[str, Precision] = {name: choice.precision for name, choice in made.choices.items()}
+    forms: dict[str, Precision] = {
+        name: choice.precision for name, choice in made.precisions.items()
+    }
     found = predicted(
         prepared.model,
         walked(prepared.model, forms, sizes_of(prepared.model, statistics.samples.shapes), table),

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnxq
-from onnxq.checking.summary import Summary, summarize, summarize_choices
+from onnxq.checking.summary import Summary, summarize, summarize_precisions
 from onnxq.core.packing import unpacked_rows
 from onnxq.errors import NothingQuantizedError
 from onnxq.graph.saving import saved_bytes
@@ -154,7 +154,7 @@ def test_groups_beside_other_matmuls_stay_as_they_are() -> None:
 
 def summaries_of(model: onnx.ModelProto) -> list[Summary]:
     prepared = prepare(model)
-    static = summarize_choices(prepared.model, prepared.decisions, prepared.choices, {})
+    static = summarize_precisions(prepared.model, prepared.decisions, prepared.precisions, {})
     source, dynamic = plan_dynamic(model)
     groupwise = plan_weights(source, WeightRequest())
     return [

@@ -20,7 +20,7 @@ from onnxq.operator import Float, OpCategory, Precision
 from onnxq.operator.reasons import InGroupsAlready
 from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.page.card import card_of, counts
-from onnxq.static.choosing.choices import Choices
+from onnxq.static.choosing.node_precisions import NodePrecisions
 from onnxq.static.insertion.check_types import IN_INTEGERS
 from onnxq.static.insertion.decision import Decision, Quantize
 from onnxq.static.reasons import FloatBetweenWideIntegers
@@ -232,18 +232,18 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
     return Summary(tuple(nodes))
 
 
-def summarize_choices(
+def summarize_precisions(
     model: ir.Model,
     decisions: Mapping[str, Decision],
-    choices: Choices,
+    precisions: NodePrecisions,
     dtypes: Mapping[str, QDType],
 ) -> Summary:
-    """The choices of a Prepared or a Plan; the decision of a node that the data left unnumbered."""
+    """Summary of a Prepared or a Plan; the decision of a node that the data left unnumbered."""
     nodes = []
     for node, _ in walk(model.graph):
         name = node_name(node)
-        decision, choice = decisions[name], choices[name]
-        precision, why = choice.precision, choice.reason
+        decision, chosen = decisions[name], precisions[name]
+        precision, why = chosen.precision, chosen.reason
         if isinstance(decision, Float) and not precision.stores_weights_alone:
             precision, why = _left(decision.reason)
         wide = _wide_type(node, decision, decisions, dtypes)

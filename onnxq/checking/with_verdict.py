@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnxq.checking.check import Check
 from onnxq.checking.runnable import Made, runnable
-from onnxq.checking.summary import Summary, summarize, summarize_choices
+from onnxq.checking.summary import Summary, summarize, summarize_precisions
 from onnxq.checking.validation import Validation, on_excerpt, on_made_up_inputs
 from onnxq.core.collector import without_collector
 from onnxq.core.stopwatch import Stopwatch
@@ -65,7 +65,7 @@ def make_static(
             return better.plan, rewrite(better.prepared, better.plan, file_format)
 
     def summary_of(made: Plan) -> Summary:
-        return summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes)
+        return summarize_precisions(prepared.model, made.decisions, made.precisions, made.dtypes)
 
     check_bound_is_seen(validation, min_sqnr_db)
     if validation is None:

@@ -149,7 +149,7 @@ def quantize(
     source = steps.load_model(model, outputs)
     from onnxq.checking.check import Repair
     from onnxq.checking.static_job import Shares, StaticJob, shares_of
-    from onnxq.checking.summary import summarize_choices
+    from onnxq.checking.summary import summarize_precisions
     from onnxq.core.atomic import write_atomically
     from onnxq.dynamic.dynamic_decision import as_objective
     from onnxq.graph.annotations import Annotations
@@ -195,7 +195,7 @@ def quantize(
     )
     made, statistics = carry_out_and_repair(wanted, source, job, observe, progress_bar)
     plan = made.plan
-    summary = summarize_choices(prepared.model, plan.decisions, plan.choices, plan.dtypes)
+    summary = summarize_precisions(prepared.model, plan.decisions, plan.precisions, plan.dtypes)
     check_quantized(made.model.verdict, summary)
     save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:

@@ -237,13 +237,13 @@ def _with_reasons(made: Plan, asked: Prepared) -> Plan:
         else decision
         for name, decision in made.decisions.items()
     }
-    choices = {
-        name: replace(choice, reason=LeftByRepair())
-        if is_by_repair(name, choice.reason)
-        else choice
-        for name, choice in made.choices.items()
+    precisions = {
+        name: replace(chosen, reason=LeftByRepair())
+        if is_by_repair(name, chosen.reason)
+        else chosen
+        for name, chosen in made.precisions.items()
     }
-    return replace(made, decisions=decisions, choices=choices)
+    return replace(made, decisions=decisions, precisions=precisions)
 
 
 def _searched(

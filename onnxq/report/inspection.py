@@ -13,7 +13,7 @@ from rich.console import Console
 from onnxq.checking.execution import execution, execution_in
 from onnxq.checking.findings import Execution
 from onnxq.checking.inventory import Inventory, StoredWeight, inventory
-from onnxq.checking.summary import Summary, summarize_choices
+from onnxq.checking.summary import Summary, summarize_precisions
 from onnxq.core.brief import size_text
 from onnxq.core.saved import plain
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
@@ -364,9 +364,11 @@ def inspected(
     name = prepared.target.name
     if statistics is None:
         dtypes = {name: group.dtype for group in prepared.groups for name in group.members}
-        summary = summarize_choices(prepared.model, prepared.decisions, prepared.choices, dtypes)
+        summary = summarize_precisions(
+            prepared.model, prepared.decisions, prepared.precisions, dtypes
+        )
         return Inspection(name, summary, tuple(prepared.notes), tensors)
     made = plan(prepared, statistics, as_objective(objective))
-    summary = summarize_choices(prepared.model, made.decisions, made.choices, made.dtypes)
+    summary = summarize_precisions(prepared.model, made.decisions, made.precisions, made.dtypes)
     runs = execution(rewrite(prepared, made))
     return Inspection(name, summary, tuple(made.notes), tensors, runs)

@@ -33,8 +33,8 @@ from onnxq.qconfig import QConfigMapping
 from onnxq.qparams import QParams
 from onnxq.quantized.outcome import Outcome
 from onnxq.static.arguments import check_prepared, check_statistics
-from onnxq.static.choosing.choices import (
-    Choices,
+from onnxq.static.choosing.node_precisions import (
+    NodePrecisions,
     Request,
     is_dynamic,
     named_mapping,
@@ -81,7 +81,7 @@ class Plan(Saved):
             inputs and results are.
         reduce_range: where weights have a reduced range.
         reductions: node name -> how much the range of its weight is reduced; others: not.
-        choices: node name -> the precision that was chosen for it, and why; a node may stay in
+        precisions: node name -> the precision that was chosen for it, and why; a node may stay in
             float all the same, where the data leave it without numbers: see its decision.
         asked: the qconfig that it was made with; None: of a file that an earlier version wrote.
         outcomes: what became of the PTQ algorithms of weights; the weights of the plan are then
@@ -104,7 +104,7 @@ class Plan(Saved):
     dynamic: Mapping[str, QuantizeDynamic] = field(default_factory=dict)
     reduce_range: ReduceRange = ReduceRange.WORST_CASE
     reductions: Mapping[str, ReducedRange] = field(default_factory=dict)
-    choices: Choices = field(default_factory=dict)
+    precisions: NodePrecisions = field(default_factory=dict)
     asked: Request | None = None
     outcomes: tuple[Outcome, ...] = ()
 
@@ -112,7 +112,7 @@ class Plan(Saved):
         return brief(self)
 
     def _repr_html_(self) -> str:
-        return card_of(self, counts("precision", precision_counts(self.choices)))
+        return card_of(self, counts("precision", precision_counts(self.precisions)))
 
     @property
     def dtypes(self) -> dict[str, QDType]:
@@ -126,11 +126,11 @@ class Plan(Saved):
         `prepare` with it, and the same samples or statistics, gives the same file.
 
         Raises:
-            CalibrationError: an earlier version wrote the plan, without the choices.
+            CalibrationError: an earlier version wrote the plan, without the precisions.
         """
         if self.asked is None:
             raise CalibrationError(f"the plan has no choices of precisions. {self.ANEW}")
-        return named_mapping(self.asked.mapping, self.choices, self.dynamic)
+        return named_mapping(self.asked.mapping, self.precisions, self.dynamic)
 
     def __hash__(self) -> int:
         return hash(self.model_hash)
@@ -192,7 +192,7 @@ def plan(
     constants = plan_constants(prepared, statistics, decisions, tensors, channel_scales, saturated)
     dynamic, reasons, of_dynamic = _dynamic(prepared, statistics, objective)
     decisions |= reasons
-    choices = with_dynamic(prepared.choices, dynamic, reasons)
+    precisions = with_dynamic(prepared.precisions, dynamic, reasons)
     stored = {weight.tensor for weight in constants.weights.values()}
     notes += [*constants.notes, *of_dynamic, *notes_on_both_parts(stored, dynamic.values())]
     LOG.info("planned: %d tensors, %d weights", len(tensors), len(constants.weights))
@@ -209,7 +209,7 @@ def plan(
         dynamic,
         prepared.target.reduce_range,
         constants.reductions,
-        choices,
+        precisions,
         Request(prepared.qconfig),
         prepared.outcomes,
     )

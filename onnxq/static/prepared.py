@@ -26,7 +26,7 @@ from onnxq.quantized.outcome import Outcome
 from onnxq.samples import InputSpec, input_specs, open_samples
 from onnxq.samples.excerpt import Excerpt
 from onnxq.static.calibration import Calibration
-from onnxq.static.choosing.choices import Choices, choices_of, precision_counts
+from onnxq.static.choosing.node_precisions import NodePrecisions, precision_counts, precisions_of
 from onnxq.static.choosing.proposals import Decided
 from onnxq.static.insertion.channel_scales import ChannelScale
 from onnxq.static.insertion.context import Context, Rules
@@ -105,7 +105,7 @@ class Prepared:
         return brief(self)
 
     def _repr_html_(self) -> str:
-        return card_of(self, counts("precision", precision_counts(self.choices)))
+        return card_of(self, counts("precision", precision_counts(self.precisions)))
 
     @property
     def context(self) -> Context:
@@ -120,10 +120,10 @@ class Prepared:
         return {**observers_of(self.in_integers), **observers_of(self.groups)}
 
     @property
-    def choices(self) -> Choices:
+    def precisions(self) -> NodePrecisions:
         """Node name -> its precision as far as it can be told without data, and why."""
         throughput = self.target.throughput
-        return choices_of(self.model, self.decisions, self.chosen.reasons, throughput)
+        return precisions_of(self.model, self.decisions, self.chosen.reasons, throughput)
 
     @property
     def probed(self) -> dict[str, ObserverSpec]:

@@ -6,7 +6,7 @@ from onnxq.core.reason import Reason
 from onnxq.errors import QConfigError, nearest
 from onnxq.graph.walk import node_name
 from onnxq.operator import Precision
-from onnxq.static.choosing.choices import choices_of
+from onnxq.static.choosing.node_precisions import precisions_of
 from onnxq.static.choosing.proposals import Decided, SoFar
 from onnxq.static.insertion.candidates import alone
 from onnxq.static.insertion.insert_quantizers import by_clip_bounds, by_conversions
@@ -43,7 +43,7 @@ def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
         said = [Said(first[0], Precision.FLOAT, first[1].reason)]
     else:
         decisions = SoFar(context, Decided(context.asked)).insertion.decisions
-        inserted = choices_of(context.model, decisions, {}, context.target.throughput)[name]
+        inserted = precisions_of(context.model, decisions, {}, context.target.throughput)[name]
         decider = _INSERTED_BY.get(type(inserted.reason), by_conversions.__name__)
         said = [Said(decider, inserted.precision, inserted.reason)]
     for by, proposal in prepared.chosen.chain.get(name, ()):

@@ -54,14 +54,14 @@ class ShownPrecision:
 def planned(plan: Plan) -> dict[str, ShownPrecision]:
     """Name of each node -> the precision that a plan gives it, with its reason."""
     found = {}
-    for name, choice in plan.choices.items():
+    for name, chosen in plan.precisions.items():
         decision = plan.decisions[name]
         if isinstance(decision, Quantize) and decision.folded_into:
             found[name] = ShownPrecision(None, f"computed with {decision.folded_into}")
-        elif isinstance(decision, Float) and not choice.precision.stores_weights_alone:
+        elif isinstance(decision, Float) and not chosen.precision.stores_weights_alone:
             found[name] = ShownPrecision(Precision.FLOAT, str(decision.reason))
         else:
-            found[name] = ShownPrecision(choice.precision, choice.reason.words)
+            found[name] = ShownPrecision(chosen.precision, chosen.reason.words)
     return found
 
 
@@ -163,7 +163,7 @@ def _is_quantized(value: ir.Value) -> bool:
 
 def precisions_in(choices: Mapping[str, ShownPrecision]) -> dict[str, Precision | None]:
     """The precisions alone."""
-    return {name: choice.precision for name, choice in choices.items()}
+    return {name: chosen.precision for name, chosen in choices.items()}
 
 
 def counted_by_file(

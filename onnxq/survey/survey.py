@@ -12,7 +12,7 @@ from onnxq.checking.findings import Findings, OutputFinding, TensorFinding
 from onnxq.checking.predict import predict
 from onnxq.checking.prediction import LayerPrediction, MachinePrediction
 from onnxq.checking.sides import Sides
-from onnxq.checking.summary import NodeCounts, summarize, summarize_choices
+from onnxq.checking.summary import NodeCounts, summarize, summarize_precisions
 from onnxq.core.brief import size_text
 from onnxq.dynamic.dynamic_decision import DynamicDecision
 from onnxq.errors import OnnxqError, first_line
@@ -127,7 +127,7 @@ def _node_counts(
     """Nodes of the float model, as the verdict counts them; as the file shows them without one."""
     plan, weights, runs = beside.plan, beside.weights, findings.execution
     if plan is not None and choices.keys() <= plan.decisions.keys():
-        summary = summarize_choices(source, plan.decisions, plan.choices, plan.dtypes)
+        summary = summarize_precisions(source, plan.decisions, plan.precisions, plan.dtypes)
         return summary.node_counts(runs)
     if weights is not None and choices.keys() <= weights.keys():
         return summarize(source, weights).node_counts(runs)

@@ -29,7 +29,7 @@ from onnxq.samples import Batches
 from onnxq.samples.excerpt import is_held_apart, rows_of
 from onnxq.samples.inputs import Batch
 from onnxq.static.calibrate import Statistics, calibrate
-from onnxq.static.choosing.choices import named_mapping
+from onnxq.static.choosing.node_precisions import named_mapping
 from onnxq.static.observed_range import plan_as_targeted
 from onnxq.static.plan import Plan
 from onnxq.static.prepare import prepared_again
@@ -122,7 +122,7 @@ def in_integers(flow: Flow, planned: Plan, layers: Collection[str]) -> QConfigMa
 
     Named one by one, so that the few samples of a trial choose none.
     """
-    asked = named_mapping(flow.prepared.qconfig, flow.prepared.choices, {})
+    asked = named_mapping(flow.prepared.qconfig, flow.prepared.precisions, {})
     nodes = {name: asked.nodes[name] for name in layers if name not in planned.dynamic}
     return replace(planned.qconfig, nodes={**planned.qconfig.nodes, **nodes})
 

@@ -8,7 +8,7 @@ from onnxq.checking.summary import (
     Group,
     NodeDecision,
     Summary,
-    summarize_choices,
+    summarize_precisions,
 )
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver
 from onnxq.operator import Float, OperatorLimit, Precision
@@ -61,14 +61,14 @@ def test_groups_have_one_precision_and_reason_and_floats_come_last() -> None:
 def test_a_node_that_the_data_left_without_numbers_is_float_for_that_reason() -> None:
     prepared = prepare(network())
     decisions = {**prepared.decisions, "conv1": Float(OperatorLimit("never observed"))}
-    summary = summarize_choices(prepared.model, decisions, prepared.choices, {})
+    summary = summarize_precisions(prepared.model, decisions, prepared.precisions, {})
     (found,) = (node for node in summary.nodes if node.name == "conv1")
     assert (found.precision, found.words) == (Precision.FLOAT, "never observed")
 
 
 def test_every_node_of_the_model_is_in_the_summary() -> None:
     prepared = prepare(network())
-    summary = summarize_choices(prepared.model, prepared.decisions, prepared.choices, {})
+    summary = summarize_precisions(prepared.model, prepared.decisions, prepared.precisions, {})
     assert [n.name for n in summary.nodes] == [node.name for node in prepared.model.graph]
     by_name = {n.name: n for n in summary.nodes}
     assert by_name["conv1"].in_integers
@@ -80,7 +80,7 @@ def test_nodes_between_16_bit_integers_count_as_float_and_what_moves_them_does_n
     wide = QConfig(MinMaxObserver.with_args(dtype="uint16"), NarrowRangeObserver.with_args())
     prepared = prepare(network(), qconfig=QConfigMapping().set_global(wide))
     dtypes = {name: group.dtype for group in prepared.groups for name in group.members}
-    summary = summarize_choices(prepared.model, prepared.decisions, prepared.choices, dtypes)
+    summary = summarize_precisions(prepared.model, prepared.decisions, prepared.precisions, dtypes)
     by_name = {n.name: n for n in summary.nodes}
     assert not by_name["conv1"].in_integers
     assert by_name["conv1"].precision is Precision.FLOAT_BETWEEN_QDQ

@@ -180,7 +180,7 @@ def test_nodes_that_repair_put_into_float_say_so() -> None:
     found = onnxq.prepare(collapsing(), target="x86-avx2", exclude=["first"])
     made = repair._with_reasons(onnxq.plan(found, onnxq.calibrate(found, samples())), asked)
     assert made.decisions["first"] == Float(LeftByRepair())
-    assert made.choices["first"].reason == LeftByRepair()
+    assert made.precisions["first"].reason == LeftByRepair()
 
 
 def test_each_model_that_a_repair_tries_is_told() -> None:

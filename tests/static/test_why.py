@@ -26,7 +26,7 @@ def test_a_chain_ends_with_what_was_chosen_and_names_listed_deciders() -> None:
         chain = chain_of(decided, node_name(node))
         assert {said.decider for said in chain} <= names
         if node_name(node) in decided.chosen.chain:
-            assert chain[-1].reason == decided.choices[node_name(node)].reason
+            assert chain[-1].reason == decided.precisions[node_name(node)].reason
         lengths.add(len(chain))
     assert max(lengths) > 1
 

@@ -8,7 +8,7 @@ from onnx import helper
 
 import onnxq
 from onnxq.checking.execution import execution
-from onnxq.checking.summary import summarize_choices
+from onnxq.checking.summary import summarize_precisions
 from onnxq.operator import Float, Precision
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.survey.file_precisions import (
@@ -61,6 +61,8 @@ def test_a_weight_that_is_integers_between_floats_is_dynamic() -> None:
 def test_nodes_are_counted_as_the_verdict_counts_them(precision: str) -> None:
     made = pair(precision)
     source, plan, runs = made.sides().source, made.plan, execution(made.target)
-    said = summarize_choices(source, plan.decisions, plan.choices, plan.dtypes).node_counts(runs)
+    said = summarize_precisions(source, plan.decisions, plan.precisions, plan.dtypes).node_counts(
+        runs
+    )
     assert counted_by_file(source, shown_by_file(source, made.target), runs) == said
     assert said.integers > 0

@@ -56,8 +56,8 @@ def test_depthwise_convolutions_are_float_where_they_are_faster_so(
     x = np.random.default_rng(1).normal(size=(4, 32, SIZE, SIZE)).astype(np.float32)
     prepared = onnxq.prepare(source, target=target)
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, {"x": x}))
-    assert made.choices["depthwise0"].precision is precision
-    assert made.choices["depthwise1"].precision is precision
+    assert made.precisions["depthwise0"].precision is precision
+    assert made.precisions["depthwise1"].precision is precision
 
 
 def test_the_table_is_of_onnxruntime_web() -> None:

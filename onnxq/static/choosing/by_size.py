@@ -16,8 +16,8 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, tensor_of
-from onnxq.static.choosing.choices import dynamic_entry
 from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.node_precisions import dynamic_entry
 from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
 from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import QuantizedAtRunTime
@@ -37,7 +37,7 @@ def by_size(prepared: Prepared, evidence: Evidence) -> Proposals:
         entry = open_entry(node, prepared.qconfig)
         assert entry is not None, "it is storable"
         stored = replace(dynamic_entry(entry), precision=Precision.WEIGHT_ONLY)
-        naming[node_name(node)] = Proposal(stored, prepared.choices[node_name(node)].reason)
+        naming[node_name(node)] = Proposal(stored, prepared.precisions[node_name(node)].reason)
     return naming
 
 

@@ -28,7 +28,7 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
 from onnxq.static import reasons
-from onnxq.static.choosing.choices import dynamic_entry
+from onnxq.static.choosing.node_precisions import dynamic_entry
 from onnxq.static.choosing.proposals import Proposal, Proposals, SoFar, in_float, open_entry
 from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.decision import Quantize, weight_of

@@ -32,7 +32,7 @@ from onnxq.times.work import moving
 
 def precisions_of(prepared: Prepared) -> dict[str, Precision]:
     """Node name -> the precision in which it runs: of a bias inside of a float result, float."""
-    precisions = {name: choice.precision for name, choice in prepared.choices.items()}
+    precisions = {name: chosen.precision for name, chosen in prepared.precisions.items()}
     owners = {
         name: decision.folded_into
         for name, decision in prepared.decisions.items()

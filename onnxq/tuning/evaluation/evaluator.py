@@ -227,7 +227,7 @@ def precisions_of(plan: Plan) -> dict[str, Precision | None]:
         for name, decision in plan.decisions.items()
         if isinstance(decision, Quantize) and decision.folded_into
     }
-    return {n: None if n in inside else choice.precision for n, choice in plan.choices.items()}
+    return {n: None if n in inside else chosen.precision for n, chosen in plan.precisions.items()}
 
 
 # --- Statistics for every candidate of a tune: observed once, and once more where one needs

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 from onnxq.observers import MinMaxObserver, NarrowRangeObserver, ObserverSpec, PercentileObserver
 from onnxq.operator import Precision
 from onnxq.qconfig import Entry, QConfig, QConfigDynamic, QConfigMapping, onnxq_default_qconfig
-from onnxq.static.choosing.choices import dynamic_entry
+from onnxq.static.choosing.node_precisions import dynamic_entry
 from onnxq.tuning.scoring.score import Score
 from onnxq.tuning.search.quantization_groups import Layers, QuantizationGroup, by_layer_type
 

@@ -41,7 +41,7 @@ def _sizes(prepared: Prepared) -> Mapping[str, Sizes]:
 
 
 def forms(prepared: Prepared) -> set[Precision]:
-    return {choice.precision for choice in prepared.choices.values()}
+    return {chosen.precision for chosen in prepared.precisions.values()}
 
 
 def test_integers_that_pay_stay(prepared: Prepared, sizes: Mapping[str, Sizes]) -> None:
@@ -53,7 +53,7 @@ def test_integers_that_take_longer_with_their_conversions_stay_float(
 ) -> None:
     found = by_costs(prepared, sizes, table(prepared, 1e4, 2e4))
     assert forms(found) == {Precision.FLOAT}
-    reasons = {choice.reason.words for choice in found.choices.values()}
+    reasons = {chosen.reason.words for chosen in found.precisions.values()}
     assert any("us, conversions included (times measured on x86-vnni)" in r for r in reasons)
 
 
@@ -75,7 +75,7 @@ def test_what_the_user_names_stays(sizes: Mapping[str, Sizes]) -> None:
     mapping = default_qconfig_mapping().with_overrides(["op:Conv=default"])
     prepared = onnxq.prepare(network(), mapping, "x86-vnni")
     found = by_costs(prepared, sizes, table(prepared, 1e4, 2e4))
-    kept = {c.precision for c in found.choices.values() if c.op_type == "Conv"}
+    kept = {c.precision for c in found.precisions.values() if c.op_type == "Conv"}
     assert Precision.INT8 in kept
 
 
@@ -84,7 +84,9 @@ def test_integers_that_save_too_little_all_together_are_given_up(
 ) -> None:
     found = by_costs(prepared, sizes, table(prepared, 1e5, 0.99e5, change_ns=1.0))
     assert Precision.INT8 not in forms(found)
-    assert any("too little for what they round" in c.reason.words for c in found.choices.values())
+    assert any(
+        "too little for what they round" in c.reason.words for c in found.precisions.values()
+    )
 
 
 def test_small_models_keep_their_integers(prepared: Prepared, sizes: Mapping[str, Sizes]) -> None:
@@ -115,6 +117,6 @@ def test_a_network_whose_integers_take_longer_is_float_with_its_flatten() -> Non
     source = onnxq.prepare(model(nodes, constants, {"x": ["N", 3, 32, 32]}), None, "x86-vnni")
     samples = np.random.default_rng(0).normal(size=(8, 3, 32, 32)).astype(np.float32)
     made = onnxq.plan(source, onnxq.calibrate(source, samples))
-    assert {made.choices[name].precision for name in ("first", "second", "flatten")} == {
+    assert {made.precisions[name].precision for name in ("first", "second", "flatten")} == {
         Precision.FLOAT
     }

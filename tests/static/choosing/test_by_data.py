@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def forms(made: Plan) -> dict[str, Precision]:
-    return {name: choice.precision for name, choice in made.choices.items()}
+    return {name: chosen.precision for name, chosen in made.precisions.items()}
 
 
 def planned(source: onnx.ModelProto, samples: object, setting: str = "") -> Plan:
@@ -30,11 +30,11 @@ def test_what_makes_the_logarithm_of_a_spectrum_stays_float_with_figures() -> No
     front = ("stft", "split", "square_re", "square_im", "power", "floored", "log")
     assert {forms(made)[name] for name in front} == {Precision.FLOAT}
     assert {forms(made)[name] for name in ("first", "second")} == {Precision.INT8}
-    reasons = {choice.reason.words for choice in made.choices.values()}
+    reasons = {chosen.reason.words for chosen in made.precisions.values()}
     assert any("dB behind Log 'log' in 8 bits" in reason for reason in reasons)
     decision = made.decisions["stft"]
     assert isinstance(decision, Float)
-    assert decision.reason == made.choices["stft"].reason
+    assert decision.reason == made.precisions["stft"].reason
 
 
 def test_a_matmul_that_reads_a_copy_of_such_a_tensor_stays_float_too() -> None:
@@ -58,11 +58,13 @@ def test_what_the_user_names_stays_in_integers_whatever_the_data_say() -> None:
 def test_all_integers_do_not_ask_the_data() -> None:
     prepared = onnxq.prepare(spectral(logarithm=True), ALL_INTEGERS, "x86-vnni")
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, sounds(8)))
-    assert forms(made) == {name: choice.precision for name, choice in prepared.choices.items()}
+    assert forms(made) == {name: chosen.precision for name, chosen in prepared.precisions.items()}
 
 
 def test_matmuls_that_all_lose_alike_stay_in_integers() -> None:
     made = planned(feed_forwards(6, 30.0), tokens(8))
-    matmuls = {c.precision for c in made.choices.values() if c.op_type == "MatMul"}
+    matmuls = {c.precision for c in made.precisions.values() if c.op_type == "MatMul"}
     assert matmuls == {Precision.INT8_FLOAT_OUTPUT, Precision.INT8}
-    assert {c.precision for c in made.choices.values() if c.op_type == "Add"} == {Precision.FLOAT}
+    assert {c.precision for c in made.precisions.values() if c.op_type == "Add"} == {
+        Precision.FLOAT
+    }

@@ -43,7 +43,7 @@ def planned(objective: str, mapping: QConfigMapping | None = None) -> Plan:
 
 
 def forms(made: Plan) -> dict[str, Precision]:
-    return {name: choice.precision for name, choice in made.choices.items()}
+    return {name: chosen.precision for name, chosen in made.precisions.items()}
 
 
 def test_size_stores_the_weights_of_float_nodes_and_keeps_their_reasons() -> None:
@@ -51,9 +51,9 @@ def test_size_stores_the_weights_of_float_nodes_and_keeps_their_reasons() -> Non
     assert {forms(fast)[name] for name in ("first", "second")} == {Precision.FLOAT}
     assert {forms(small)[name] for name in ("first", "second")} == {Precision.WEIGHT_ONLY}
     assert forms(small)["head"] == forms(fast)["head"]
-    why = fast.choices["first"].reason
+    why = fast.precisions["first"].reason
     stored = "int8 weights within +-127 in the file, computed in float32"
-    assert small.choices["first"].reason.words == f"{stored}: {why}"
+    assert small.precisions["first"].reason.words == f"{stored}: {why}"
 
 
 def test_speed_says_what_size_would_save() -> None:

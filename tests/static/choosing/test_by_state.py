@@ -61,7 +61,7 @@ def steps(count: int, seed: int = 1) -> list[dict[str, Array]]:
 def forms(model: onnx.ModelProto, mapping: QConfigMapping | None = None) -> dict[str, Precision]:
     prepared = onnxq.prepare(model, mapping, "x86-vnni", feedback={"new": "state"})
     made = onnxq.plan(prepared, onnxq.calibrate(prepared, steps(40)))
-    return {name: choice.precision for name, choice in made.choices.items()}
+    return {name: chosen.precision for name, chosen in made.precisions.items()}
 
 
 def test_a_state_without_a_matmul_on_its_way_is_carried_in_float() -> None:
@@ -93,7 +93,7 @@ def test_a_branch_carries_state_too() -> None:
 
 def test_the_reason_names_the_state() -> None:
     prepared = onnxq.prepare(cell(), target="x86-vnni", feedback={"new": "state"})
-    assert "carries state 'state' from batch to batch" in prepared.choices["cell"].reason.words
+    assert "carries state 'state' from batch to batch" in prepared.precisions["cell"].reason.words
 
 
 @pytest.mark.parametrize("body", [CELL, MATMUL, CACHE])
@@ -102,15 +102,17 @@ def test_without_feedback_or_with_matmuls_or_copies_alone_nothing_is_carried(
 ) -> None:
     feedback = None if body is CELL else {"new": "state"}
     prepared = onnxq.prepare(cell(body), target="x86-vnni", feedback=feedback)
-    assert not any("carries state" in choice.reason.words for choice in prepared.choices.values())
+    assert not any(
+        "carries state" in chosen.reason.words for chosen in prepared.precisions.values()
+    )
 
 
 def test_what_the_user_names_and_all_integers_are_left_alone() -> None:
     named = default_qconfig_mapping().with_overrides(["op:Mul=default"])
     prepared = onnxq.prepare(cell(), named, "x86-vnni", feedback={"new": "state"})
-    assert "carries state" not in prepared.choices["keep"].reason.words
+    assert "carries state" not in prepared.precisions["keep"].reason.words
     prepared = onnxq.prepare(cell(), ALL_INTEGERS, "x86-vnni", feedback={"new": "state"})
-    assert "carries state" not in prepared.choices["cell"].reason.words
+    assert "carries state" not in prepared.precisions["cell"].reason.words
 
 
 def test_the_saved_forms_give_the_same_file_again() -> None:
@@ -119,7 +121,7 @@ def test_the_saved_forms_give_the_same_file_again() -> None:
     first = onnxq.plan(prepared, statistics)
     again = onnxq.prepare(cell(), first.qconfig, "x86-vnni", feedback={"new": "state"})
     second = onnxq.plan(again, onnxq.calibrate(again, steps(40)))
-    assert second.choices.keys() == first.choices.keys()
-    assert {n: c.precision for n, c in second.choices.items()} == {
-        n: c.precision for n, c in first.choices.items()
+    assert second.precisions.keys() == first.precisions.keys()
+    assert {n: c.precision for n, c in second.precisions.items()} == {
+        n: c.precision for n, c in first.precisions.items()
     }

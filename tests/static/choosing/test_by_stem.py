@@ -39,7 +39,7 @@ def precisions(setting: str = "", integer_ns: float = 9e4) -> dict[str, Precisio
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
     costs = table(prepared, 1e5, integer_ns, change_ns=1.0)
     found = chosen(prepared, statistics, costs)
-    return {name: choice.precision for name, choice in found.choices.items()}
+    return {name: chosen.precision for name, chosen in found.precisions.items()}
 
 
 def test_a_stem_that_saves_little_ahead_of_float_sums_stays_float() -> None:
@@ -56,7 +56,7 @@ def test_the_reason_has_the_error_and_both_times() -> None:
     prepared = onnxq.prepare(patches(), None, "x86-vnni")
     statistics = onnxq.calibrate(prepared, {"x": images(8)}, threads=1)
     found = chosen(prepared, statistics, table(prepared, 1e5, 9e4, change_ns=1.0))
-    reason = found.choices["cut"].reason.words
+    reason = found.precisions["cut"].reason.words
     assert " dB would begin a stream of float sums, and save " in reason
     assert "measured on x86-vnni" in reason
 
@@ -66,7 +66,7 @@ def test_integers_with_little_noise_stay_where_they_save_much() -> None:
     few = (np.arange(192).reshape(1, 3, 8, 8) % 2).astype(np.float32)
     statistics = onnxq.calibrate(prepared, {"x": np.repeat(few, 8, axis=0)}, threads=1)
     costs = table(prepared, 1e5, 1.0, change_ns=1.0)
-    assert chosen(prepared, statistics, costs).choices["cut"].precision is INTEGER
+    assert chosen(prepared, statistics, costs).precisions["cut"].precision is INTEGER
 
 
 def test_a_network_without_float_sums_stays_as_it_is() -> None:

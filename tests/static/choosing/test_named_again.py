@@ -83,6 +83,6 @@ def test_the_chosen_forms_named_one_by_one_give_the_same_bytes(
     again, got = made(source, samples, mapping)
     assert got == wanted
     assert not onnxq.prepare(source, mapping, "x86-vnni").chosen.reasons
-    assert {n: c.precision for n, c in again.choices.items()} == {
-        n: c.precision for n, c in plan.choices.items()
+    assert {n: c.precision for n, c in again.precisions.items()} == {
+        n: c.precision for n, c in plan.precisions.items()
     }

@@ -22,7 +22,7 @@ INTEGER, RESULT, FLOAT = Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.
 
 
 def forms(prepared: Prepared) -> dict[str, Precision]:
-    return {name: choice.precision for name, choice in prepared.choices.items()}
+    return {name: chosen.precision for name, chosen in prepared.precisions.items()}
 
 
 def named(pattern: str) -> QConfigMapping:
@@ -66,7 +66,9 @@ def test_what_a_loop_repeats_is_dynamic() -> None:
 @pytest.mark.parametrize("target", ["portable", "x86-vnni"])
 def test_every_choice_has_a_reason_with_a_figure(target: str) -> None:
     for made in (encoder_block(), perceptron(), embedded("LSTM"), network()):
-        reasons = [choice.reason.words for choice in prepare(made, None, target).choices.values()]
+        reasons = [
+            chosen.reason.words for chosen in prepare(made, None, target).precisions.values()
+        ]
         assert [r for r in reasons if not re.search(r"(?<![a-z-])\d", r)] == []
 
 

@@ -28,7 +28,7 @@ def test_a_bias_inside_of_a_float_result_is_no_sum_of_integers() -> None:
     }
     source = model(nodes, constants, {"x": ["N", TOKENS, WIDTH]})
     prepared = onnxq.prepare(source, None, "x86-vnni")
-    assert prepared.choices["matmul"].precision is Precision.INT8_FLOAT_OUTPUT
+    assert prepared.precisions["matmul"].precision is Precision.INT8_FLOAT_OUTPUT
     table = costs_of("x86-vnni")
     assert table is not None
     weighing = Weighing(prepared, sizes_of(prepared.model, {"x": (1, TOKENS, WIDTH)}), table)

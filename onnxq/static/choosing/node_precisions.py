@@ -36,7 +36,7 @@ from onnxq.targets.target import Throughput
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChoice:
+class NodePrecision:
     """The precision of a node."""
 
     op_type: str
@@ -44,22 +44,22 @@ class NodeChoice:
     reason: Reason
 
 
-Choices = Mapping[str, NodeChoice]
+NodePrecisions = Mapping[str, NodePrecision]
 """Node name -> its precision, in graph order."""
 
 
-def precision_counts(choices: Choices) -> dict[str, int]:
+def precision_counts(precisions: NodePrecisions) -> dict[str, int]:
     """Precision -> nodes that have it, the most frequent first."""
-    return dict(Counter(choice.precision.value for choice in choices.values()).most_common())
+    return dict(Counter(choice.precision.value for choice in precisions.values()).most_common())
 
 
-def choices_of(
+def precisions_of(
     model: ir.Model,
     decisions: Mapping[str, Decision],
     reasons: Mapping[str, Reason],
     throughput: Throughput | None,
-) -> Choices:
-    """The choice that each decision is."""
+) -> NodePrecisions:
+    """The precision of each node by its decision, and why."""
     nodes = [(node_name(node), node.op_type) for node, _ in walk(model.graph)]
     return {
         name: _choice(op_type, decisions[name], reasons.get(name), throughput)
@@ -69,16 +69,16 @@ def choices_of(
 
 def _choice(
     op_type: str, decision: Decision, reason: Reason | None, throughput: Throughput | None
-) -> NodeChoice:
+) -> NodePrecision:
     if isinstance(decision, Float):
         precision = Precision.DYNAMIC_INT8 if is_dynamic(decision) else Precision.FLOAT
-        return NodeChoice(op_type, precision, reason or decision.reason)
+        return NodePrecision(op_type, precision, reason or decision.reason)
     inner = decision.folded_into is not None
     float_result = (
         decision.rule.category is OpCategory.COMPUTE and not decision.results and not inner
     )
     precision = Precision.INT8_FLOAT_OUTPUT if float_result else Precision.INT8
-    return NodeChoice(op_type, precision, reason or _why_integers(decision, throughput))
+    return NodePrecision(op_type, precision, reason or _why_integers(decision, throughput))
 
 
 def is_dynamic(decision: Decision) -> bool:
@@ -123,26 +123,26 @@ class Request:
 
 
 def with_dynamic(
-    choices: Choices, dynamic: Mapping[str, QuantizeDynamic], floats: Mapping[str, Float]
-) -> Choices:
-    """The choices with the precisions that nodes have which are quantized dynamically."""
-    found = dict(choices)
+    precisions: NodePrecisions, dynamic: Mapping[str, QuantizeDynamic], floats: Mapping[str, Float]
+) -> NodePrecisions:
+    """The precisions, those of nodes that are quantized dynamically among them."""
+    found = dict(precisions)
     for name, made in dynamic.items():
-        why = choices[name].reason
+        why = precisions[name].reason
         asked = isinstance(why, QuantizedAtRunTime)
         reason = made.how if asked else HowAndWhy(made.how, why)
-        found[name] = replace(choices[name], precision=made.precision, reason=reason)
+        found[name] = replace(precisions[name], precision=made.precision, reason=reason)
     for name, left in floats.items():
-        found[name] = replace(choices[name], precision=Precision.FLOAT, reason=left.reason)
+        found[name] = replace(precisions[name], precision=Precision.FLOAT, reason=left.reason)
     return found
 
 
 def named_mapping(
-    asked: QConfigMapping, choices: Choices, dynamic: Mapping[str, QuantizeDynamic]
+    asked: QConfigMapping, precisions: NodePrecisions, dynamic: Mapping[str, QuantizeDynamic]
 ) -> QConfigMapping:
     """The mapping that names the precision of every node, so that nothing is left to choose."""
     nodes: dict[str, Entry] = dict(asked.nodes)
-    for name, choice in choices.items():
+    for name, choice in precisions.items():
         entry = asked.entry_for_node(name, choice.op_type)
         if name in dynamic:
             nodes[name] = _dynamic(entry, dynamic[name])
