@@ -107,7 +107,7 @@ def _files() -> dict[str, str]:
     return {name.replace("_", ""): f"{operators.__name__}.{name}" for name in public}
 
 
-def has_dynamic_form(node: ir.Node) -> bool:
+def has_dynamic_quantization(node: ir.Node) -> bool:
     """Whether its operator has a dynamic rule; the rule may still leave this node in float."""
     operator = find(node.op_type, node.domain)
     return operator is not None and operator.has_dynamic_rule()

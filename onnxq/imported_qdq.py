@@ -1,6 +1,6 @@
 """A file with Q and DQ from another tool as one call: in integers, with every scale that it has.
 
-file --read_given--> graph --in_integers--> QuantizedModel --beside_given--> Verdict
+file --read_imported--> graph --in_integers--> QuantizedModel --beside_given--> Verdict
 """
 
 import itertools
@@ -21,12 +21,12 @@ from onnxq.graph.io import load
 from onnxq.observers import FixedQParamsObserver, ObserverSpec
 from onnxq.pipeline import quantize
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.qdq.given import (
+from onnxq.qdq.imported import (
     Clipping,
-    check_given,
+    check_imported,
     float_beside_integers,
     in_integers,
-    read_given,
+    read_imported,
     unrounded,
     widen_weights,
 )
@@ -77,9 +77,9 @@ def import_qdq(
     check_format(format)
     chosen = targets.resolve(target)
     source = load(model)
-    check_given(source)
+    check_imported(source)
     with without_collector():
-        given = read_given(source)
+        given = read_imported(source)
     if quantize_rest is not None:
         result, note = _with_rest(given, quantize_rest, chosen, format)
         inputs = _inputs(quantize_rest if check is None else check, given)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnxq import operator as op
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import infinite_operand, number_beside
+from onnxq.operator.nodes import constant_operand, infinite_operand
 from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._divided import divided_sum
 from onnxq.operators._fma import fma
@@ -36,7 +36,7 @@ class Add(op.Operator):
 
     def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
         """Errors of both operands come out as they are."""
-        return (op.Linear((0, 1), 1.0, number_beside(node)),)
+        return (op.Linear((0, 1), 1.0, constant_operand(node)),)
 
     def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:
         """Scaling the result scales both operands alike."""

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxq import operator as op
 from onnxq.operator.examples import normal
-from onnxq.operator.nodes import constant, infinite_operand, is_constant, number_beside
+from onnxq.operator.nodes import constant, constant_operand, infinite_operand, is_constant
 from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._function import around_kernel, lower_around
 from onnxq.operators._number import is_scale, lower_with_number, number_kernel, product_agrees
@@ -47,7 +47,7 @@ class Div(op.Operator):
 
     def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
         """Constant divisors are factors; small divisors that vary magnify all errors."""
-        divisor, dividend = constant(node, 1), number_beside(node)
+        divisor, dividend = constant(node, 1), constant_operand(node)
         if divisor is None and dividend is not None:
             return (op.Curve(1, functools.partial(np.divide, dividend), -1.0),)
         if divisor is None:

@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import operator as op
-from onnxq.operator.nodes import infinite_operand, number_beside
+from onnxq.operator.nodes import constant_operand, infinite_operand
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._channel_scales import on_operands
 from onnxq.operators._function import lower_around
@@ -37,7 +37,7 @@ class Sub(op.Operator):
 
     def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
         """Errors of both operands come out as large as they are, those of the second negated."""
-        number = number_beside(node)
+        number = constant_operand(node)
         negated = None if number is None else -number
         return (op.Linear((0,), 1.0, negated), op.Linear((1,), 1.0, number, -1.0))
 

@@ -19,7 +19,7 @@ from onnxq.errors import ModelError, VerificationError
 from onnxq.graph.saving import saved_bytes
 from onnxq.operator.nodes import input_at, tensor_of
 from onnxq.ort import runtime
-from onnxq.qdq.given import read_given
+from onnxq.qdq.imported import read_imported
 from onnxq.qdq.read import one_scale
 from tests.examples import images, network
 from tests.qdq_files import FILES, File, brevitas, inputs, modelopt, tensorrt
@@ -190,7 +190,7 @@ def test_the_verdict_speaks_of_the_given_file() -> None:
 def test_a_wrong_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from onnxq import imported_qdq
 
-    other = read_given(ir.from_proto(brevitas()))
+    other = read_imported(ir.from_proto(brevitas()))
     monkeypatch.setattr(imported_qdq, "in_integers", lambda *_: (other, 0))
     with pytest.raises(VerificationError, match="times as far from the given file's"):
         onnxq.import_qdq(tensorrt())

@@ -21,7 +21,7 @@ MOST = 60
 """Grow it never, shrink it often."""
 HOMES = (
     "operators", "ort", "times/microbenchmarks", "qdq", "graph/passes", "graph/affine.py",
-    "graph/pixels.py", "graph/types.py", "graph/folded.py", "graph/given_weights.py",
+    "graph/pixels.py", "graph/types.py", "graph/folded.py", "graph/prequantized_weights.py",
     "graph/inference.py", "graph/untrusted/ranks.py",
     "reference/blocks.py", "checking/prove.py", "checking/inventory.py", "graph/checks.py",
     "float16_model.py", "pytorch/importers",

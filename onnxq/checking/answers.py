@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxq.errors import QConfigError
-from onnxq.metrics import BesideFloat, Boxes, Frames, Masks
+from onnxq.metrics import Boxes, FloatAgreement, Frames, Masks
 from onnxq.quantized.output_verdict import Answers
 
 FIGURES = {Boxes: ("boxes", "F1"), Masks: ("masks", "mean IoU"), Frames: ("rows", "same class")}
@@ -20,7 +20,7 @@ class RecognizedAnswers:
     """Running figures of the kinds of answers that the outputs are sure to hold."""
 
     def __init__(self) -> None:
-        self._open: list[BesideFloat[Any]] = [kind() for kind in FIGURES]
+        self._open: list[FloatAgreement[Any]] = [kind() for kind in FIGURES]
 
     def update(self, x: Mapping[str, object], y: Mapping[str, object]) -> None:
         """Adds a batch; the first one of float tells what the outputs hold."""
@@ -46,7 +46,7 @@ def _is_looked_at(x: object) -> TypeGuard[npt.NDArray[Any]]:
     return isinstance(x, np.ndarray) and x.dtype.kind in "biuf" and x.size <= MOST_VALUES
 
 
-def _is_sure(beside: BesideFloat[Any], x: Mapping[str, Any]) -> bool:
+def _is_sure(beside: FloatAgreement[Any], x: Mapping[str, Any]) -> bool:
     try:
         return (beside.known or beside.layout_of(x)).is_sure
     except QConfigError:  # no such output, or one that may be something else

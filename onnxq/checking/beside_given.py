@@ -26,7 +26,7 @@ from onnxq.errors import VerificationError
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
-from onnxq.qdq.given import Clipping, unrounded
+from onnxq.qdq.imported import Clipping, unrounded
 from onnxq.qdq.tidy import output_scales
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, Verdict

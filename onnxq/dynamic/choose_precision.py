@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnxq.dtypes import BYTE_BITS, QDType
 from onnxq.dynamic import reasons
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.dynamic.dynamic_weights import can_be_in_blocks
+from onnxq.dynamic.dynamic_weights import can_be_groupwise
 from onnxq.errors import QConfigError
 from onnxq.graph.walk import node_name, value_name
 from onnxq.observers import ObserverSpec
@@ -118,7 +118,7 @@ def _suits(precision: Precision, node: ir.Node, rule: DynamicRule, dtype: QDType
     if precision is Precision.WEIGHT_ONLY_GROUPWISE:
         values = [(node.inputs[weight.slot], weight) for weight in rule.weights]
         return dtype.bits >= rule.min_bits and all(
-            v is not None and can_be_in_blocks(v, weight) for v, weight in values
+            v is not None and can_be_groupwise(v, weight) for v, weight in values
         )
     return precision is not Precision.WEIGHT_ONLY_FLOAT16
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import has_dynamic_quantization
 from onnxq.core.reason import Reason
 from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.dynamic import reasons, requests
@@ -40,9 +40,14 @@ from onnxq.dynamic.dynamic_weights import (
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.lookup_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.positive_inputs import positive_values
-from onnxq.dynamic.tied_weights import find_twins, notes_on_copies, notes_on_twins, shared_limits
-from onnxq.graph.given_weights import is_given, notes_on_given, stored_bits
+from onnxq.dynamic.tied_weights import (
+    find_tied_weights,
+    notes_on_copies,
+    notes_on_tied_weights,
+    shared_limits,
+)
 from onnxq.graph.io import model_hash
+from onnxq.graph.prequantized_weights import is_prequantized, notes_on_prequantized, stored_bits
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import ObserverSpec
@@ -123,7 +128,7 @@ def _alike(model: ir.Model) -> dict[str, float]:
 
 def _matrices(nodes: Sequence[ir.Node]) -> list[ir.Value]:
     """Constant inputs of operators with a dynamic form, in graph order."""
-    readers = [node for node in nodes if has_dynamic_form(node)]
+    readers = [node for node in nodes if has_dynamic_quantization(node)]
     return [v for node in readers for v in node.inputs if v is not None and v.is_initializer()]
 
 
@@ -150,7 +155,7 @@ class _Planner:
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
         """Node name -> decision; readers of a weight share its narrowest integers."""
         choices = {node_name(node): self._choose(node) for node in nodes}
-        twins = find_twins(_matrices(nodes))
+        twins = find_tied_weights(_matrices(nodes))
         if self.objective is Objective.SPEED:
             choices |= self._kept_embeddings(choices, twins)
         chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
@@ -170,9 +175,9 @@ class _Planner:
             note = requests.nothing_dynamic if static else requests.nothing_quantized
             self.notes.append(note(self.target.name))
         self.notes += requests.notes_on_open_sizes(self.few_rows)
-        self.notes += notes_on_given(self.given, f"for target '{self.target.name}'")
+        self.notes += notes_on_prequantized(self.given, f"for target '{self.target.name}'")
         stored = [weight for decision in quantized for weight in decision.weights]
-        self.notes += notes_on_twins(stored, self.twins) if stored else []
+        self.notes += notes_on_tied_weights(stored, self.twins) if stored else []
         self.notes += notes_on_copies(nodes, _quantized(decisions), static)
         return decisions
 
@@ -214,7 +219,7 @@ class _Planner:
                 stored = plan_stored(value, weight, key, self.limits[key], scales)
                 if self._may_have_one_scale(choice, weight, value):
                     stored = with_one_scale(stored)
-                if is_given(value) and key.block_size is None and stored.qparams is not None:
+                if is_prequantized(value) and key.block_size is None and stored.qparams is not None:
                     self.given[key.tensor] = value, unpermuted(stored.qparams, stored.perm)
                 stored = with_bias_preserving(stored, choice.node, self.positive)
             if isinstance(stored, Float):
@@ -238,7 +243,7 @@ class _Planner:
         if self.objective is not Objective.SPEED or choice.precision is not Precision.DYNAMIC_INT8:
             return False
         scales = self.observed[self._key(choice, weight)].rounded_in.scale
-        if is_given(value) and np.unique(scales).size > 1:
+        if is_prequantized(value) and np.unique(scales).size > 1:
             return False
         if len(value.uses()) > 1:
             return False

@@ -12,7 +12,7 @@ from onnxq.dtypes import INT8
 from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.reasons import TooLargeForHalf, ZeroInHalf
 from onnxq.errors import ModelError, QConfigError
-from onnxq.graph.given_weights import is_given, qparams_of_weight
+from onnxq.graph.prequantized_weights import is_prequantized, qparams_of_weight
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import constant_array
 from onnxq.observers import LeastErrorObserver, ObserverSpec
@@ -72,7 +72,7 @@ def plan_stored(
 ) -> DynamicWeightPlan:
     """Plan of one weight of a node, stored as integers."""
     rounded_in = permuted(scales.rounded_in, weight.perm)
-    has_least = limit == INT8.qmax and is_given(value)  # whose integers may be -128
+    has_least = limit == INT8.qmax and is_prequantized(value)  # whose integers may be -128
     raised = scales.raised
     return DynamicWeightPlan(
         weight.slot,
@@ -94,7 +94,7 @@ def with_bias_preserving(
     inputs, and integers that the file has stay.
     """
     value, qparams = input_at(node, plan.slot), plan.qparams
-    is_alone = len(value.uses()) == 1 and not is_given(value)
+    is_alone = len(value.uses()) == 1 and not is_prequantized(value)
     if node.op_type not in _LAYERS or not is_alone:
         return plan
     sizes = tensor_of(value).shape
@@ -169,7 +169,7 @@ def stored_scales(value: ir.Value, key: StorageKey, limit: int) -> tuple[StoredS
 
     Integers that the file has are taken over where they fit.
     """
-    if is_given(value) and key.block_size is None and key.axis is not None:
+    if is_prequantized(value) and key.block_size is None and key.axis is not None:
         named = WeightKey(key.tensor, key.axis, limit, key.observer)
         qparams, notes = qparams_of_weight(value, named)
         return StoredScales(qparams), notes
@@ -306,7 +306,7 @@ def can_turn(qparams: QParams | None) -> bool:
     return qparams is None or not isinstance(qparams.granularity, PerBlock)
 
 
-def can_be_in_blocks(value: ir.Value, weight: DynamicWeight) -> bool:
+def can_be_groupwise(value: ir.Value, weight: DynamicWeight) -> bool:
     """Whether the weight is a matrix with channels, whose other axis can be cut into blocks."""
     shape = value.shape
     return weight.axis is not None and shape is not None and len(shape) == MATRIX

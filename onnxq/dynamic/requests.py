@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 import onnx_ir as ir
 
-from onnxq.catalog import find, has_dynamic_form
+from onnxq.catalog import find, has_dynamic_quantization
 from onnxq.core.reason import Reason
 from onnxq.dtypes import FLOAT16, QDType
 from onnxq.dynamic.choose_precision import stored_type
@@ -14,7 +14,7 @@ from onnxq.dynamic.dynamic_decision import DynamicDecision, DynamicPlan
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights
 from onnxq.dynamic.spec import dynamic_op_types
 from onnxq.errors import NothingQuantizedError, QConfigError, counted, listed
-from onnxq.graph.given_weights import stores_groups
+from onnxq.graph.prequantized_weights import stores_groups
 from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float
 from onnxq.operator.reasons import InGroupsAlready
@@ -125,7 +125,7 @@ def check_something(plan: DynamicPlan, model: ir.Model) -> None:
     names: dict[Reason, list[str]] = {}
     for node, _ in walk(model.graph):
         decision = plan.decisions[node_name(node)]
-        if isinstance(decision, Float) and (has_dynamic_form(node) or _matrix(node)):
+        if isinstance(decision, Float) and (has_dynamic_quantization(node) or _matrix(node)):
             names.setdefault(decision.reason, []).append(f"{node.op_type} '{node.name}'")
     reasons = "; ".join(f"{counted(nodes)}: {reason}" for reason, nodes in names.items())
     raise NothingQuantizedError(

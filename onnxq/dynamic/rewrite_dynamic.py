@@ -237,7 +237,7 @@ class ShareQuantizers(ir.passes.InPlacePass):
                 graph, lambda node: node.inputs[0] if _is_quantizer(node) else None
             )
             for node in filter(_is_quantizer, list(graph)):
-                for scale in _twins(node):
+                for scale in _duplicates(node):
                     names = names or edit.FreeNames(model)
                     modified = _as_vector(scale, names) or modified
         return ir.passes.PassResult(model, modified)
@@ -252,7 +252,7 @@ def _is_quantizer(node: ir.Node) -> bool:
     return node.op_type == QUANTIZER and not node.domain
 
 
-def _twins(quantizer: ir.Node) -> Iterable[ir.Node]:
+def _duplicates(quantizer: ir.Node) -> Iterable[ir.Node]:
     """Muls of the quantizer's scale by a number that an earlier such Mul has, too."""
     seen: set[bytes] = set()
     for use in list(quantizer.outputs[_SCALE].uses()):

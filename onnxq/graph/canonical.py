@@ -10,7 +10,6 @@ from onnxq.core.collector import without_collector
 from onnxq.errors import ModelError
 from onnxq.graph import checks
 from onnxq.graph.edit import use_short_domain
-from onnxq.graph.given_weights import notes_on_stored
 from onnxq.graph.passes.channel_shuffle import ShuffleToGather
 from onnxq.graph.passes.einsum import EinsumToMatMul
 from onnxq.graph.passes.float32 import ConvertToFloat32
@@ -30,6 +29,7 @@ from onnxq.graph.passes.no_ops import RemoveNoOps
 from onnxq.graph.passes.opset import QUANTIZABLE_OPSET, UpgradeOpset, upgrade_opset
 from onnxq.graph.passes.resize_axes import WriteAxesOut
 from onnxq.graph.passes.unused import RemoveInitializersFromInputs, RemoveUnused
+from onnxq.graph.prequantized_weights import notes_on_stored
 from onnxq.graph.skeleton import read_attributes
 from onnxq.graph.types import RunCallable, infer_by_run, infer_types, untyped
 from onnxq.graph.untrusted.check_model import refuse

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnxq import catalog
 from onnxq.errors import ModelError
-from onnxq.graph.given_weights import stores_groups
+from onnxq.graph.prequantized_weights import stores_groups
 from onnxq.graph.untrusted.problem import WHERE_KEY
 from onnxq.graph.untrusted.scopes import all_tensors, scoped_nodes
 

@@ -8,7 +8,6 @@
 `onnxq tune --metric boxes|map|masks|words|frames|bits` takes each by name.
 """
 
-from onnxq.metrics.beside_float import BesideFloat, LayoutError
 from onnxq.metrics.bits import (
     Bits,
     as_samples,
@@ -20,12 +19,13 @@ from onnxq.metrics.bits import (
 )
 from onnxq.metrics.boxes import Boxes
 from onnxq.metrics.classes import Frames, Masks
+from onnxq.metrics.float_agreement import FloatAgreement, LayoutError
 from onnxq.metrics.words import Words
 
 __all__ = [
-    "BesideFloat",
     "Bits",
     "Boxes",
+    "FloatAgreement",
     "Frames",
     "LayoutError",
     "Masks",

@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.metrics.beside_float import Layout, LayoutError, Numbers, Outputs, shapes_of
 from onnxq.metrics.detections import Detections, suppressed
+from onnxq.metrics.float_agreement import Layout, LayoutError, Numbers, Outputs, shapes_of
 
 Arrays = dict[str, Numbers]
 Found = list[Detections]

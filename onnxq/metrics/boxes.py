@@ -13,16 +13,16 @@ from itertools import zip_longest
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.metrics.beside_float import (
-    BesideFloat,
+from onnxq.metrics.box_layouts import BoxOptions, box_layout
+from onnxq.metrics.detections import NOTHING, Detections, average_precision, matched
+from onnxq.metrics.float_agreement import (
+    FloatAgreement,
     Layout,
     Outputs,
     check_one_of,
     check_share,
     numbers,
 )
-from onnxq.metrics.box_layouts import BoxOptions, box_layout
-from onnxq.metrics.detections import NOTHING, Detections, average_precision, matched
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 RANKED_FROM = 0.01
@@ -30,7 +30,7 @@ RANKED_FROM = 0.01
 
 
 @dataclass
-class Boxes(BesideFloat[list[Detections]]):
+class Boxes(FloatAgreement[list[Detections]]):
     """Running counts of boxes; options that are None are derived from shapes and values.
 
     Attributes:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnxq.metrics.beside_float import (
-    BesideFloat,
+from onnxq.metrics.float_agreement import (
+    FloatAgreement,
     Layout,
     LayoutError,
     Numbers,
@@ -26,7 +26,7 @@ EXTREME, CERTAIN = 0.1, 0.95
 
 
 @dataclass
-class Masks(BesideFloat[Numbers]):
+class Masks(FloatAgreement[Numbers]):
     """Running IoU of masks; options that are None are derived from shapes and values.
 
     Attributes:
@@ -79,7 +79,7 @@ class Masks(BesideFloat[Numbers]):
 
 
 @dataclass
-class Frames(BesideFloat[Numbers]):
+class Frames(FloatAgreement[Numbers]):
     """Running share of frames with the same class, or the same marks.
 
     Attributes:

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from onnxq.metrics.beside_float import (
-    BesideFloat,
+from onnxq.metrics.float_agreement import (
+    FloatAgreement,
     Layout,
     LayoutError,
     Numbers,
@@ -30,7 +30,7 @@ BLANK_SHARE = 0.2
 
 
 @dataclass
-class Words(BesideFloat[Transcripts]):
+class Words(FloatAgreement[Transcripts]):
     """Running counts of words; options that are None are derived from shapes and values.
 
     Attributes:

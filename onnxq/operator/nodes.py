@@ -53,7 +53,7 @@ def constant(node: ir.Node, slot: int) -> Array | None:
     return tensor_of(input_at(node, slot)).numpy() if is_constant(node, slot) else None
 
 
-def number_beside(node: ir.Node) -> float | None:
+def constant_operand(node: ir.Node) -> float | None:
     """The number that is all of a node's constant operand, of two; None: there is no such one."""
     for slot in (0, 1):
         found = constant(node, slot)

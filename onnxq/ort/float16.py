@@ -40,7 +40,7 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
             op_block_list=[t for t in DEFAULT_OP_BLOCK_LIST if t not in ("Min", "Max")],
             node_block_list=list(kept),
         )
-    _drop_twins(made.graph)
+    _drop_duplicates(made.graph)
     result: ir.Model = ir.from_proto(made)
     for graph in result.graphs():
         graph.sort()  # its Cast nodes stand at the end
@@ -48,7 +48,7 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
     return result
 
 
-def _drop_twins(graph: onnx.GraphProto) -> None:
+def _drop_duplicates(graph: onnx.GraphProto) -> None:
     """Drops Casts of one name and input; the conversion writes one for each node that is kept."""
     read: dict[str, str] = {}
     for node in list(graph.node):

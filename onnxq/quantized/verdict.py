@@ -208,8 +208,10 @@ class Verdict(Saved):
             few = "one sample proves" if self.samples == 1 else f"{self.samples} samples prove"
             given = GIVEN.get(self.input_source, 0)
             seen = ", and the model fits what it is made from" if given else ""
-            is_given = bool(given) and self.samples_in_all < ENOUGH
-            wanted = f"give {given}" if is_given else f"check on {ENOUGH}"  # which are all run
+            is_prequantized = bool(given) and self.samples_in_all < ENOUGH
+            wanted = (
+                f"give {given}" if is_prequantized else f"check on {ENOUGH}"
+            )  # which are all run
             yield f"{few} little{seen}: {wanted} or more, different from each other"
 
     def remarks(self) -> Iterator[str]:

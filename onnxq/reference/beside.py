@@ -16,7 +16,7 @@ from onnx.reference.op_run import OpRun
 from onnxq.core.threads import workers
 from onnxq.operator import Array
 from onnxq.reference.elsewhere import FloatNodes
-from onnxq.reference.evaluation import Evaluator, check_given, run_node
+from onnxq.reference.evaluation import Evaluator, check_imported, run_node
 from onnxq.reference.ops import Hear, KernelOp, on_machine
 from onnxq.reference.session import integer_evaluator
 from onnxq.targets.accumulation import SaturationMode
@@ -171,7 +171,7 @@ def _own_nodes(exact: Evaluator, machine: Beside, places: Sequence[int]) -> dict
 def _outputs(node: OpRun, values: Values) -> tuple[Any, ...]:
     extra = {"context": values} if node.need_context() else {}
     outputs = run_node(node, [values[name] for name in node.input], extra)
-    check_given(node, outputs)
+    check_imported(node, outputs)
     return outputs
 
 

@@ -142,7 +142,7 @@ class Evaluator(ReferenceEvaluator):
             if node.need_context():
                 extra["context"] = results
             outputs = run(node, [results[name] for name in node.input], extra)
-            check_given(node, outputs)
+            check_imported(node, outputs)
             results.update(zip(node.output, outputs, strict=False))
             results[""] = None  # an output without a name is no input of anyone
             for name in (*self.reads[i], *node.output):
@@ -156,7 +156,7 @@ class Evaluator(ReferenceEvaluator):
         return [results[name] for name in wanted]
 
 
-def check_given(node: OpRun, outputs: Sequence[Any]) -> None:
+def check_imported(node: OpRun, outputs: Sequence[Any]) -> None:
     """Passes outputs of a node among which is every one that has a name."""
     missing = [name for name in node.output[len(outputs) :] if name]
     if missing:

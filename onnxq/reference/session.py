@@ -17,9 +17,9 @@ from onnxq.operator import Array
 from onnxq.ort.handing_over import IN_MEMORY, INLINE_BYTES
 from onnxq.qdq.fuse import Int8Activations, fuse_as_loaded
 from onnxq.qdq.narrow import unpacked
-from onnxq.reference.blocks import write_groupwise_matmuls
 from onnxq.reference.elsewhere import FloatNodes, float_classes
 from onnxq.reference.evaluation import Evaluator
+from onnxq.reference.groupwise_matmul import write_groupwise_matmuls
 from onnxq.reference.ops import Hear, by_name, load_plain, on_machine
 from onnxq.reference.schema import check_nodes
 from onnxq.targets.accumulation import SaturationEffect, SaturationMode

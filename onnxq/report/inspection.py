@@ -32,7 +32,7 @@ from onnxq.report import json_values
 from onnxq.report.console import open_console, print_execution, print_inspection
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
-from onnxq.static.deciders import with_evidence
+from onnxq.static.deciders import with_measurements
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
 from onnxq.static.prepared import ModelSource, Prepared
@@ -357,7 +357,7 @@ def inspected(
     if node:
         decided = prepared
         if statistics is not None:
-            decided, _ = with_evidence(prepared, statistics, as_objective(objective))
+            decided, _ = with_measurements(prepared, statistics, as_objective(objective))
         found = inspected(prepared, statistics, objective)
         return replace(found, node=node, chain=chain_of(decided, node))
     tensors = tuple(tensor_names(prepared.model))

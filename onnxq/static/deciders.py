@@ -5,14 +5,14 @@
     BESIDE          beside nodes ahead: by_infinity, by_clip_bounds
     by_conversions  what integers cost in conversions, where the quantizers are inserted
     BY_STATE        by_state: rounding that would add up from batch to batch
-    BY_RULES        what was measured of whole networks: by_stored_bits, by_static_form,
+    BY_RULES        what was measured of whole networks: by_stored_bits, by_static_quantization,
                     by_neighbours, by_lookup
-    WITH_EVIDENCE   by_data (what 8 bits do not hold), by_time, by_total_time, by_stem
+    WITH_MEASUREMENTS   by_data (what 8 bits do not hold), by_time, by_total_time, by_stem
                     (noise at the start of float sums), by_size (objective `size`)
 
 ALONE, BESIDE and by_conversions run each time that quantizers are inserted: they take from what
 integers could do, and never give back. The others propose entries for nodes that the user left
-open. After each of WITH_EVIDENCE, BY_RULES are asked again: nodes may have lost their reason.
+open. After each of WITH_MEASUREMENTS, BY_RULES are asked again: nodes may have lost their reason.
 `onnxq inspect MODEL --why NODE` prints what each decider said of one node.
 
 Three places act after this list, each on what only exists then:
@@ -33,9 +33,14 @@ from onnxq.qconfig import Choice
 from onnxq.static.choosing.by_size import by_size, note_on_size
 from onnxq.static.choosing.by_state import by_state
 from onnxq.static.choosing.by_stem import by_stem
-from onnxq.static.choosing.evidence import Evidence, by_data, by_time, by_total_time
+from onnxq.static.choosing.measurements import Measurements, by_data, by_time, by_total_time
 from onnxq.static.choosing.proposals import Proposals, SoFar, open_entry
-from onnxq.static.choosing.rules import by_lookup, by_neighbours, by_static_form, by_stored_bits
+from onnxq.static.choosing.rules import (
+    by_lookup,
+    by_neighbours,
+    by_static_quantization,
+    by_stored_bits,
+)
 from onnxq.static.insertion.candidates import ALONE
 from onnxq.static.insertion.groups import as_observed
 from onnxq.static.insertion.insert_quantizers import BESIDE, by_conversions
@@ -46,18 +51,18 @@ from onnxq.times import costs_of
 BY_STATE: tuple[Callable[[SoFar], Proposals], ...] = (by_state,)
 BY_RULES: tuple[Callable[[SoFar], Proposals], ...] = (
     by_stored_bits,
-    by_static_form,
+    by_static_quantization,
     by_neighbours,
     by_lookup,
 )
-WITH_EVIDENCE: tuple[Callable[[Prepared, Evidence], Proposals], ...] = (
+WITH_MEASUREMENTS: tuple[Callable[[Prepared, Measurements], Proposals], ...] = (
     by_data,
     by_time,
     by_total_time,
     by_stem,
     by_size,
 )
-DECIDERS = (*ALONE, *BESIDE, by_conversions, *BY_STATE, *BY_RULES, *WITH_EVIDENCE)
+DECIDERS = (*ALONE, *BESIDE, by_conversions, *BY_STATE, *BY_RULES, *WITH_MEASUREMENTS)
 """All of them, in order; the stages run the tuples that it joins. The last proposal holds."""
 REPEATED = frozenset([by_neighbours, by_data])
 """Deciders that are asked until they propose nothing: their proposals change what they look at."""
@@ -90,7 +95,7 @@ def decided_again(prepared: Prepared, decider: str, more: Proposals) -> Prepared
     )
 
 
-def with_evidence(
+def with_measurements(
     prepared: Prepared, statistics: Statistics, objective: Objective
 ) -> tuple[Prepared, list[str]]:
     """(the Prepared with a precision for every node that the qconfig leaves open, notes)."""
@@ -99,29 +104,29 @@ def with_evidence(
         return prepared, []
     notes: list[str] = []
     if any(open_entry(node, context.asked) is not None for node, _ in context.order):
-        evidence, notes = _evidence(prepared, statistics, objective)
-        prepared = weighed(prepared, evidence)
+        measurements, notes = _measurements(prepared, statistics, objective)
+        prepared = weighed(prepared, measurements)
     return prepared, notes + note_on_size(prepared, objective)
 
 
 def weighed(
     prepared: Prepared,
-    evidence: Evidence,
-    deciders: tuple[Callable[[Prepared, Evidence], Proposals], ...] = WITH_EVIDENCE,
+    measurements: Measurements,
+    deciders: tuple[Callable[[Prepared, Measurements], Proposals], ...] = WITH_MEASUREMENTS,
 ) -> Prepared:
-    """The Prepared with the proposals of deciders that look at evidence."""
+    """The Prepared with the proposals of deciders that look at measurements."""
     for decide in deciders:
-        while more := decide(prepared, evidence):
+        while more := decide(prepared, measurements):
             prepared = decided_again(prepared, decide.__name__, more)
             if decide not in REPEATED:
                 break
     return prepared
 
 
-def _evidence(
+def _measurements(
     prepared: Prepared, statistics: Statistics, objective: Objective
-) -> tuple[Evidence, list[str]]:
-    """(the Evidence, a note where no times are known)."""
+) -> tuple[Measurements, list[str]]:
+    """(the Measurements, a note where no times are known)."""
     table = costs_of(prepared.target.name) if prepared.costs is None else prepared.costs
     times, notes = None, []
     if table is None:
@@ -136,4 +141,4 @@ def _evidence(
         ]
     else:
         times = (sizes_of(prepared.model, statistics.samples.shapes), table)
-    return Evidence(prepared, statistics, times, objective, decided_again), notes
+    return Measurements(prepared, statistics, times, objective, decided_again), notes

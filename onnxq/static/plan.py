@@ -41,7 +41,7 @@ from onnxq.static.choosing.node_precisions import (
     precision_counts,
     with_dynamic,
 )
-from onnxq.static.deciders import with_evidence
+from onnxq.static.deciders import with_measurements
 from onnxq.static.insertion.channel_scales import channel_scales_of
 from onnxq.static.insertion.decision import Decision, Quantize
 from onnxq.static.planning.activation_qparams import tensor_qparams, untaken_branches
@@ -147,7 +147,7 @@ def plan(
 
     A range becomes a scale in this order, as each step reads what the steps before it have settled:
 
-        with_evidence       precisions that the data and times leave; all below is for these
+        with_measurements       precisions that the data and times leave; all below is for these
         tensor_qparams      range -> scale and zero point of each group of tensors; within it,
                             with_curves widens ranges ahead of functions that amplify errors
         demoted             nodes to float whose tensors have no scale, or one that no kernel takes
@@ -176,7 +176,7 @@ def plan(
     check_prepared(prepared, "plan")
     check_statistics(statistics, "plan")
     statistics.check_model(prepared.model_hash)
-    prepared, of_precisions = with_evidence(prepared, statistics, objective)
+    prepared, of_precisions = with_measurements(prepared, statistics, objective)
     check_saturated(prepared.target, saturated)
     tensors, unseen, notes = tensor_qparams(prepared, statistics)
     notes += [*statistics.notes(), *of_precisions]

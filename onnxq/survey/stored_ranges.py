@@ -122,7 +122,7 @@ def _of_blocks(node: ir.Node, place: int | None) -> WeightPart:
     return _of_rows(name, place, dtype, rows)
 
 
-def _of_rows(name: str, place: int | None, dtype: str, rows: RowsInBlocks) -> WeightPart:
+def _of_rows(name: str, place: int | None, dtype: str, rows: GroupwiseRows) -> WeightPart:
     lows, highs, reach = rows.ranges
     return WeightPart(name, place, dtype, rows.words, _floats(lows), _floats(highs), _floats(reach))
 
@@ -156,7 +156,7 @@ BLOCK = {MATMUL_NBITS: 0, GATHER_BLOCK_QUANTIZED: 128}
 
 
 @dataclass(frozen=True, eq=False)
-class RowsInBlocks:
+class GroupwiseRows:
     """A weight as rows of blocks.
 
     w[r, k] = (integers[r, k] - points[r, b]) * scales[r, b], b = k // size
@@ -194,7 +194,7 @@ class RowsInBlocks:
         return np.minimum(*limits).min(1), np.maximum(*limits).max(1), reach.max(1)
 
 
-def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> RowsInBlocks:
+def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> GroupwiseRows:
     """Rows along the axis of blocks of integers that DequantizeLinear reads."""
 
     def rows(values: Array) -> Array:
@@ -203,10 +203,10 @@ def rows_of_qparams(integers: Array, qparams: QParams, axis: int, size: int) -> 
 
     scales, points = (rows(v).astype(np.float64) for v in (qparams.scale, qparams.zero_point))
     limits = qparams.dtype.qmin, qparams.dtype.qmax
-    return RowsInBlocks(rows(integers).astype(np.int32), scales, points, size, limits)
+    return GroupwiseRows(rows(integers).astype(np.int32), scales, points, size, limits)
 
 
-def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
+def rows_of_node(node: ir.Node) -> GroupwiseRows | None:
     """Rows of an operator's weight in blocks; None: they are computed, or in another order."""
     integers, scales = (_array(node, slot) for slot in (INTEGERS[node.op_type], SCALES))
     if integers is None or scales is None or find_input(node, ORDER) is not None:
@@ -225,7 +225,7 @@ def rows_of_node(node: ir.Node) -> RowsInBlocks | None:
     points = np.broadcast_to(np.float64(1 << (bits - 1) if packed else 0), scale.shape)
     if (given := _array(node, ZERO_POINTS)) is not None:
         points = _points(given, scale.shape, bits)
-    return RowsInBlocks(found[:, :inner].astype(np.int32), scale, points, size, limits)
+    return GroupwiseRows(found[:, :inner].astype(np.int32), scale, points, size, limits)
 
 
 def _points(given: Array, shape: tuple[int, ...], bits: int) -> Reals:

@@ -41,7 +41,7 @@ def layout_of(
         weight = sizes.get(value_name(node.inputs[1]) if node.inputs[1] else "", ())
         if precision is Precision.INT8:
             return Layout.CHANNELS_LAST, Layout.CHANNELS_LAST
-        if not _runs_in_blocks(weight, int(node.attributes.get_int("group", 1))):
+        if not _runs_groupwise(weight, int(node.attributes.get_int("group", 1))):
             return Layout.PLAIN, Layout.PLAIN
         few = weight[1] < FEW_CHANNELS and int(node.attributes.get_int("group", 1)) == 1
         return Layout.PLAIN if few else Layout.BLOCKED, Layout.BLOCKED
@@ -57,7 +57,7 @@ def layout_of(
     return same, same
 
 
-def _runs_in_blocks(weight: Sizes, group: int) -> bool:
+def _runs_groupwise(weight: Sizes, group: int) -> bool:
     """Whether a float convolution of images runs on blocks of channels."""
     if len(weight) != IMAGE_RANK:
         return False

@@ -26,8 +26,8 @@ from onnxq.operator.nodes import input_at
 from onnxq.qparams.group_spec import GroupSpec
 from onnxq.samples.inputs import Batch
 from onnxq.weights.experts import unfolded
-from onnxq.weights.given_groups import given_integers
 from onnxq.weights.plan_weights import rows_of
+from onnxq.weights.prequantized_groups import prequantized_integers
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
 from onnxq.weights.sequential import LayersOfInput, SequentialPipeline
 from onnxq.weights.solve import RowSolver, prepared
@@ -94,7 +94,7 @@ def find_integers(
     for name in [name for name in first.values() if name not in found]:
         if (decision := plan.quantized[name]).given:
             value = input_at(nodes[name], decision.slot)
-            rows = given_integers(value, decision.inputs_first, decision.spec)
+            rows = prequantized_integers(value, decision.inputs_first, decision.spec)
             tensors = integers.append(keys[name], dict(rows.packed().arrays))
             found |= {other: tensors for other, key in keys.items() if key == keys[name]}
     missing = [name for name in first.values() if name not in found]

@@ -21,7 +21,13 @@ from onnxq.core.reason import Reason
 from onnxq.dynamic.reasons import NoDynamicOperator, NoWeights, StoredInFewerBits
 from onnxq.dynamic.requests import without_form
 from onnxq.errors import ModelError, QConfigError, listed, nearest
-from onnxq.graph.given_weights import KEPT_DB, is_given, sqnr_of, stored_bits, words_on_given
+from onnxq.graph.prequantized_weights import (
+    KEPT_DB,
+    is_prequantized,
+    sqnr_of,
+    stored_bits,
+    words_on_prequantized,
+)
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicRule, Float, Precision
 from onnxq.operator.nodes import input_at, is_constant, sizes, tensor_of
@@ -36,8 +42,8 @@ from onnxq.weights.embeddings import (
     why_no_rows,
 )
 from onnxq.weights.experts import FC1, FC2, is_mixture, part_name, why_no_qmoe
-from onnxq.weights.given_groups import given_spec
 from onnxq.weights.hessian import parts_of_inputs
+from onnxq.weights.prequantized_groups import prequantized_spec
 from onnxq.weights.reasons import (
     ConstantMatMul,
     EmbeddingsNotAsked,
@@ -160,7 +166,7 @@ def _taken_over(made: Groupwise, value: ir.Value) -> WeightDecision:
     """The layer with the integers that the file has, where it stores some in as few bits."""
     if stored_bits(value) > made.spec.bits:
         return made
-    spec = given_spec(value, made.inputs_first, made.spec)
+    spec = prequantized_spec(value, made.inputs_first, made.spec)
     if spec is None:
         return Float(StoredInFewerBits(made.tensor, stored_bits(value)))
     return dataclasses.replace(made, spec=spec, method=Method.RTN, given=True)
@@ -293,11 +299,11 @@ def _notes_on_given(plan: WeightPlan, nodes: Sequence[ir.Node]) -> list[str]:
         value = input_at(named[name], decision.slot)
         if decision.given:
             left_db[decision.tensor] = KEPT_DB
-        elif is_given(value):
+        elif is_prequantized(value):
             array = tensor_of(value).numpy()
             rows = np.ascontiguousarray(array.T if decision.inputs_first else array)
             left_db[decision.tensor] = sqnr_of(rows, Nearest()(rows, decision.spec).reals)
-    return words_on_given(left_db, "for the bits that are asked for (rounded to nearest)")
+    return words_on_prequantized(left_db, "for the bits that are asked for (rounded to nearest)")
 
 
 def _nothing(decisions: Mapping[str, WeightDecision]) -> str:

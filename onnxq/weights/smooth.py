@@ -42,14 +42,14 @@ from onnxq.weights.smoothing import (
     site_choices,
     site_inputs,
 )
-from onnxq.weights.smoothing_sites import Site, sites_of
-from onnxq.weights.smoothing_trial import (
-    NO_FACTORS,
+from onnxq.weights.smoothing_run import (
+    NO_SMOOTHING,
     Flow,
-    ScaleTrial,
+    SmoothingRun,
     in_integers,
     validation_of,
 )
+from onnxq.weights.smoothing_sites import Site, sites_of
 
 NO_SITES = "the model has no linear layer whose input could be smoothed"
 
@@ -65,7 +65,7 @@ class Smooth(ModelAlgorithm):
     ) -> EqualModel:
         """Site by site, then as a whole; see the module."""
         flow = Flow.of(prepared, samples, objective)
-        return factored(flow, self.name, sites_of(prepared, objective), NO_SITES)
+        return smoothed(flow, self.name, sites_of(prepared, objective), NO_SITES)
 
 
 def smoothed_for_outliers(
@@ -77,21 +77,21 @@ def smoothed_for_outliers(
     if flow is None or too_few(flow.batches):
         return None
     inputs = site_inputs(flow, sites)
-    return _factored(flow, Smooth.name, inputs) if outliers_cost(flow, inputs) else None
+    return _smoothed(flow, Smooth.name, inputs) if outliers_cost(flow, inputs) else None
 
 
 CHANCE = "{} samples cannot tell this gain from chance"
 LEAVES = "linear layers that would leave integers: {}, '{}' among them"
 
 
-def factored(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualModel:
+def smoothed(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualModel:
     """The model with factors at those of the sites where they help."""
     if why := too_few(flow.batches) if sites else none:
         return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
-    return _factored(flow, name, site_inputs(flow, sites))
+    return _smoothed(flow, name, site_inputs(flow, sites))
 
 
-def _factored(flow: Flow, name: str, inputs: Mapping[Site, SiteInput]) -> EqualModel:
+def _smoothed(flow: Flow, name: str, inputs: Mapping[Site, SiteInput]) -> EqualModel:
     with workers(1):  # sums are the same on every machine with one BLAS thread
         made = _judged(flow, name, site_choices(flow, inputs))
         if made.outcomes[-1].kept or not flow.corrects_biases:
@@ -107,11 +107,11 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     if not factors:
         return EqualModel(flow.prepared.model, tuple(c.outcome(name, kept=False) for c in choices))
     planned = flow.planned()
-    plain = validation_of(flow, NO_FACTORS, planned.qconfig)
+    plain = validation_of(flow, NO_SMOOTHING, planned.qconfig)
     stayed = [s for s in factors if any(map(plain.runs_in_integers, s.readers))]
     ordered = sorted(choices, key=lambda c: -c.after_db)
     back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
-    tried: list[ScaleTrial] = []
+    tried: list[SmoothingRun] = []
     for count in sorted({0, len(back) // 2, len(back)}, reverse=True):
         sites = {site: factors[site] for site in (*stayed, *back[:count])}
         if not sites:

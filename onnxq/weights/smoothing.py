@@ -42,8 +42,8 @@ from onnxq.samples.excerpt import is_held_apart
 from onnxq.static.noise.sensitive import TYPICAL_NOISE
 from onnxq.weights.integer_layers import IntegerLayer, at_run_time, integer_layers
 from onnxq.weights.layerwise import all_feeds
+from onnxq.weights.smoothing_run import Flow
 from onnxq.weights.smoothing_sites import Site, along
-from onnxq.weights.smoothing_trial import Flow
 
 Rounding = Callable[[Singles], Singles]
 """Gives an array as its integers would have it."""
@@ -89,7 +89,7 @@ class LinearLayer:
         return found
 
 
-def smoothing_factors(x_max: Reals, w_max: Reals, exponent: float) -> Reals:
+def smoothing_scales(x_max: Reals, w_max: Reals, exponent: float) -> Reals:
     """S = x_max^a / w_max^(1 - a), shape (channels,), all above 0."""
     x, w = (np.maximum(v, SMALLEST * max(float(v.max(initial=0.0)), 1e-30)) for v in (x_max, w_max))
     return np.asarray(x**exponent / w ** (1 - exponent), np.float64)
@@ -291,7 +291,7 @@ class _Reading:
         """Factors of that exponent, and the rounding of the input, as this part has them."""
         factors = np.ones(self.w_max.size)
         if exponent:
-            factors = smoothing_factors(expected_maxima(part.maxima), self.w_max, exponent)
+            factors = smoothing_scales(expected_maxima(part.maxima), self.w_max, exponent)
         if self.observer is None:
             return factors, at_run_time
         observer = self.observer()

@@ -224,7 +224,7 @@ def along(factors: Reals, rank: int) -> Reals:
     return factors.reshape([1] * (rank - 1) + [-1])
 
 
-def with_factors(model: ir.Model, chosen: Mapping[Site, Reals]) -> ir.Model:
+def with_smoothing_scales(model: ir.Model, chosen: Mapping[Site, Reals]) -> ir.Model:
     """A model that computes the same, with each site's tensor divided by its factors.
 
     Tensors that carry factors have names of their own, so that nothing compares them with those of

@@ -7,7 +7,7 @@ DequantizeLinear ahead of the MatMul, opset 21.
 
 Integers have types of their own (uint4, int4 ...), which opset 21 has, and opset 25 of 2 bits. ONNX
 Runtime makes MatMulNBits of some of these when it loads the model, at accuracy level 4
-(`reference.blocks` says of which); it dequantizes the others in every run.
+(`reference.groupwise_matmul` says of which); it dequantizes the others in every run.
 """
 
 import enum

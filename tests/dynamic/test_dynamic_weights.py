@@ -14,7 +14,7 @@ from onnxq.dynamic.dynamic_decision import DynamicWeightPlan
 from onnxq.dynamic.dynamic_weights import (
     StorageKey,
     StoredScales,
-    can_be_in_blocks,
+    can_be_groupwise,
     observe_stored,
     permuted,
     plan_half,
@@ -135,9 +135,9 @@ def test_float16_refuses_nan_and_leaves_large_numbers_in_float() -> None:
 
 
 def test_blocks_are_for_matrices_with_channels() -> None:
-    assert can_be_in_blocks(value(weights(0, 4, 4)), DynamicWeight(1, 1))
-    assert not can_be_in_blocks(value(weights(0, 4, 4)), DynamicWeight(1, None))
-    assert not can_be_in_blocks(value(weights(0, 4)), DynamicWeight(1, 0))
+    assert can_be_groupwise(value(weights(0, 4, 4)), DynamicWeight(1, 1))
+    assert not can_be_groupwise(value(weights(0, 4, 4)), DynamicWeight(1, None))
+    assert not can_be_groupwise(value(weights(0, 4)), DynamicWeight(1, 0))
 
 
 def test_weights_that_are_all_zero_in_float16_stay_float() -> None:

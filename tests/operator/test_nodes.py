@@ -7,13 +7,13 @@ import pytest
 from onnxq.operator import Float
 from onnxq.operator.nodes import (
     constant,
+    constant_operand,
     find_input,
     has_input,
     infinite,
     infinite_operand,
     input_at,
     is_constant,
-    number_beside,
     shape,
     tensor_of,
 )
@@ -91,6 +91,6 @@ def test_only_floating_point_constants_can_stand_for_infinity() -> None:
 def test_a_constant_operand_that_is_one_number(array: np.ndarray, number: float | None) -> None:
     x = ir.val("x", ir.DataType.FLOAT, ["N", 3])
     w = ir.Value(name="w", const_value=ir.tensor(array))
-    assert number_beside(ir.node("Op", [x, w])) == number
-    assert number_beside(ir.node("Op", [w, x])) == number
-    assert number_beside(ir.node("Op", [x, x])) is None
+    assert constant_operand(ir.node("Op", [x, w])) == number
+    assert constant_operand(ir.node("Op", [w, x])) == number
+    assert constant_operand(ir.node("Op", [x, x])) is None

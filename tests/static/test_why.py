@@ -6,7 +6,7 @@ from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name
 from onnxq.static import deciders
 from onnxq.static.calibrate import calibrate
-from onnxq.static.deciders import DECIDERS, with_evidence
+from onnxq.static.deciders import DECIDERS, with_measurements
 from onnxq.static.prepare import prepare
 from onnxq.static.why import chain_of
 from tests.small_networks import encoder_block
@@ -19,7 +19,7 @@ def test_a_chain_ends_with_what_was_chosen_and_names_listed_deciders() -> None:
     shape = [size if isinstance(size, int) else 2 for size in spec.shape]
     x = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
     statistics = calibrate(prepared, [{spec.name: x}])
-    decided, _ = with_evidence(prepared, statistics, Objective.SIZE)
+    decided, _ = with_measurements(prepared, statistics, Objective.SIZE)
     names = {decider.__name__ for decider in DECIDERS}
     lengths = set()
     for node, _ in decided.context.order:

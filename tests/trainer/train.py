@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 import onnxq
 from onnxq.pytorch import convert, disable_observer, export, prepare_qat
-from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
+from onnxq.pytorch.nn.quantized.dynamic.linear import GroupwiseLinear
 from onnxq.qconfig import QConfigMapping, groupwise_4bit_qat_qconfig
 
 if TYPE_CHECKING:
@@ -241,10 +241,10 @@ def lora_converted(made: Callable[[], Made], folder: Path) -> dict[str, object]:
     model, inputs = made()
     mapping = QConfigMapping(groupwise_4bit_qat_qconfig)
     base = convert(prepare_qat(model, inputs=first(inputs), qconfig=mapping).eval())
-    layers = sum(isinstance(part, LinearInBlocks) for part in base.modules())
+    layers = sum(isinstance(part, GroupwiseLinear) for part in base.modules())
     integers = [x.clone() for x in base.buffers()]
     config = peft.LoraConfig(r=2, target_modules=["query", "value"])
-    config._register_custom_module({LinearInBlocks: peft.tuners.lora.Linear})
+    config._register_custom_module({GroupwiseLinear: peft.tuners.lora.Linear})
     adapted = peft.get_peft_model(base, config)
     found = fit(adapted, inputs)
     kept = all(map(torch.equal, base.buffers(), integers))

@@ -23,7 +23,7 @@ from onnxq.samples import open_samples
 from onnxq.weights import Smooth, improve_model
 from onnxq.weights import smooth as smooth_module
 from onnxq.weights.judgement import Judgement
-from onnxq.weights.smoothing_sites import Site, sites_of, with_factors
+from onnxq.weights.smoothing_sites import Site, sites_of, with_smoothing_scales
 from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onnxq.core.arrays import Reals, Singles
     from onnxq.weights.algorithm import EqualModel
     from onnxq.weights.smoothing import SiteChoice
-    from onnxq.weights.smoothing_trial import Flow
+    from onnxq.weights.smoothing_run import Flow
 
 
 WIDTH, HEADS, STEPS = 16, 4, 6
@@ -113,14 +113,16 @@ def test_any_factors_leave_the_float_model_as_it_is(pre_norm: bool) -> None:
     rng = np.random.default_rng(5)
     sizes = {"n": WIDTH, "c3": WIDTH, "s": WIDTH, "r": 2 * WIDTH}
     chosen = {site: np.exp2(rng.uniform(-4, 4, sizes[site.tensor])) for site in sites_of(prepared)}
-    made = with_factors(prepared.model, chosen)
+    made = with_smoothing_scales(prepared.model, chosen)
     wanted, got = (outputs(m, samples(4)) for m in (prepared.model, made))
     assert np.abs(got - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 def test_tensors_that_carry_factors_have_names_of_their_own() -> None:
     prepared = onnxq.prepare(encoder())
-    made = with_factors(prepared.model, {Site("c3", ("matmul_o",), True): np.full(WIDTH, 2.0)})
+    made = with_smoothing_scales(
+        prepared.model, {Site("c3", ("matmul_o",), True): np.full(WIDTH, 2.0)}
+    )
     names = {v.name for node, _ in walk(made.graph) for v in node.outputs}
     assert {"c3_divided", "c2_divided", "c1_divided", "v3_divided", "v1_divided"} <= names
     assert not {"c3", "c2", "c1", "v3", "v2", "v1", "v0"} & names

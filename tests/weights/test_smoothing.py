@@ -10,7 +10,7 @@ from onnxq.weights.smoothing import (
     expected_maxima,
     layer_noise,
     row_noise,
-    smoothing_factors,
+    smoothing_scales,
     varying_noise,
 )
 
@@ -37,7 +37,7 @@ LAYER = LinearLayer(
 
 def noise(exponent: float) -> float:
     x_max, w_max = np.abs(X).max(0).astype(float), np.abs(W).max(1).astype(float)
-    factors = smoothing_factors(x_max, w_max, exponent)
+    factors = smoothing_scales(x_max, w_max, exponent)
     return layer_noise(X, factors, lambda x: rounded(x, None), [LAYER])
 
 
@@ -46,18 +46,18 @@ def test_factors_are_those_of_the_paper(exponent: float) -> None:
     """Equation 4 of SmoothQuant, as its published code has it (smooth.py, smooth_ln_fcs)."""
     x_max, w_max = np.abs(X).max(0).astype(float), np.abs(W).max(1).astype(float)
     published = (x_max**exponent / w_max ** (1 - exponent)).clip(1e-5)
-    assert np.allclose(smoothing_factors(x_max, w_max, exponent), published, rtol=1e-12)
+    assert np.allclose(smoothing_scales(x_max, w_max, exponent), published, rtol=1e-12)
 
 
 def test_exponent_of_a_half_gives_both_sides_one_maximum() -> None:
     x_max, w_max = np.abs(X).max(0).astype(float), np.abs(W).max(1).astype(float)
-    s = smoothing_factors(x_max, w_max, 0.5)
+    s = smoothing_scales(x_max, w_max, 0.5)
     assert np.allclose(x_max / s, w_max * s)
 
 
 def test_channels_of_zeros_have_finite_factors_that_enlarge_nothing() -> None:
     x_max, w_max = np.array([1.0, 0.0, 2.0]), np.array([0.5, 0.5, 0.0])
-    s = smoothing_factors(x_max, w_max, 0.5)
+    s = smoothing_scales(x_max, w_max, 0.5)
     assert np.isfinite(s).all()
     assert (s > 0).all()
     assert x_max[2] / s[2] <= x_max[0] / s[0]

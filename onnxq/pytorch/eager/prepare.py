@@ -36,7 +36,7 @@ from onnxq.pytorch.modules.stubs import DeQuantStub, QuantStub
 from onnxq.pytorch.modules.torch_qconfig import FOREIGN
 from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.nn.intrinsic import FUSED
-from onnxq.pytorch.nn.qat.linear import LinearInBlocks
+from onnxq.pytorch.nn.qat.linear import GroupwiseLinear
 from onnxq.pytorch.nn.quantizable.activation import why_whole
 from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.pytorch.train.conversion import QAT_MAPPING
@@ -274,8 +274,8 @@ def _swapped(
         made: nn.Module = kind.from_float(module)  # type: ignore[attr-defined]  # of each class in the mapping
         done[module] = carry_over(module, made)
         return made
-    if type_before_parametrizations(module) is nn.Linear and _is_in_blocks(qconfig):
-        done[module] = carry_over(module, LinearInBlocks.from_float(module))
+    if type_before_parametrizations(module) is nn.Linear and _is_groupwise(qconfig):
+        done[module] = carry_over(module, GroupwiseLinear.from_float(module))
         return done[module]
     done[module] = module
     if not isinstance(module, WHOLE):
@@ -285,7 +285,7 @@ def _swapped(
     return module
 
 
-def _is_in_blocks(qconfig: object) -> bool:
+def _is_groupwise(qconfig: object) -> bool:
     """Whether a module's weight alone is trained, in blocks."""
     if not isinstance(qconfig, QConfigDynamic) or qconfig.block_size is None:
         return False

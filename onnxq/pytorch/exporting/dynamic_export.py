@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from onnxq import targets
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import has_dynamic_quantization
 from onnxq.dynamic.dynamic_decision import Objective, as_objective
 from onnxq.dynamic.requests import check_dtype
 from onnxq.dynamic.spec import as_dtype, dynamic_op_types, entry_for
@@ -190,7 +190,7 @@ def entries_of_nodes(model: nn.Module, canonical: ir.Model, entries: Entries) ->
     nodes: dict[str, QConfigDynamic | None] = {}
     reached: set[str] = set()  # names of the modules that such nodes come from
     for node, _ in walk(canonical.graph):
-        if not has_dynamic_form(node):
+        if not has_dynamic_quantization(node):
             continue
         # names of modules, outermost first; then torch's own operator
         noted = ast.literal_eval(node.metadata_props.get(_SCOPES, "[]"))[:-1]

@@ -236,7 +236,7 @@ def export(
             warn_of_sums(module, model)
             model = QuantizedModel.of(as_format(model, format))
         trials = [bound, *_other_sizes(module, bound, axes)]
-        check = functools.partial(_check_trials, module, model, trials, roundings, tolerance)
+        check = functools.partial(_check_examples, module, model, trials, roundings, tolerance)
         check_here_or_exactly(check, model, trials)
     if path is not None:
         io.save(model, path, Annotations.DROPPED if is_quantized else Annotations.KEPT)
@@ -308,7 +308,7 @@ _PADDING = (
 )
 
 
-def _check_trials(
+def _check_examples(
     module: nn.Module,
     model: ir.Model,
     trials: Sequence[BoundInputs],

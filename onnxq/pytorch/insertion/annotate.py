@@ -21,7 +21,7 @@ import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
 
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import has_dynamic_quantization
 from onnxq.errors import UnsupportedError
 from onnxq.graph.canonical import canonicalize_module
 from onnxq.graph.walk import node_name
@@ -98,15 +98,15 @@ def _key(x: torch.Tensor) -> tuple[object, ...]:
 # --- Layers whose weight alone is trained, in blocks: what a QConfigDynamic says of a linear layer.
 
 
-def weights_in_blocks(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[str, str]]:
+def groupwise_weights(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[str, str]]:
     """Weights that are trained in blocks, in graph order; ONNX node -> why another stays float."""
     annotated: dict[str, AnnotatedWeight] = {}  # path -> weight; a layer may be called twice
     reasons: dict[str, str] = {}
     for node in view.nodes:
         entry = view.prepared.qconfig.entry_for_node(node_name(node), node.op_type)
-        if not isinstance(entry, QConfigDynamic) or not has_dynamic_form(node):
+        if not isinstance(entry, QConfigDynamic) or not has_dynamic_quantization(node):
             continue
-        found = _weight_in_blocks(view, node, entry)
+        found = _groupwise_weight(view, node, entry)
         if isinstance(found, str):
             reasons[node_name(node)] = found
         else:
@@ -114,7 +114,7 @@ def weights_in_blocks(view: View) -> tuple[tuple[AnnotatedWeight, ...], Mapping[
     return tuple(annotated.values()), reasons
 
 
-def _weight_in_blocks(view: View, node: ir.Node, entry: QConfigDynamic) -> AnnotatedWeight | str:
+def _groupwise_weight(view: View, node: ir.Node, entry: QConfigDynamic) -> AnnotatedWeight | str:
     """The weight of a node, or why it is not trained."""
     if not isinstance(entry.weight, FakeQuantSpec):
         return (
@@ -243,7 +243,7 @@ def _annotated(view: View) -> Annotations:
     operands = Operands(view, tensors)
     unannotated = [*tensors.annotate(), *operands.annotate(), *tensors.annotate_rows()]
     floats = {n: d.reason.words for n, d in view.prepared.decisions.items() if isinstance(d, Float)}
-    in_blocks, reasons = weights_in_blocks(view)
+    in_blocks, reasons = groupwise_weights(view)
     trained = {weight.exported for weight in in_blocks}
     floats = {name: reasons.get(name, why) for name, why in floats.items() if name not in trained}
     return Annotations(

@@ -24,7 +24,7 @@ from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FUSED
-from onnxq.pytorch.nn.qat.linear import LinearInBlocks
+from onnxq.pytorch.nn.qat.linear import GroupwiseLinear
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.all_observers import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize, fake_quantize_module
@@ -254,7 +254,7 @@ class TrainingBuilder(Builder):
         if weight.block_size is not None:
             layer: Any = modules[0]
             layer.qconfig = QConfigDynamic(weight.part, block_size=weight.block_size)
-            return LinearInBlocks.from_float(layer), parts
+            return GroupwiseLinear.from_float(layer), parts
         if kinds in _FUSED:
             fused, trained = _FUSED[kinds]
             float_module = fused(*modules)

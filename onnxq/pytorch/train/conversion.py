@@ -24,9 +24,9 @@ from onnxq.pytorch.nn.intrinsic import BATCH_NORMS
 from onnxq.pytorch.nn.intrinsic import qat as fused
 from onnxq.pytorch.nn.intrinsic import quantized as nniq
 from onnxq.pytorch.nn.qat import QatModule
-from onnxq.pytorch.nn.qat.linear import LinearInBlocks as TrainedInBlocks
+from onnxq.pytorch.nn.qat.linear import GroupwiseLinear as TrainedInBlocks
 from onnxq.pytorch.nn.quantized import DeQuantize, dynamic
-from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
+from onnxq.pytorch.nn.quantized.dynamic.linear import GroupwiseLinear
 from onnxq.pytorch.nn.quantized.observed import output_fake_quantize
 from onnxq.pytorch.numerics.all_observers import check_observed_values
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
@@ -71,7 +71,7 @@ STATIC_MAPPING: Types = {
 }
 """Quantized types for modules whose activations have been observed or trained."""
 
-DYNAMIC_MAPPING: Types = {**_by_float_type(dynamic), TrainedInBlocks: LinearInBlocks}
+DYNAMIC_MAPPING: Types = {**_by_float_type(dynamic), TrainedInBlocks: GroupwiseLinear}
 """Quantized types for modules whose qconfig is a QConfigDynamic: nothing needs to be observed."""
 
 

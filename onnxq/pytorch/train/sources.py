@@ -23,7 +23,7 @@ from onnxq.pytorch.modules.places import has_pre_hook
 from onnxq.pytorch.modules.stubs import DeQuantStub
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.nn.intrinsic import FusedModule
-from onnxq.pytorch.nn.qat.linear import LinearInBlocks
+from onnxq.pytorch.nn.qat.linear import GroupwiseLinear
 from onnxq.pytorch.nn.quantized.observed import bind_input
 from onnxq.pytorch.numerics.exact_buffers import never_compiled
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
@@ -202,7 +202,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 def reads_integers(module: nn.Module) -> bool:
     """Whether the module is to run on integers, with a bias at x_scale * w_scale."""
-    if isinstance(module, nn.Embedding | LinearInBlocks):
+    if isinstance(module, nn.Embedding | GroupwiseLinear):
         return False
     observed = isinstance(getattr(module, "activation_post_process", None), FakeQuantize)
     return hasattr(module, "weight_fake_quant") or (observed and isinstance(module, LAYERS))

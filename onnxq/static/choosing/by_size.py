@@ -11,12 +11,12 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import has_dynamic_quantization
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, tensor_of
-from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.measurements import Measurements
 from onnxq.static.choosing.node_precisions import dynamic_entry
 from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
 from onnxq.static.prepared import Prepared
@@ -28,9 +28,9 @@ WORTH_A_WORD = 0.05
 MEGA, KILO = 1e6, 1e3
 
 
-def by_size(prepared: Prepared, evidence: Evidence) -> Proposals:
+def by_size(prepared: Prepared, measurements: Measurements) -> Proposals:
     """Proposes that weights of float nodes are stored, as objective `size` wants it."""
-    if evidence.objective is not Objective.SIZE:
+    if measurements.objective is not Objective.SIZE:
         return {}
     naming: dict[str, Proposal] = {}
     for node in _storable(prepared):
@@ -81,7 +81,7 @@ def _stays_float(prepared: Prepared, node: ir.Node) -> bool:
 def _can_be_stored(prepared: Prepared, node: ir.Node) -> bool:
     """Whether it is open, has the precision, and all of its weights are float constants."""
     operator = catalog.find(node.op_type, node.domain)
-    if operator is None or not has_dynamic_form(node) or node_name(node) in prepared.left:
+    if operator is None or not has_dynamic_quantization(node) or node_name(node) in prepared.left:
         return False
     if open_entry(node, prepared.qconfig) is None:
         return False

@@ -21,7 +21,7 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.observers.tensor_noise import noise_at
 from onnxq.operator import OpCategory
 from onnxq.ort.layouts import ADDED_BY_CONV
-from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.measurements import Measurements
 from onnxq.static.choosing.proposals import Proposal, Proposals, in_float
 from onnxq.static.choosing.weighing import Weighing, in_us, neighbours
 from onnxq.static.insertion.decision import Quantize
@@ -38,16 +38,16 @@ is what they are quantized for; MatMuls of attention 1.4e-3 (4.5 dB of 38.2 for 
 much; the stem of a small ViT 8e-3 (7.3 dB of 41.8 for 0.04)."""
 
 
-def by_stem(prepared: Prepared, evidence: Evidence) -> Proposals:
+def by_stem(prepared: Prepared, measurements: Measurements) -> Proposals:
     """Proposes float for stems whose error is worth more than the time that they save."""
-    if evidence.times is None:
+    if measurements.times is None:
         return {}
     stems = [stem for stem in _stems(prepared) if stem.integers]
     if not stems:
         return {}
-    weighing = Weighing(prepared, *evidence.times)
+    weighing = Weighing(prepared, *measurements.times)
     float_ns = weighing.ns({})
-    noises = _noises(prepared, evidence.statistics)
+    noises = _noises(prepared, measurements.statistics)
     naming: dict[str, Proposal] = {}
     for stem in stems:
         noise = max(noises.get(name, TYPICAL_NOISE) for name in stem.integers)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from onnxq import catalog, targets
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import has_dynamic_quantization
 from onnxq.core.reason import Reason
 from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.reasons import StoredInFewerBits
-from onnxq.graph.given_weights import stored_bits
+from onnxq.graph.prequantized_weights import stored_bits
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
@@ -37,13 +37,13 @@ from onnxq.static.insertion.insert_quantizers import QuantizerInsertion
 MEASURED_ON = "x86-vnni"
 
 
-def by_static_form(so_far: SoFar) -> Proposals:
+def by_static_quantization(so_far: SoFar) -> Proposals:
     """Proposes dynamic entries for nodes that static quantization leaves in float in any model."""
     context, found = so_far.context, dict[str, Proposal]()
     for node, loop in so_far.left:
         operator = catalog.find(node.op_type, node.domain)
         entry = open_entry(node, context.asked)
-        if operator is None or entry is None or not has_dynamic_form(node):
+        if operator is None or entry is None or not has_dynamic_quantization(node):
             continue
         if isinstance(operator.dynamic_rule(node), Float):
             continue
@@ -73,7 +73,7 @@ def by_lookup(so_far: SoFar) -> Proposals:
     context, insertion, found = so_far.context, so_far.insertion, dict[str, Proposal]()
     for node, _ in so_far.left:
         entry, operator = open_entry(node, context.asked), catalog.find(node.op_type, node.domain)
-        if operator is None or entry is None or not has_dynamic_form(node):
+        if operator is None or entry is None or not has_dynamic_quantization(node):
             continue
         if isinstance(insertion.decisions[node_name(node)], Quantize):
             continue

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnxq.catalog import has_dynamic_form
+from onnxq.catalog import has_dynamic_quantization
 from onnxq.core.reason import Reason
 from onnxq.dtypes import INT8, UINT8, in_bytes
 from onnxq.graph.edit import sole_reader
-from onnxq.graph.given_weights import stores_groups
+from onnxq.graph.prequantized_weights import stores_groups
 from onnxq.graph.walk import node_name, op_label, value_name
 from onnxq.operator import Float, OpCategory, Precision, Rule
 from onnxq.operator.nodes import find_input
@@ -104,7 +104,7 @@ def by_dynamic_request(at: _Node) -> Reason | None:
     """Leaves to dynamic quantization what the qconfig wants so."""
     if not isinstance(at.entry, QConfigDynamic):
         return None
-    is_possible = has_dynamic_form(at.node)
+    is_possible = has_dynamic_quantization(at.node)
     return reasons.QuantizedAtRunTime() if is_possible else reasons.NoDynamicForm(op_label(at.node))
 
 

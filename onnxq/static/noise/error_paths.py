@@ -70,7 +70,7 @@ class Magnifier:
     sqnr_db: Callable[[Error], float]
     shares: int = 1
 
-    def is_twin_of(self, other: Magnifier) -> bool:
+    def is_duplicate_of(self, other: Magnifier) -> bool:
         """Whether both are of one node, by way of the same reader and as many linear layers."""
         ours = (self.node, self.reader, self.layers)
         return ours == (other.node, other.reader, other.layers)
@@ -107,7 +107,7 @@ def magnifiers(
         behind = [magnifier for v in node.outputs if v.name for magnifier in found.get(v.name, ())]
         for value, magnifier in _steps(node, context.rules.find(node), behind, observers, positive):
             at = found.setdefault(value_name(value), [])
-            known = any(magnifier.is_twin_of(other) for other in at)
+            known = any(magnifier.is_duplicate_of(other) for other in at)
             if not known and len(at) < MOST_MAGNIFIERS:
                 at.append(magnifier)
     return {name: tuple(at) for name, at in found.items()}

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq.dtypes import INT8, INT32
 from onnxq.errors import ModelError
-from onnxq.graph.given_weights import is_given
+from onnxq.graph.prequantized_weights import is_prequantized
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers.weight_observation import WeightKey
@@ -76,7 +76,7 @@ def weight_key(prepared: Prepared, node: ir.Node, rule: Rule) -> WeightKey:
 
 def plan_weight(key: WeightKey, qparams: QParams, value: ir.Value) -> PlannedWeight:
     """Plan of the key's weight, with qparams that `qparams_of_weight` found for it."""
-    has_least = key.limit == INT8.qmax and is_given(value)  # whose integers may be -128
+    has_least = key.limit == INT8.qmax and is_prequantized(value)  # whose integers may be -128
     limited = qparams.dtype == INT8 and not has_least
     return PlannedWeight(key.tensor, qparams, key.limit if limited else None)
 

@@ -7,7 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.graph.given_weights import is_given, notes_on_given, qparams_of_weight
+from onnxq.graph.prequantized_weights import (
+    is_prequantized,
+    notes_on_prequantized,
+    qparams_of_weight,
+)
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers.weight_observation import WeightKey
 from onnxq.operator import Float
@@ -74,7 +78,7 @@ def plan_constants(
             weight, notes = constants.with_room(node, added, tensors[x], weight)
             planned.notes.extend(notes)
         planned.weights[name] = weight
-        if weight.channel_scale is None and is_given(weight_of(node, rule)):
+        if weight.channel_scale is None and is_prequantized(weight_of(node, rule)):
             given[weight.tensor] = weight_of(node, rule), weight.qparams
-    planned.notes.extend(notes_on_given(given, f"for target '{prepared.target.name}'"))
+    planned.notes.extend(notes_on_prequantized(given, f"for target '{prepared.target.name}'"))
     return planned

@@ -50,7 +50,7 @@ from onnxq.errors import (
     listed,
     nearest,
 )
-from onnxq.metrics import BesideFloat, Boxes, Frames, Masks, Words, minus_bits
+from onnxq.metrics import Boxes, FloatAgreement, Frames, Masks, Words, minus_bits
 from onnxq.tuning.scoring.model_run import ModelRun
 from onnxq.tuning.scoring.paired_outputs import PairedOutputs
 from onnxq.tuning.scoring.tuning_samples import TuningSamples
@@ -85,7 +85,7 @@ class Metric:
     Attributes:
         name: "sqnr", "top1", "kl", or the file and function.
         function: of the user's; None: it is built in. It pickles, for other processes.
-        made: begins a BesideFloat; None of the other kinds. It pickles, too.
+        made: begins a FloatAgreement; None of the other kinds. It pickles, too.
         fingerprint: of the function's file, or of the source of a function that was given as such;
             the empty string where nobody knows it: then the name alone tells one from another.
     """
@@ -104,7 +104,7 @@ class Metric:
     def float_value(self) -> float | None:
         """Value of the float model, where it follows from the metric; None: it is measured."""
         if self.made is not None:
-            found: BesideFloat[Any] = self.made()
+            found: FloatAgreement[Any] = self.made()
             return found.BEST
         return {Kind.SQNR: math.inf, Kind.TOP1: 1.0, Kind.KL: 0.0}.get(self.kind)
 
@@ -112,7 +112,7 @@ class Metric:
         """The metric with the layout that outputs of the float model have, and that in words."""
         if self.made is None:
             return self, ""
-        found: BesideFloat[Any] = self.made()
+        found: FloatAgreement[Any] = self.made()
         for x in outputs:
             found.update(x, x)
         layout = found.layout
@@ -160,7 +160,7 @@ def as_metric(value: object) -> Metric:
         return SQNR
     if isinstance(value, Metric):
         return value
-    if isinstance(value, BesideFloat):
+    if isinstance(value, FloatAgreement):
         given = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
         return Metric(Kind.BESIDE, repr(value), made=functools.partial(type(value), **given))
     if isinstance(value, str):

@@ -11,7 +11,7 @@ from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError
 from onnxq.graph.quantized import QuantizedIO
 from onnxq.language.decoder import LOGITS
-from onnxq.metrics import BesideFloat
+from onnxq.metrics import FloatAgreement
 from onnxq.quantized.output_verdict import OutputVerdict
 from onnxq.tuning.scoring.score import least_db
 
@@ -22,7 +22,7 @@ class PairedOutputs:
     def __init__(
         self,
         quantized: Mapping[str, QuantizedIO] | None = None,
-        beside: BesideFloat[Any] | None = None,
+        beside: FloatAgreement[Any] | None = None,
     ) -> None:
         self.beside = beside
         self._quantized = dict(quantized or {})

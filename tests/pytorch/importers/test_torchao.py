@@ -17,7 +17,7 @@ from onnxq.ort import runtime
 from onnxq.pytorch import import_quantized, quantize_
 from onnxq.pytorch.nn.quantized import Requantize, dynamic
 from onnxq.pytorch.nn.quantized.dynamic import torchao as taken
-from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks
+from onnxq.pytorch.nn.quantized.dynamic.linear import GroupwiseLinear
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -47,7 +47,7 @@ def run(model: ir.Model, x: torch.Tensor = X) -> Array:
 
 def integers(layer: Any) -> tuple[Array, Array]:
     """Integers and scales of a layer of onnxq, as torchao has them."""
-    if not isinstance(layer, LinearInBlocks):
+    if not isinstance(layer, GroupwiseLinear):
         return layer.weight_integers.numpy(), layer.weight_scale.numpy()
     shifts = np.arange(0, 8, layer.bits, dtype=np.uint8)
     parts = (layer.integers.numpy()[..., None] >> shifts) & ((1 << layer.bits) - 1)
@@ -58,12 +58,12 @@ def integers(layer: Any) -> tuple[Array, Array]:
 CONFIGS = {
     "a scale per row": (ao.Int8WeightOnlyConfig(), taken.WeightOnlyLinear),
     "one scale": (ao.Int8WeightOnlyConfig(granularity=ao.PerTensor()), taken.WeightOnlyLinear),
-    "int8 groups": (ao.Int8WeightOnlyConfig(granularity=ao.PerGroup(32)), LinearInBlocks),
+    "int8 groups": (ao.Int8WeightOnlyConfig(granularity=ao.PerGroup(32)), GroupwiseLinear),
     "dynamic": (ao.Int8DynamicActivationInt8WeightConfig(), dynamic.Linear),
-    "int4 groups": (GROUPS, LinearInBlocks),
-    "int4 rows": (ao.IntxWeightOnlyConfig(**INT4), LinearInBlocks),
-    "int3 rows": (ao.IntxWeightOnlyConfig(weight_dtype=vars(torch)["int3"]), LinearInBlocks),
-    "8da4w": (ao.Int8DynamicActivationIntxWeightConfig(**INT4), LinearInBlocks),
+    "int4 groups": (GROUPS, GroupwiseLinear),
+    "int4 rows": (ao.IntxWeightOnlyConfig(**INT4), GroupwiseLinear),
+    "int3 rows": (ao.IntxWeightOnlyConfig(weight_dtype=vars(torch)["int3"]), GroupwiseLinear),
+    "8da4w": (ao.Int8DynamicActivationIntxWeightConfig(**INT4), GroupwiseLinear),
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
-from onnxq.static.choosing.evidence import Evidence
+from onnxq.static.choosing.measurements import Measurements
 from onnxq.static.deciders import decided_again
 from onnxq.times import Change, Costs, Timing, Work, work_of
 from onnxq.times.work import RUN
@@ -44,8 +44,8 @@ def table(
     return Costs("x86-vnni", "", "", "", "1", "", "", timings)
 
 
-def evidence(
+def measurements(
     prepared: Prepared, statistics: Statistics, times: tuple[Mapping[str, Sizes], Costs]
-) -> Evidence:
-    """Evidence with these times."""
-    return Evidence(prepared, statistics, times, Objective.SPEED, decided_again)
+) -> Measurements:
+    """Measurements with these times."""
+    return Measurements(prepared, statistics, times, Objective.SPEED, decided_again)

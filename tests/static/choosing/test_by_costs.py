@@ -10,12 +10,12 @@ import onnxq
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
 from onnxq.qconfig import default_qconfig_mapping
-from onnxq.static.choosing.evidence import by_time, by_total_time
+from onnxq.static.choosing.measurements import by_time, by_total_time
 from onnxq.static.choosing.weighing import in_us
 from onnxq.static.deciders import weighed
 from onnxq.static.statistics import Statistics
 from tests.examples import images, model, network, weights
-from tests.static.choosing.tables import evidence, table
+from tests.static.choosing.tables import measurements, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def by_costs(prepared: Prepared, sizes: Mapping[str, Sizes], costs: Costs) -> Prepared:
-    seen = evidence(prepared, Statistics(prepared.model_hash, {}, {}, {}), (sizes, costs))
+    seen = measurements(prepared, Statistics(prepared.model_hash, {}, {}, {}), (sizes, costs))
     return weighed(prepared, seen, (by_time, by_total_time))
 
 

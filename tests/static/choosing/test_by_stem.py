@@ -14,7 +14,7 @@ from onnxq.static.deciders import weighed
 from onnxq.static.seen_samples import SeenSamples
 from tests.examples import images, network
 from tests.small_networks import patches
-from tests.static.choosing.tables import evidence, table
+from tests.static.choosing.tables import measurements, table
 
 if TYPE_CHECKING:
     from onnxq.static.prepared import Prepared
@@ -28,7 +28,7 @@ INTEGER, RESULT, FLOAT = Precision.INT8, Precision.INT8_FLOAT_OUTPUT, Precision.
 def chosen(prepared: Prepared, statistics: Statistics, costs: Costs) -> Prepared:
     """The stems' choice for the shapes that the statistics tell."""
     sizes = sizes_of(prepared.model, statistics.samples.shapes)
-    seen = evidence(prepared, statistics, (sizes, costs))
+    seen = measurements(prepared, statistics, (sizes, costs))
     return weighed(prepared, seen, (by_stem,))
 
 

@@ -51,7 +51,7 @@ class Linear(QatModule, nn.Linear):
 # Activations stay float, and so does the bias.
 
 
-class LinearInBlocks(Linear):
+class GroupwiseLinear(Linear):
     """nn.Linear with a weight that is fake-quantized in groups of its inputs.
 
     The blocks are what `weight_fake_quant` sees as channels: rows of `block_size` numbers, the

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # as everywhere
 
 from onnxq.errors import UnsupportedError
-from onnxq.pytorch.nn.qat.linear import LinearInBlocks as Trained
+from onnxq.pytorch.nn.qat.linear import GroupwiseLinear as Trained
 from onnxq.pytorch.nn.quantized.dynamic.weights import DynamicWeights
 from onnxq.pytorch.nn.quantized.stored import Stored
 from onnxq.pytorch.nn.quantized.weighted import check_type, having_seen
@@ -88,7 +88,7 @@ class Linear(DynamicWeights):
 # --- The linear layer whose weight is stored in blocks: com.microsoft MatMulNBits.
 
 
-class LinearInBlocks(Stored):
+class GroupwiseLinear(Stored):
     """y = x @ w.T + bias, w = (integers - zero_points) * scales; a scale for each block of inputs.
 
     In the exported model it is one MatMulNBits with accuracy_level 0: activations stay float32.

@@ -4,7 +4,7 @@
     int8, a scale per row or one              WeightOnlyLinear         Cast, Mul, MatMul or Gemm
     the same, activations quantized too       Linear                   MatMulInteger
     the same, with a scale for activations    Requantize, Linear       QuantizeLinear, Gemm of Q/DQ
-    1 to 8 bits in groups of inputs           LinearInBlocks           MatMulNBits
+    1 to 8 bits in groups of inputs           GroupwiseLinear           MatMulNBits
     of a convolution, or an embedding         Conv2d, Embedding        DequantizeLinear
     FakeQuantizedLinear, in training          what its weight would be
 
@@ -25,7 +25,7 @@ from onnxq.errors import UnsupportedError
 from onnxq.pytorch.modules.places import copy_structure
 from onnxq.pytorch.modules.transposed import CONVS, arguments_of
 from onnxq.pytorch.nn.quantized.dynamic import conv
-from onnxq.pytorch.nn.quantized.dynamic.linear import Linear, LinearInBlocks
+from onnxq.pytorch.nn.quantized.dynamic.linear import GroupwiseLinear, Linear
 from onnxq.pytorch.nn.quantized.embedding import Embedding
 from onnxq.pytorch.nn.quantized.linear import Linear as StaticLinear
 from onnxq.pytorch.nn.quantized.requantize import Requantize
@@ -270,4 +270,4 @@ def _in_blocks(module: Any, weight: _Weight, bias: Tensor | None, path: str) -> 
         weight.scale.expand(outputs, -1)[:, group_of].numpy(),
         points[:, group_of].to(torch.uint8 if is_whole else torch.float32).numpy(),
     )
-    return LinearInBlocks(inputs, outputs, bits, size).take(found, bias)
+    return GroupwiseLinear(inputs, outputs, bits, size).take(found, bias)

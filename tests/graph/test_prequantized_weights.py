@@ -7,7 +7,12 @@ from onnx import helper, numpy_helper
 
 from onnxq.dtypes import INT8
 from onnxq.graph.canonical import canonicalize
-from onnxq.graph.given_weights import find_given, given_qparams, is_given, stored_bits
+from onnxq.graph.prequantized_weights import (
+    find_prequantized,
+    is_prequantized,
+    prequantized_qparams,
+    stored_bits,
+)
 from onnxq.qparams import PerChannel, PerTensor
 from tests import stored_weights as given
 
@@ -21,31 +26,31 @@ def weight_of(model: onnx.ModelProto, op_type: str = "MatMul") -> ir.Value:
 
 
 def test_scales_lie_along_the_axis_of_their_channels() -> None:
-    found = given_qparams(weight_of(given.per_channel()), 1, 127)
+    found = prequantized_qparams(weight_of(given.per_channel()), 1, 127)
     assert found is not None
     assert (found.dtype, found.granularity) == (INT8, PerChannel(1))
     assert np.array_equal(found.scale, given.scales(given.N))
 
 
 def test_scales_of_another_axis_do_not_fit() -> None:
-    assert given_qparams(weight_of(given.per_channel()), 0, 127) is None
-    assert given_qparams(weight_of(given.per_channel()), None, 127) is None
+    assert prequantized_qparams(weight_of(given.per_channel()), 0, 127) is None
+    assert prequantized_qparams(weight_of(given.per_channel()), None, 127) is None
 
 
 def test_one_scale_goes_through_what_moves_the_weight() -> None:
-    found = given_qparams(weight_of(given.turned()), 1, 127)
+    found = prequantized_qparams(weight_of(given.turned()), 1, 127)
     assert found is not None
     assert found.granularity == PerTensor()
     assert found.scale == np.float32(0.002)
 
 
 def test_integers_beyond_the_limit_do_not_fit() -> None:
-    assert given_qparams(weight_of(given.turned()), 1, 64) is None
-    assert given_qparams(weight_of(given.few_levels(), "Conv"), 0, 64) is not None
+    assert prequantized_qparams(weight_of(given.turned()), 1, 64) is None
+    assert prequantized_qparams(weight_of(given.few_levels(), "Conv"), 0, 64) is not None
 
 
 def test_integers_around_another_zero_point_fit_where_int8_holds_the_difference() -> None:
-    assert given_qparams(weight_of(given.shifted()), 1, 127) is None  # up to 155
+    assert prequantized_qparams(weight_of(given.shifted()), 1, 127) is None  # up to 155
 
 
 def test_a_batch_norm_multiplies_the_scales() -> None:
@@ -57,14 +62,14 @@ def test_a_batch_norm_multiplies_the_scales() -> None:
         helper.make_node("BatchNormalization", ["y", *numbers], ["z"], "norm", epsilon=0.0)
     )
     model.graph.output[0].name = "z"
-    found = given_qparams(weight_of(model, "Conv"), 0, 64)
+    found = prequantized_qparams(weight_of(model, "Conv"), 0, 64)
     assert found is not None
     np.testing.assert_allclose(found.scale, given.scales(32) * np.abs(factor), rtol=1e-6)
 
 
 def test_groups_have_a_scale_for_each_number() -> None:
     weight = weight_of(given.groups())
-    found = find_given(weight)
+    found = find_prequantized(weight)
     assert found is not None
     assert stored_bits(weight) == 4
     integers = given.integers(0, 16, given.K, given.N)
@@ -74,5 +79,5 @@ def test_groups_have_a_scale_for_each_number() -> None:
 
 def test_a_float_weight_is_not_given() -> None:
     weight = weight_of(given.nbits())
-    assert not is_given(weight)
-    assert (stored_bits(weight), find_given(weight)) == (32, None)
+    assert not is_prequantized(weight)
+    assert (stored_bits(weight), find_prequantized(weight)) == (32, None)

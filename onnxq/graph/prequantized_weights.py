@@ -34,7 +34,7 @@ KEPT_DB = 90.0  # rounding in float32 alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GivenWeight:
+class PrequantizedWeight:
     """A weight that the file stores as integers.
 
     Attributes:
@@ -65,7 +65,7 @@ def stores_groups(node: ir.Node) -> bool:
     return node.domain == MICROSOFT and node.op_type in _IN_GROUPS
 
 
-def is_given(value: ir.Value) -> bool:
+def is_prequantized(value: ir.Value) -> bool:
     """Whether the file stores the constant as integers."""
     return _leaf(value.const_value) is not None
 
@@ -77,7 +77,7 @@ def stored_bits(value: ir.Value) -> int:
     return FLOAT_BITS if integers is None else integers.dtype.bitwidth
 
 
-def find_given(value: ir.Value) -> GivenWeight | None:
+def find_prequantized(value: ir.Value) -> PrequantizedWeight | None:
     """The constant as the file stores it, if that is integers."""
     tensor = value.const_value
     leaf = _leaf(tensor)
@@ -87,10 +87,10 @@ def find_given(value: ir.Value) -> GivenWeight | None:
     integers = leaf.inputs[0]
     if scale is None or zero_point is None or integers is None or not (scale > 0).all():
         return None
-    return GivenWeight(constant_array(value), scale, zero_point, integers.dtype)
+    return PrequantizedWeight(constant_array(value), scale, zero_point, integers.dtype)
 
 
-def given_qparams(value: ir.Value, axis: int | None, limit: int) -> QParams | None:
+def prequantized_qparams(value: ir.Value, axis: int | None, limit: int) -> QParams | None:
     """int8 qparams whose integers are those that the file has; None: it has none that fit.
 
     Args:
@@ -98,7 +98,7 @@ def given_qparams(value: ir.Value, axis: int | None, limit: int) -> QParams | No
         axis: of the channels that may have scales of their own; None: one scale for all.
         limit: integers have to lie in [-limit, limit]; -128 goes with 127.
     """
-    given = find_given(value) if is_given(value) else None
+    given = find_prequantized(value) if is_prequantized(value) else None
     if given is None:
         return None
     centred = given.centred
@@ -126,7 +126,7 @@ def qparams_of_weight(value: ir.Value, key: WeightKey) -> tuple[QParams, list[st
     given = None
     if observer.dtype == INT8 and observer.qscheme.symmetric:
         axis = key.axis % rank if observer.qscheme.per_channel else None
-        given = given_qparams(value, axis, limit)
+        given = prequantized_qparams(value, axis, limit)
     if given is None:
         return observe_weight(constant_array(value), key)
     if axis is None or given.scale.ndim:
@@ -135,16 +135,18 @@ def qparams_of_weight(value: ir.Value, key: WeightKey) -> tuple[QParams, list[st
     return QParams(scale, np.zeros(scale.shape, np.int8), INT8, PerChannel(axis)), []
 
 
-def notes_on_given(planned: Mapping[str, tuple[ir.Value, QParams]], because: str) -> list[str]:
+def notes_on_prequantized(
+    planned: Mapping[str, tuple[ir.Value, QParams]], because: str
+) -> list[str]:
     """Notes on weights that the file stores as integers, and on what other integers cost."""
     left_db = {}
     for name, (value, qparams) in planned.items():
         real = constant_array(value)
         left_db[name] = sqnr_of(real, fake_quantize(real, qparams))
-    return words_on_given(left_db, because)
+    return words_on_prequantized(left_db, because)
 
 
-def words_on_given(left_db: Mapping[str, float], because: str) -> list[str]:
+def words_on_prequantized(left_db: Mapping[str, float], because: str) -> list[str]:
     """Sentences on weights that the file stores as integers."""
     lost = [f"'{name}' ({db:.1f} dB)" for name, db in left_db.items() if db < KEPT_DB]
     count, notes = len(left_db) - len(lost), []
@@ -164,7 +166,9 @@ def words_on_given(left_db: Mapping[str, float], because: str) -> list[str]:
 def notes_on_stored(model: ir.Model) -> list[str]:
     """One note where the file stores weights as integers."""
     values = [v for graph in model.graphs() for v in graph.initializers.values()]
-    count = sum(len(v.const_value.shape) > 1 and is_given(v) for v in values if v.const_value)
+    count = sum(
+        len(v.const_value.shape) > 1 and is_prequantized(v) for v in values if v.const_value
+    )
     if not count:
         return []
     return [

@@ -60,7 +60,7 @@ class WhyNoIntegers(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GivenQuantizer:
+class ImportedQuantizer:
     """A tensor that the file rounds when it runs.
 
     Attributes:
@@ -76,7 +76,7 @@ class GivenQuantizer:
     bounds: tuple[int, int]
 
 
-def read_given(model: ir.Model) -> ir.Model:
+def read_imported(model: ir.Model) -> ir.Model:
     """A copy with names, types and constants as the later steps want them; Q and DQ stay."""
     copy = model.clone()
     use_short_domain(copy)
@@ -101,7 +101,7 @@ def read_given(model: ir.Model) -> ir.Model:
         then(copy)
     names = FreeNames(copy)
     for node in list(copy.graph):
-        _give_ends(node, names)
+        _set_min_max(node, names)
         _drop_idle_clip(node)
         _take_number(node, names)
     for node in list(copy.graph):
@@ -110,7 +110,7 @@ def read_given(model: ir.Model) -> ir.Model:
     return copy
 
 
-def check_given(model: ir.Model) -> None:
+def check_imported(model: ir.Model) -> None:
     """Passes a file with Q and DQ that onnxq did not write."""
     if made := model.metadata_props.get(FORMAT_KEY):
         raise ModelError(
@@ -131,7 +131,7 @@ def in_integers(given: ir.Model, target: Target) -> tuple[ir.Model, int]:
     """A copy in the form that ONNX Runtime runs in integers; how many weights became uint8.
 
     Args:
-        given: of `read_given`.
+        given: of `read_imported`.
         target: where pairs of products of uint8 by int8 saturate, larger int8 weights become uint8,
             of the same numbers: their kernels are exact, and slower than int8's elsewhere.
     """
@@ -223,7 +223,7 @@ def _write_matmul(model: ir.Model, found: MatMulAdd, names: FreeNames) -> None:
         graph_of(node).remove(node, safe=True)
 
 
-def quantizers(given: ir.Model) -> Iterator[GivenQuantizer]:
+def quantizers(given: ir.Model) -> Iterator[ImportedQuantizer]:
     """Tensors that run time rounds to one scale, in the order of the main graph."""
     for node in given.graph:
         qparams = read.one_scale(node) if read.is_quantize(node) else None
@@ -237,7 +237,7 @@ def quantizers(given: ir.Model) -> Iterator[GivenQuantizer]:
             integers, bounds = reader.outputs[0], limits
         readers = [use.node for use in integers.uses()]
         if readers and all(map(read.is_dequantize, readers)) and not integers.is_graph_output():
-            yield GivenQuantizer(node, tuple(readers), qparams, bounds)
+            yield ImportedQuantizer(node, tuple(readers), qparams, bounds)
 
 
 def float_beside_integers(model: ir.Model) -> dict[WhyNoIntegers, list[str]]:
@@ -268,7 +268,7 @@ def unrounded(given: ir.Model, clipping: Clipping) -> tuple[ir.Model, dict[str, 
     """A copy that computes in float between the weights; tensor -> qparams that it had.
 
     Args:
-        given: of `read_given`.
+        given: of `read_imported`.
         clipping: which bounds of ranges stay.
     """
     made = given.clone()
@@ -300,7 +300,7 @@ def _give(reader: ir.Node, result: ir.Value) -> None:
     named.name, old.name = old.name, None
 
 
-def _clipped(found: GivenQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
+def _clipped(found: ImportedQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
     scale, zero = np.float32(found.qparams.scale), int(found.qparams.zero_point)
     ends = [np.float32(end - zero) * scale for end in found.bounds]
     limits = [
@@ -310,7 +310,7 @@ def _clipped(found: GivenQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
     return _behind(found, ir.node("Clip", [x, *limits]), x, names)
 
 
-def _without_negative(found: GivenQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
+def _without_negative(found: ImportedQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
     """Relu where the integers begin at 0, and the numbers may not; Clip where there are few."""
     producer = x.producer()
     if found.bounds != (found.qparams.dtype.qmin, found.qparams.dtype.qmax):
@@ -322,7 +322,7 @@ def _without_negative(found: GivenQuantizer, x: ir.Value, names: FreeNames) -> i
     return _behind(found, ir.node("Relu", [x]), x, names)
 
 
-def _behind(found: GivenQuantizer, made: ir.Node, x: ir.Value, names: FreeNames) -> ir.Value:
+def _behind(found: ImportedQuantizer, made: ir.Node, x: ir.Value, names: FreeNames) -> ir.Value:
     made.name = names.node(f"{x.name}_{made.op_type.lower()}")
     (result,) = made.outputs
     result.name, result.type, result.shape = names.value(made.name), x.type, x.shape
@@ -338,7 +338,7 @@ def _limits(node: ir.Node) -> tuple[int, int] | None:
     return None if low is None or high is None else (int(low), int(high))
 
 
-def _give_ends(node: ir.Node, names: FreeNames) -> None:
+def _set_min_max(node: ir.Node, names: FreeNames) -> None:
     """Writes the ends that a Clip on integers leaves out: those of the type."""
     source = node.inputs[0].producer() if node.op_type == "Clip" and node.inputs[0] else None
     qparams = read.qparams_of(source) if read.is_quantize(source) else None

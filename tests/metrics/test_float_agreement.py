@@ -9,7 +9,7 @@ from onnxq.errors import QConfigError
 from onnxq.metrics import Boxes, Frames, LayoutError, Masks, Words
 
 if TYPE_CHECKING:
-    from onnxq.metrics import BesideFloat
+    from onnxq.metrics import FloatAgreement
 
 FIGURES = [
     *((Boxes, figure) for figure in ("count", "f1", "mean_ap", "value")),
@@ -20,7 +20,7 @@ FIGURES = [
 
 @pytest.mark.parametrize(("kind", "figure"), FIGURES)
 def test_no_figure_is_given_of_batches_that_nothing_tells_how_to_read(
-    kind: type[BesideFloat[Any]], figure: str
+    kind: type[FloatAgreement[Any]], figure: str
 ) -> None:
     metric = kind()
     unread = {"output": np.zeros((1, 3, 5, 7, 2), np.float32)}
@@ -30,13 +30,13 @@ def test_no_figure_is_given_of_batches_that_nothing_tells_how_to_read(
 
 
 @pytest.mark.parametrize("kind", [Boxes, Frames, Masks, Words])
-def test_without_a_batch_there_is_nothing_to_count(kind: type[BesideFloat[Any]]) -> None:
+def test_without_a_batch_there_is_nothing_to_count(kind: type[FloatAgreement[Any]]) -> None:
     assert kind().count == 0
     assert kind().value == kind.BEST
 
 
 @pytest.mark.parametrize("kind", [Boxes, Frames, Masks, Words])
-def test_outputs_of_other_names_are_refused(kind: type[BesideFloat[Any]]) -> None:
+def test_outputs_of_other_names_are_refused(kind: type[FloatAgreement[Any]]) -> None:
     x = np.zeros((1, 6, 8), np.float32)
     with pytest.raises(QConfigError, match="gives a; the other one b"):
         kind().update({"a": x}, {"b": x})

@@ -20,8 +20,8 @@ from onnxq.observers import (
     StepSizeObserver,
 )
 from onnxq.pytorch import convert, disable_observer, export, prepare, prepare_qat
-from onnxq.pytorch.nn.qat.linear import LinearInBlocks as Trained
-from onnxq.pytorch.nn.quantized.dynamic.linear import LinearInBlocks, block_integers
+from onnxq.pytorch.nn.qat.linear import GroupwiseLinear as Trained
+from onnxq.pytorch.nn.quantized.dynamic.linear import GroupwiseLinear, block_integers
 from onnxq.pytorch.train.recipe import Recipe, finetune
 from onnxq.qconfig import (
     FakeQuantSpec,
@@ -188,7 +188,7 @@ def test_adapters_are_trained_over_integer_weights_and_deployed() -> None:
 
 
 def test_peft_finds_the_device_of_a_layer() -> None:
-    layer = LinearInBlocks(INPUTS, 24, 4, 32)
+    layer = GroupwiseLinear(INPUTS, 24, 4, 32)
     assert layer.qweight is layer.integers
     assert "qweight" not in layer.state_dict()
 
@@ -196,7 +196,7 @@ def test_peft_finds_the_device_of_a_layer() -> None:
 def test_a_state_dict_of_a_converted_layer_loads() -> None:
     x = torch.randn(4, INPUTS)
     layer: Any = convert(trained(groupwise_4bit_qat_qconfig, x)).up
-    fresh = LinearInBlocks(INPUTS, 24, 4, 32)
+    fresh = GroupwiseLinear(INPUTS, 24, 4, 32)
     fresh.load_state_dict(layer.state_dict())
     assert torch.equal(fresh(x), layer(x))
     assert torch.equal(copy.deepcopy(layer).real_weight(), fresh.real_weight())
@@ -249,7 +249,7 @@ def test_qconfigs_without_such_a_weight_are_refused(wrong: object, said: str) ->
 
 def test_only_trained_layers_are_converted() -> None:
     with pytest.raises(UnsupportedError, match="block size"):
-        LinearInBlocks.from_float(nn.Linear(8, 4))
+        GroupwiseLinear.from_float(nn.Linear(8, 4))
 
 
 def test_observing_alone_is_refused() -> None:

@@ -17,8 +17,8 @@ from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.samples import Batches
 from onnxq.targets.reduce_range import ReduceRange
 from onnxq.weights.algorithm import Improved, WeightAlgorithm, registry
+from onnxq.weights.smoothing_run import Flow, validation_of
 from onnxq.weights.smoothing_sites import sites_of
-from onnxq.weights.smoothing_trial import Flow, validation_of
 from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:

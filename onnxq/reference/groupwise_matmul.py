@@ -162,7 +162,7 @@ def groupwise_matmul(node: ir.Node) -> GroupwiseMatMul | None:
     if integers is None or len(integers.shape) != MATRIX or isinstance(qparams, Unread):
         return None
     columns = integers.shape.numpy()[1]
-    twin = _has_twin(source) or _shares_scale(source)
+    twin = _has_duplicate(source) or _shares_scale(source)
     alone = _reads(source.outputs[0]) == [node] and not twin
     if not alone or not _is_plain(node, columns) or not _gives_floats(node, columns):
         return None
@@ -204,7 +204,7 @@ def _block(source: ir.Node, qparams: QParams, columns: int, limit: int | None) -
     return LOOSE_BLOCK if scale.ndim == 0 or of_columns else None
 
 
-def _has_twin(source: ir.Node) -> bool:
+def _has_duplicate(source: ir.Node) -> bool:
     """Whether another DQ of its graph computes the same; ONNX Runtime takes the two for one."""
     integers = source.inputs[0]
     assert integers is not None

@@ -39,11 +39,11 @@ from onnxq.weights.algorithm import WeightAlgorithm, find
 from onnxq.weights.bias import Bias
 from onnxq.weights.judgement import Compared, Judgement, enough, powers_of
 from onnxq.weights.layerwise import all_feeds, is_float
-from onnxq.weights.smoothing_sites import Site, with_factors
+from onnxq.weights.smoothing_sites import Site, with_smoothing_scales
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScaleTrial:
+class SmoothingRun:
     """A model in the whole flow."""
 
     model: ir.Model
@@ -56,7 +56,7 @@ class ScaleTrial:
         """Whether the plan has the layer in integers."""
         return node in self.integers
 
-    def beside(self, plain: ScaleTrial) -> Judgement:
+    def beside(self, plain: SmoothingRun) -> Judgement:
         """The judgement of this one beside the model as it is, on the same samples."""
         return Judgement(plain.signal, plain.errors, self.errors)
 
@@ -114,7 +114,7 @@ class Flow:
         return rewrite(improved.prepared, improved.plan)
 
 
-NO_FACTORS: Mapping[Site, Reals] = {}
+NO_SMOOTHING: Mapping[Site, Reals] = {}
 
 
 def in_integers(flow: Flow, planned: Plan, layers: Collection[str]) -> QConfigMapping:
@@ -127,10 +127,12 @@ def in_integers(flow: Flow, planned: Plan, layers: Collection[str]) -> QConfigMa
     return replace(planned.qconfig, nodes={**planned.qconfig.nodes, **nodes})
 
 
-def validation_of(flow: Flow, factors: Mapping[Site, Reals], mapping: QConfigMapping) -> ScaleTrial:
+def validation_of(
+    flow: Flow, factors: Mapping[Site, Reals], mapping: QConfigMapping
+) -> SmoothingRun:
     """The model with these factors and precisions, quantized, judged on the batches held back."""
     prepared, batches = flow.prepared, flow.batches
-    model = with_factors(prepared.model, factors) if factors else prepared.model
+    model = with_smoothing_scales(prepared.model, factors) if factors else prepared.model
     made = prepared_again(prepared, model, mapping=mapping)
     made = replace(made, quantized_input={}, quantized_output=())
     some = [batch for index, batch in enumerate(batches) if not is_held_apart(index)]
@@ -146,7 +148,7 @@ def validation_of(flow: Flow, factors: Mapping[Site, Reals], mapping: QConfigMap
     ):
         found = powers_of(_compared(prepared, batches, floats, (without, session)))
     signal, *errors = np.zeros((3, 1)) if found is None else found
-    return ScaleTrial(
+    return SmoothingRun(
         made.model,
         frozenset(factors),
         signal,

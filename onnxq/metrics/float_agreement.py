@@ -42,7 +42,7 @@ class Layout(Generic[Answers]):
 
 
 @dataclass
-class BesideFloat(ABC, Generic[Answers]):
+class FloatAgreement(ABC, Generic[Answers]):
     """Running figure of a quantized model's answers, the float model's taken for right.
 
     The layout of the outputs is found once, in the first batch of the float model whose values

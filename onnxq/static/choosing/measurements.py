@@ -1,4 +1,4 @@
-"""Evidence, which deciders look at, and those of them that data and times alone suffice for."""
+"""Measurements, which deciders look at, and those of them that data and times alone suffice for."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ case."""
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class Measurements:
     """Data, times and the objective, as far as deciders look at them.
 
     Attributes:
@@ -61,14 +61,14 @@ class Evidence:
         return None if self.times is None else Weighing(prepared, *self.times)
 
 
-def by_data(prepared: Prepared, evidence: Evidence) -> Proposals:
+def by_data(prepared: Prepared, measurements: Measurements) -> Proposals:
     """Proposes floats around sensitive tensors, for nodes that the user did not name.
 
     A node that would read such a tensor in integers, or has to write it so, stays in float. A
     layer that gives it has a float result. What is left of sums and movements is asked for its
     reasons again.
     """
-    reasons = evidence.sensitive
+    reasons = measurements.sensitive
     if not reasons:
         return {}
     naming: dict[str, Proposal] = {}
@@ -95,7 +95,7 @@ def _read(node: ir.Node, decision: Quantize) -> list[str]:
     return [value_name(value) for value in values if value is not None]
 
 
-def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
+def by_time(prepared: Prepared, measurements: Measurements) -> Proposals:
     """Proposes float for the integer nodes that the cut has in float, where the model gains.
 
     The time of a model is a sum over nodes in their precisions and over tensors between two of them
@@ -107,7 +107,7 @@ def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
     EfficientNet run in float for the most part, with 8 and 19 dB more than all integers, which are
     slower than float (benchmarks/results/defaults.md).
     """
-    if (weighing := evidence.weighing(prepared)) is None:
+    if (weighing := measurements.weighing(prepared)) is None:
         return {}
     naming: dict[str, Proposal] = {}
     for nodes in weighing.slower():
@@ -115,13 +115,13 @@ def by_time(prepared: Prepared, evidence: Evidence) -> Proposals:
         naming |= in_float(prepared.qconfig, nodes, reason) if reason else {}
     if not naming:
         return {}
-    found = evidence.after(prepared, by_time.__name__, naming)
+    found = measurements.after(prepared, by_time.__name__, naming)
     return naming if weighing.ns(precisions_of(found)) < weighing.ns(weighing.precisions) else {}
 
 
-def by_total_time(prepared: Prepared, evidence: Evidence) -> Proposals:
+def by_total_time(prepared: Prepared, measurements: Measurements) -> Proposals:
     """Proposes float for all integers that together save less than anybody would notice."""
-    if (weighing := evidence.weighing(prepared)) is None:
+    if (weighing := measurements.weighing(prepared)) is None:
         return {}
     quantized, float_ns = weighing.quantized(), weighing.ns({})
     saved = weighing.saved_by_integers(quantized)

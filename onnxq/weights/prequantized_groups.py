@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array, Singles
 from onnxq.graph.folded import given_bytes
-from onnxq.graph.given_weights import find_given, stored_bits
+from onnxq.graph.prequantized_weights import find_prequantized, stored_bits
 from onnxq.operator.nodes import tensor_of
 from onnxq.qparams.group_spec import GROUP_SIZES, GroupSpec, Scheme
 from onnxq.qparams.groups import GroupIntegers
@@ -16,7 +16,7 @@ from onnxq.qparams.groups import GroupIntegers
 HALF_BYTES = 2  # of a scale that float16 holds
 
 
-def given_spec(value: ir.Value, inputs_first: bool, asked: GroupSpec) -> GroupSpec | None:
+def prequantized_spec(value: ir.Value, inputs_first: bool, asked: GroupSpec) -> GroupSpec | None:
     """Precision of the integers that the file has of a matrix; None: others have to be found.
 
     Args:
@@ -43,10 +43,10 @@ def given_spec(value: ir.Value, inputs_first: bool, asked: GroupSpec) -> GroupSp
     return None
 
 
-def given_integers(value: ir.Value, inputs_first: bool, spec: GroupSpec) -> GroupIntegers:
-    """The integers, scales and zero points that the file has, as `given_spec` found them."""
+def prequantized_integers(value: ir.Value, inputs_first: bool, spec: GroupSpec) -> GroupIntegers:
+    """The integers, scales and zero points that the file has, as `prequantized_spec` found them."""
     made = _in_rows(value, inputs_first)
-    assert made is not None, "given_spec looked"
+    assert made is not None, "prequantized_spec looked"
     integers, scale, points = made
     first = slice(None, None, spec.group_size)
     return GroupIntegers(
@@ -59,7 +59,7 @@ def given_integers(value: ir.Value, inputs_first: bool, spec: GroupSpec) -> Grou
 
 def _in_rows(value: ir.Value, inputs_first: bool) -> tuple[Singles, Singles, Singles] | None:
     """(integers, scale, zero point) of each number of (outputs, inputs), the integers unsigned."""
-    given = find_given(value)
+    given = find_prequantized(value)
     if given is None:
         return None
     lowest = -(1 << (given.dtype.bitwidth - 1)) if given.dtype.is_signed() else 0

@@ -12,7 +12,7 @@ from onnxq.observers import NarrowRangeObserver, PerChannelMinMaxObserver
 from onnxq.operator import Precision
 from onnxq.ort import runtime
 from onnxq.qconfig import QConfigDynamic
-from onnxq.reference.blocks import write_groupwise_matmuls
+from onnxq.reference.groupwise_matmul import write_groupwise_matmuls
 from tests.dynamic_models import ROWS, SIDE, linear, normal, op_types, parsed, quantized
 from tests.examples import as_ir, model, weights
 
