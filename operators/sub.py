@@ -36,7 +36,7 @@ class Sub(op.Operator):
         )
 
     def responses(self, node: ir.Node) -> tuple[op.Response, ...]:
-        """Errors of both operands come out as large as they are, those of the second negated."""
+        """Errors of both operands stay as large, those of the second negated."""
         number = constant_operand(node)
         negated = None if number is None else -number
         return (op.Linear((0,), 1.0, negated), op.Linear((1,), 1.0, number, -1.0))
@@ -50,7 +50,7 @@ class Sub(op.Operator):
         return Add().cases()
 
     def lower(self, site: op.Site) -> Sequence[ir.Value]:
-        """QLinearMul by -1 and QLinearAdd; wide integers: around float."""
+        """QLinearMul by -1 and QLinearAdd; 16 bits: float between Q and DQ."""
         if not is_tabulable(site.plan):
             return lower_around(site)
         site.check_same_type()
@@ -72,17 +72,15 @@ class Sub(op.Operator):
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         b, q = call.integers(1), call.qparams_in(1)
         minus_b = (q.dtype.qmin + q.dtype.qmax - b.astype(np.int32)).astype(q.dtype.storage)
-        pair = op.NodePlan((call.plan.inputs[0], mirrored(q)), call.plan.outputs)
-        return Add().kernel(
-            replace(call, inputs=(call.integers(0), minus_b), plan=pair, attributes={})
-        )
+        inputs = (call.integers(0), minus_b)
+        return Add().kernel(replace(_as_sum(call), inputs=inputs, attributes={}))
 
     def agrees(self, call: op.Call) -> bool:
-        """Whether every machine gives the same integers for A - B."""
+        """Whether all CPUs give the same integers for A - B."""
         return Add().agrees(_as_sum(call))
 
     def agrees_with_itself(self, call: op.Call) -> bool:
-        """Whether A and -B may change places."""
+        """Whether A + (-B) equals (-B) + A in integers."""
         return Add().agrees_with_itself(_as_sum(call))
 
 

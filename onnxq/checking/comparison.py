@@ -26,14 +26,14 @@ class Comparison:
 
     Attributes:
         max_error: largest |x - y|; NaN as soon as one difference is NaN.
-        saturated: elements of x beyond the interval that the integers reach.
-        left_out: pairs that are not finite on either side, and alike.
+        saturated: elements of x beyond the clipping range.
+        nonfinite_pairs: elements that are the same NaN or Inf on both sides.
     """
 
     elements: int = 0
     max_error: float = 0.0
     saturated: int = 0
-    left_out: int = 0
+    nonfinite_pairs: int = 0
     _sum_xx: float = 0.0
     _sum_yy: float = 0.0
     _sum_xy: float = 0.0
@@ -57,7 +57,7 @@ class Comparison:
         self.elements += other.elements
         self.max_error = float(np.maximum(self.max_error, other.max_error))
         self.saturated += other.saturated
-        self.left_out += other.left_out
+        self.nonfinite_pairs += other.nonfinite_pairs
         self._sum_xx += other._sum_xx
         self._sum_yy += other._sum_yy
         self._sum_xy += other._sum_xy
@@ -74,7 +74,7 @@ class Comparison:
             error = x - y
             if not math.isfinite(float(error @ error)):
                 alike = ~np.isfinite(x) & ((x == y) | (np.isnan(x) & np.isnan(y)))
-                self.left_out += int(np.count_nonzero(alike))
+                self.nonfinite_pairs += int(np.count_nonzero(alike))
                 x, y, error = (np.where(alike, 0.0, each) for each in (x, y, error))
             self._sum_xx += float(x @ x)
             self._sum_yy += float(y @ y)
@@ -86,8 +86,8 @@ class Comparison:
 
     @property
     def sqnr_db(self) -> float:
-        """Inf: nothing differs; -inf: zeros became something; NaN: no number has one beside it."""
-        if 0 < self.left_out == self.elements:
+        """SQNR in dB; inf: equal; -inf: float is all zeros; NaN: nothing finite to compare."""
+        if 0 < self.nonfinite_pairs == self.elements:
             return math.nan
         if self._sum_ee == 0.0:
             return math.inf
@@ -115,14 +115,14 @@ class Comparison:
 
 
 def _limits(p: QParams) -> tuple[float, float]:
-    """Reals that the integers represent to half an LSB."""
+    """Clipping range (min, max), half an LSB included."""
     low = p.dtype.qmin - int(p.zero_point) - 0.5
     high = p.dtype.qmax - int(p.zero_point) + 0.5
     return low * float(p.scale), high * float(p.scale)
 
 
 @dataclass(slots=True)
-class Agreement:
+class Top1Agreement:
     """How often two classifiers name the same class.
 
     Attributes:
@@ -137,12 +137,12 @@ class Agreement:
         self.samples += len(x)
         self.same += int(np.count_nonzero(x.argmax(axis=1) == y.argmax(axis=1)))
 
-    def add(self, other: Agreement) -> None:
-        """Adds what another one counted."""
+    def add(self, other: Top1Agreement) -> None:
+        """Adds the counts of another one."""
         self.samples += other.samples
         self.same += other.same
 
     @property
     def share(self) -> float | None:
-        """Share of all rows that agree; None for none seen."""
+        """Share of all rows whose classes are equal; None for none seen."""
         return self.same / self.samples if self.samples else None

@@ -23,21 +23,21 @@ from onnxq.static.insertion.channel_scales import CHANNEL_SCALES_KEY, read_chann
 
 SUFFIX = "_quantized"
 
-HANDED_OUT = (UINT8, INT8, UINT16, INT16)
+NUMPY_INTEGERS = (UINT8, INT8, UINT16, INT16)
 """Types of integers that ONNX Runtime hands out as NumPy arrays, one element per integer."""
-INTEGER_TYPES = frozenset(ir.DataType[t.onnx] for t in HANDED_OUT)
+INTEGER_TYPES = frozenset(ir.DataType[t.onnx] for t in NUMPY_INTEGERS)
 """Their types in ONNX."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedTensor:
-    """The integer twin of an activation.
+    """A quantized activation, and its qparams.
 
     Attributes:
         name: of the value that holds the integers.
         tensor: name of the float tensor they stand for.
         qparams: per-tensor; None where they are not known.
-        channel_scale: one factor per channel (axis 1) that the integers carry; None: none.
+        channel_scale: equalization scale per channel (axis 1); None: none.
     """
 
     name: str
@@ -58,14 +58,14 @@ def find_integers(model: ir.Model) -> list[QuantizedTensor]:
     found = [
         _integers(values[name], initializers)
         for name in observable(model)
-        if name in values and (name.endswith(SUFFIX) or _needs_integers(values[name]))
+        if name in values and (name.endswith(SUFFIX) or _writes_final_integers(values[name]))
     ]
     first = {c.tensor: c for c in reversed(found) if c.qparams is not None}
     return [c for c in found if c.qparams is None or c is first[c.tensor]]
 
 
-def _needs_integers(value: ir.Value) -> bool:
-    """An output of QuantizeLinear, unless a Clip on integers behind it has the final ones."""
+def _writes_final_integers(value: ir.Value) -> bool:
+    """Whether QuantizeLinear writes the final integers: no Clip on integers follows."""
     node = value.producer()
     if not is_quantize(node) or _is_constant(node.inputs[0]):
         return False
@@ -94,7 +94,7 @@ def _integers(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Q
         return QuantizedTensor(
             name, tensor, None, f"it has {many} scales; one per tensor is compared"
         )
-    if found.dtype not in HANDED_OUT:
+    if found.dtype not in NUMPY_INTEGERS:
         return QuantizedTensor(
             name, tensor, None, f"ONNX Runtime does not hand out {found.dtype} integers"
         )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.affine import dequantize, quantize
-from onnxq.checking.comparison import Agreement, Comparison
+from onnxq.checking.comparison import Comparison, Top1Agreement
 from onnxq.checking.divergence import RANK, Divergence
 from onnxq.core.arrays import Array, Singles
 from onnxq.graph.quantized import QuantizedIO
@@ -32,10 +32,10 @@ Watch = Callable[[Mapping[str, Array], Mapping[str, Array]], None]
 
 @dataclass(slots=True)
 class Sums:
-    """Differences of one pair, of a batch or of many.
+    """Running metrics of one pair of tensors.
 
     Attributes:
-        parts: of an output of floats, sums over its slices.
+        parts: sums over the slices of an output of floats.
         top1: agreement of rows; of logits, of tokens.
         divergence: of logits of a language model.
         differing: batches in which the shapes differed, so that nothing could be compared.
@@ -45,7 +45,7 @@ class Sums:
 
     compared: Comparison = field(default_factory=Comparison)
     parts: PartSums = field(default_factory=PartSums)
-    top1: Agreement = field(default_factory=Agreement)
+    top1: Top1Agreement = field(default_factory=Top1Agreement)
     divergence: Divergence = field(default_factory=Divergence)
     differing: int = 0
     integers: int = 0

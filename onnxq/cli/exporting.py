@@ -27,8 +27,8 @@ from onnxq.cli.steps import claim
     "axes",
     multiple=True,
     metavar="NAME:AXIS=SIZE",
-    help="An axis that is dynamic and what its size is called, as in hidden:1=batch. Without any, "
-    "the batch is found, and --samples are cut to their first rows.",
+    help="An axis that is dynamic and what its size is called, as in hidden:1=batch. By default "
+    "the batch axis is detected, and --samples are cut to their first rows.",
 )
 @click.option("--input-name", "input_names", multiple=True, help="Name of an input, in order.")
 @click.option("--output-name", "output_names", multiple=True, help="Name of an output, in order.")
@@ -45,7 +45,7 @@ def export(
     opset: int | None,
     output: Path,
 ) -> None:
-    """Export a PyTorch module to a float ONNX model and check one against the other.
+    """Export a PyTorch module to a float ONNX model, and compare the two on its inputs.
 
     MODULE:FACTORY names a function without arguments that makes the module, as in
     models.resnet:resnet20; the current folder is on the module path.

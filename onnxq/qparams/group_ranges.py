@@ -97,7 +97,7 @@ def unshrunk(
         integers: in ranges of least squares.
         importance: float32 (inputs,), p above; None: 1.
     """
-    w, v = weight.astype(np.float64), integers.reals
+    w, v = weight.astype(np.float64), integers.dequantized
     weighted = w if importance is None else w * importance
     over, under = (np.einsum("ri,ri->r", weighted, x) for x in (w, v))
     factor = np.divide(over, under, out=np.ones_like(over), where=(under > 0) & (over > 0))

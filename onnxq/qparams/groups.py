@@ -1,4 +1,4 @@
-"""A weight in groups: integers, scales and zero points, and the bytes that ONNX Runtime reads.
+"""Group-wise quantized weight: integers, scales, zero points; packed as MatMulNBits reads them.
 
 w[o, i] = (integers[o, i] - zero_point[o, b]) * scale[o, b]        b = i // group
 """
@@ -38,19 +38,19 @@ class PackedGroups:
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Name -> array, of those that there are."""
+        """Name -> array, without absent ones."""
         found: dict[str, npt.NDArray[np.generic]] = {INTEGERS: self.integers, SCALES: self.scales}
         return found if self.zero_points is None else found | {POINTS: self.zero_points}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupIntegers:
-    """Integers of a weight (outputs, inputs), and what they stand for.
+    """Group-wise quantized weight (outputs, inputs).
 
     Attributes:
-        spec: their form.
+        spec: bits, group size and scheme.
         integers: uint8 (outputs, inputs), unsigned whatever the spec.
-        scale: float32 (outputs, groups), not 0; positive, but where the spec is signed.
+        scale: float32 (outputs, groups), not 0; may be negative where the spec is signed.
         zero_point: uint8 (outputs, groups); float32 of scheme real.
     Raises:
         ShapeError: shapes that do not fit together.
@@ -72,8 +72,8 @@ class GroupIntegers:
             )
 
     @property
-    def reals(self) -> Singles:
-        """float32 (outputs, inputs): the weight that they stand for."""
+    def dequantized(self) -> Singles:
+        """float32 (outputs, inputs): the dequantized weight."""
         group_of = np.arange(self.integers.shape[1]) // self.spec.group_size
         centred = self.integers.astype(np.float32) - self.zero_point.astype(np.float32)[:, group_of]
         return np.asarray(centred * self.scale[:, group_of], np.float32)
@@ -95,8 +95,8 @@ class GroupIntegers:
         return PackedGroups(integers, scales, points[spec.scheme])
 
 
-def beside(parts: Sequence[GroupIntegers]) -> GroupIntegers:
-    """The integers of rows from those of parts of their inputs, which end with a group."""
+def concatenated(parts: Sequence[GroupIntegers]) -> GroupIntegers:
+    """Concatenates weights along their inputs; each part ends at the border of a group."""
     return GroupIntegers(
         parts[0].spec,
         np.concatenate([part.integers for part in parts], axis=1),

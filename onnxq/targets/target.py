@@ -64,7 +64,7 @@ class Proof(enum.Enum):
     RUN = "run by the tests"
     """`pytest -m isa` runs ONNX Runtime's own kernels for it, emulated or on the machine itself."""
     PREDICTED = "predicted"
-    """From the arithmetic that it shares with one that is run; measured once, as `measurement` says."""
+    """From the arithmetic that it shares with one that is run; measured once."""
 
 
 @dataclass(frozen=True, slots=True)

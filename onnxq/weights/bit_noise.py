@@ -93,7 +93,7 @@ def _own(node: ir.Node, decision: Groupwise, hessians: PartHessians | None) -> d
             signal += _power(part.rows, hessians)
             for bits in BITS:
                 integers = solve(part.rows, part.spec.at(bits))
-                noise[bits] += _power(part.rows - integers.reals, hessians)
+                noise[bits] += _power(part.rows - integers.dequantized, hessians)
     return {bits: each / signal if signal else 0.0 for bits, each in noise.items()}
 
 

@@ -302,7 +302,7 @@ def _notes_on_given(plan: WeightPlan, nodes: Sequence[ir.Node]) -> list[str]:
         elif is_prequantized(value):
             array = tensor_of(value).numpy()
             rows = np.ascontiguousarray(array.T if decision.inputs_first else array)
-            left_db[decision.tensor] = sqnr_of(rows, Nearest()(rows, decision.spec).reals)
+            left_db[decision.tensor] = sqnr_of(rows, Nearest()(rows, decision.spec).dequantized)
     return words_on_prequantized(left_db, "for the bits that are asked for (rounded to nearest)")
 
 

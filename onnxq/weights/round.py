@@ -291,7 +291,7 @@ class IntegerRows:
         def round_column(j: int, column: Reals) -> Reals:
             raw = np.clip(np.rint(column / scale), self.low, self.high)
             if partner is not None:
-                raw = _beside(raw, rounded[every, partner[:, j]].reshape(raw.shape))
+                raw = _within_partner(raw, rounded[every, partner[:, j]].reshape(raw.shape))
             rounded[:, j] = raw.reshape(-1, rows)
             return np.asarray(raw * scale, np.float64)
 
@@ -305,7 +305,7 @@ def _moved(partner: Places, act_order: Places) -> Places:
     return np.take_along_axis(place, partner[act_order], -1)
 
 
-def _beside(raw: Reals, other: Ints) -> Reals:
+def _within_partner(raw: Reals, other: Ints) -> Reals:
     """The integers of a column, within what its partner's leave; 0 of one still to come."""
     return np.clip(raw, -LARGEST_SUM - np.minimum(other, 0), LARGEST_SUM - np.maximum(other, 0))
 

@@ -118,14 +118,14 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
             continue
         divided = [layer for site in sites for layer in site.readers]
         tried.append(validation_of(flow, sites, in_integers(flow, planned, divided)))
-        is_gain = tried[-1].beside(plain).is_gain(len(tried))
+        is_gain = tried[-1].compared_with(plain).is_gain(len(tried))
         if is_gain and plain.integers <= tried[-1].integers:
             least = tried[-1]
             break
     else:
         least = min(tried, key=lambda t: (len(plain.integers - t.integers), t.errors.sum()))
     is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
-    judgement, needs_proof = least.beside(plain), not is_corrected or len(tried) > 1
+    judgement, needs_proof = least.compared_with(plain), not is_corrected or len(tried) > 1
     ruling = _Ruling(judgement, judgement.is_gain(len(tried)), needs_proof)
     whole = ruling.outcome(name, plain.integers - least.integers)
     best = least if whole.kept else plain

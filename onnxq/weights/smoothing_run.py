@@ -56,7 +56,7 @@ class SmoothingRun:
         """Whether the plan has the layer in integers."""
         return node in self.integers
 
-    def beside(self, plain: SmoothingRun) -> Judgement:
+    def compared_with(self, plain: SmoothingRun) -> Judgement:
         """The judgement of this one beside the model as it is, on the same samples."""
         return Judgement(plain.signal, plain.errors, self.errors)
 

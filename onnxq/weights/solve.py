@@ -17,7 +17,7 @@ from onnxq.errors import CalibrationError
 from onnxq.qparams import MIN_SCALE
 from onnxq.qparams.group_ranges import in_groups, rounded, search_ranges, unshrunk
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
-from onnxq.qparams.groups import GroupIntegers, Points, beside
+from onnxq.qparams.groups import GroupIntegers, Points, concatenated
 from onnxq.weights.gptq import BLOCK_SIZE, Places, gptq, inverse_factor
 from onnxq.weights.hessian import Hessian, InputHessians
 
@@ -38,7 +38,7 @@ class InParts:
 
     def __call__(self, rows: Singles, spec: GroupSpec) -> GroupIntegers:
         """Integers of float32 (rows, inputs)."""
-        return beside(
+        return concatenated(
             [solver(np.ascontiguousarray(rows[:, part]), spec) for part, solver in self.solvers]
         )
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxq.affine import dequantize, quantize
-from onnxq.checking.comparison import CHUNK_ELEMENTS, Agreement, Comparison
+from onnxq.checking.comparison import CHUNK_ELEMENTS, Comparison, Top1Agreement
 from onnxq.dtypes import INT8, UINT8
 from onnxq.qparams import per_tensor
 
@@ -137,7 +137,7 @@ def test_memory_does_not_grow_with_the_array() -> None:
 
 
 def test_agreement_counts_rows_with_equal_argmax() -> None:
-    agreement = Agreement()
+    agreement = Top1Agreement()
     assert agreement.share is None
     agreement.update(np.array([[1, 2], [3, 0]]), np.array([[0, 1], [0, 1]]))
     agreement.update(np.array([[5, 5]]), np.array([[7, 7]]))  # among equals the first counts

@@ -177,7 +177,7 @@ def test_ranges_of_the_least_error_are_those_of_quantize_weights(
     rows = w if axis == 0 else w.T
     spec = GroupSpec(qparams.dtype.bits, 16, scheme, signed=False)
     rows = np.ascontiguousarray(rows)
-    wanted = rounded(rows, spec, *search_ranges(rows, spec)).reals  # which rtn then raises
+    wanted = rounded(rows, spec, *search_ranges(rows, spec)).dequantized  # which rtn then raises
     found = dequantize(quantize(w, qparams), qparams)
     np.testing.assert_allclose(found if axis == 0 else found.T, wanted, rtol=1e-6, atol=1e-7)
 

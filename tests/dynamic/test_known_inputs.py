@@ -39,7 +39,7 @@ def test_what_is_moved_and_shifted_is_raw_and_what_is_normalized_is_not() -> Non
 def test_sums_of_errors_are_smaller_where_inputs_are_alike() -> None:
     w, spec = weight(64, 64), GroupSpec(4, 32)
     apart, together = (
-        np.square((Nearest(alike=a)(w, spec).reals - w).sum(1)).mean() for a in (0.0, 1.0)
+        np.square((Nearest(alike=a)(w, spec).dequantized - w).sum(1)).mean() for a in (0.0, 1.0)
     )
     assert together < apart / 2
 
@@ -69,7 +69,7 @@ def test_large_channels_have_smaller_errors_by_hqq_and_not_by_rtn() -> None:
     power = np.where(np.arange(64) % 4, 0.1, 3.7).astype(np.float32)
     known = Known(power=power)
     rtn, hqq = (
-        np.square((prepared(m, known=known)(w, spec).reals - w) * np.sqrt(power)).sum()
+        np.square((prepared(m, known=known)(w, spec).dequantized - w) * np.sqrt(power)).sum()
         for m in (Method.RTN, Method.HQQ)
     )
     assert hqq < 0.9 * rtn

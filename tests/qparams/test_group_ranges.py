@@ -36,7 +36,7 @@ def test_the_error_is_near_the_least_of_all(bits: int, scheme: Scheme) -> None:
     spec = GroupSpec(bits, 16, scheme)
     w = weight(4 if scheme is Scheme.REAL else 12, 16)
     found = rounded(w, spec, *search_ranges(w, spec))
-    error = float(np.square(found.reals - w, dtype=np.float64).sum())
+    error = float(np.square(found.dequantized - w, dtype=np.float64).sum())
     assert error <= SHORT_OF_BEST * sum(least(row.astype(np.float64), spec) for row in w)
 
 
@@ -64,8 +64,8 @@ def test_scales_are_positive_where_they_may_not_be_signed() -> None:
 
 def test_what_fills_a_block_up_is_no_error_of_real_zero_points() -> None:
     w, spec = weight(8, 20) + np.float32(3), GroupSpec(4, 16, Scheme.REAL)
-    short = rounded(w, spec, *search_ranges(w, spec)).reals[:, 16:]
-    alone = rounded(w[:, 16:], spec, *search_ranges(w[:, 16:], spec)).reals
+    short = rounded(w, spec, *search_ranges(w, spec)).dequantized[:, 16:]
+    alone = rounded(w[:, 16:], spec, *search_ranges(w[:, 16:], spec)).dequantized
     assert np.array_equal(short, alone)
     assert np.abs(short - w[:, 16:]).max() < 0.2
 
@@ -73,7 +73,7 @@ def test_what_fills_a_block_up_is_no_error_of_real_zero_points() -> None:
 def test_zeros_stay_zeros() -> None:
     w = np.zeros((2, 40), np.float32)
     found = rounded(w, GroupSpec(), *search_ranges(w, GroupSpec()))
-    assert not found.reals.any()
+    assert not found.dequantized.any()
     assert (found.scale > 0).all()
 
 
@@ -82,7 +82,7 @@ def test_important_inputs_are_nearer() -> None:
     importance = np.ones(32, np.float32)
     importance[:4] = 100
     plain, heeded = (rounded(w, spec, *search_ranges(w, spec, p)) for p in (None, importance))
-    before, after = (np.square(c.reals - w)[:, :4].sum() for c in (plain, heeded))
+    before, after = (np.square(c.dequantized - w)[:, :4].sum() for c in (plain, heeded))
     assert after < before / 2
 
 
@@ -92,8 +92,8 @@ def test_rounding_makes_no_row_smaller(bits: int) -> None:
     short = rounded(w, spec, *search_ranges(w, spec))
     made = unshrunk(w, short)
     power = np.square(w).sum(1)
-    assert ((w * short.reals).sum(1) < power).all()
-    np.testing.assert_allclose((w * made.reals).sum(1), power, rtol=1e-5)  # float32 scales
+    assert ((w * short.dequantized).sum(1) < power).all()
+    np.testing.assert_allclose((w * made.dequantized).sum(1), power, rtol=1e-5)  # float32 scales
     np.testing.assert_array_equal(made.integers, short.integers)
 
 

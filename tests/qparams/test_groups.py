@@ -27,8 +27,8 @@ def integers(rows: int = 3, inputs: int = 20) -> GroupIntegers:
 def test_reals_are_integers_less_zero_points_times_scales() -> None:
     made = integers()
     q, z = made.integers.astype(np.float32), made.zero_point.astype(np.float32)
-    assert made.reals[1, 5] == (q[1, 5] - z[1, 0]) * made.scale[1, 0]
-    assert made.reals[2, 17] == (q[2, 17] - z[2, 1]) * made.scale[2, 1]
+    assert made.dequantized[1, 5] == (q[1, 5] - z[1, 0]) * made.scale[1, 0]
+    assert made.dequantized[2, 17] == (q[2, 17] - z[2, 1]) * made.scale[2, 1]
 
 
 def test_a_short_block_is_filled_up_with_its_zero_point() -> None:

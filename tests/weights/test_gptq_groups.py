@@ -46,14 +46,14 @@ def test_the_cost_is_near_the_least_of_all_integers() -> None:
     for row in weight(10, INPUTS):
         made = solver(row[np.newaxis], SPEC)
         damped = solver.hessian.astype(np.float64)
-        left = row - made.reals[0].astype(np.float64)
+        left = row - made.dequantized[0].astype(np.float64)
         found += float(left @ damped @ left)
         best += least(row.astype(np.float64), damped, int(made.zero_point[0, 0]))
     assert found <= SHORT_OF_BEST * best
 
 
 def noise(w: Singles, integers: GroupIntegers, hessian: Hessian) -> float:
-    return noise_in(np.asarray(w - integers.reals, np.float64), [(slice(None), hessian)])
+    return noise_in(np.asarray(w - integers.dequantized, np.float64), [(slice(None), hessian)])
 
 
 @pytest.mark.parametrize("bits", [2, 4])
@@ -70,7 +70,7 @@ def test_errors_of_inputs_are_made_up_for() -> None:
     w, spec = weight(16, 64), GroupSpec(4, 32)
     aware = solved(w, spec, Method.GPTQ, hessian_of(seen, wanted))
     blind = solved(w, spec, Method.GPTQ, hessian_of(seen))
-    errors = [np.square(seen @ c.reals.T - wanted @ w.T).sum() for c in (blind, aware)]
+    errors = [np.square(seen @ c.dequantized.T - wanted @ w.T).sum() for c in (blind, aware)]
     assert errors[1] < errors[0]
 
 
@@ -78,13 +78,13 @@ def test_inputs_that_are_always_zero_do_no_harm() -> None:
     rows = correlated(40)
     rows[:, 7] = 0
     made = solved(weight(4, 40), GroupSpec(4, 16), Method.GPTQ, hessian_of(rows))
-    assert np.isfinite(made.reals).all()
+    assert np.isfinite(made.dequantized).all()
 
 
 def test_an_input_that_is_nothing_but_zeros_gives_the_nearest_integers() -> None:
     w, zeros = weight(4, 40), np.zeros((8, 40), np.float32)
     made = solved(w, GroupSpec(8, 16), Method.GPTQ, hessian_of(zeros))
-    assert np.abs(made.reals - w).max() < np.abs(w).max() / 100
+    assert np.abs(made.dequantized - w).max() < np.abs(w).max() / 100
 
 
 @pytest.mark.parametrize("scheme", [*Scheme])

@@ -98,7 +98,7 @@ def test_gptq_in_parts_is_nearly_as_good_as_of_the_whole() -> None:
     whole = hessian_of(rows)
 
     def noise(inputs: InputHessians | None, method: Method) -> float:
-        left = np.asarray(w - prepared(method, inputs)(w, spec).reals, np.float64)
+        left = np.asarray(w - prepared(method, inputs)(w, spec).dequantized, np.float64)
         return noise_in(left, InputHessians.whole(whole).all())
 
     nearest = noise(None, Method.RTN)

@@ -66,7 +66,7 @@ def test_factors_that_even_out_the_channels_lose_less(qconfig: QConfigMapping) -
     assert plain.runs_in_integers("matmul")
     assert tried.runs_in_integers("matmul")
     assert tried.errors.shape == tried.signal.shape == (16,)
-    judgement = tried.beside(plain)
+    judgement = tried.compared_with(plain)
     assert judgement.is_gain(1)
     assert judgement.after_db > judgement.before_db + 10
 
@@ -83,7 +83,7 @@ def test_ranges_that_calibration_will_have_are_counted() -> None:
     plain, tried = (
         validation_of(flow, each, flow.prepared.qconfig) for each in ({}, {site: factors})
     )
-    assert tried.beside(plain).is_loss
+    assert tried.compared_with(plain).is_loss
 
 
 def test_a_target_whose_ranges_are_reduced_on_samples_can_be_tried() -> None:

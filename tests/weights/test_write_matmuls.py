@@ -87,8 +87,8 @@ def test_onnx_runtime_reads_integers_of_every_scheme(scheme: Scheme, inputs: int
     written = write_weights(source, plan, {name: tensors}, FLOAT_ACCURACY)
     x = normal(3, inputs, seed=1)
     # each of some 70 sums rounds a few times; 1e-5 is 80 ulps
-    bound = 1e-5 * np.abs(x) @ np.abs(made.reals.T) + 1e-6
-    assert (np.abs(run(written, {"x": x}) - x @ made.reals.T) <= bound).all()
+    bound = 1e-5 * np.abs(x) @ np.abs(made.dequantized.T) + 1e-6
+    assert (np.abs(run(written, {"x": x}) - x @ made.dequantized.T) <= bound).all()
 
 
 DECISION = Groupwise(GroupSpec(), Method.RTN, 1, "w", inputs_first=True, outputs=8, inputs=32)

@@ -1,4 +1,4 @@
-"""Order and depth of nodes, which copying and walking need."""
+"""Checks the topological order of nodes and the depth of subgraphs."""
 
 import itertools
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from onnxq.graph.walk import bodies
 
 
 def check_order(model: ir.Model) -> Iterator[Problem]:
-    """Finds a node that reads what a later one gives."""
+    """Finds a node that reads the output of a later node."""
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         node = out_of_order(graph)
         if node is not None:
             yield Problem(
                 "the model's nodes are not in topological order: "
-                f"{label(node)} reads what a later one gives",
+                f"{label(node)} reads the output of a later node",
                 "Call model.graph.sort() first.",
             )
 
 
 def out_of_order(graph: ir.Graph) -> ir.Node | None:
-    """The first node that reads what a later one gives; what bodies read from outside counts."""
+    """The first node that reads the output of a later node; reads of its subgraphs count."""
     seen: set[ir.Node] = set()
     waiting: list[tuple[Iterator[ir.Node], ir.Node | None]] = [(iter(graph), None)]
     while waiting:
@@ -54,7 +54,7 @@ body takes three; onnx_ir copies bodies by recursion, in some 8 of Python's 1,00
 
 
 def check_depth(model: ir.Model) -> Iterator[Problem]:
-    """Finds a body below more than MAX_DEPTH others."""
+    """Finds a subgraph nested deeper than MAX_DEPTH."""
     for scope in scopes(model):
         if scope.depth > MAX_DEPTH:
             yield Problem(

@@ -1,4 +1,4 @@
-"""Modes of the parts of a module, unchanged when it is prepared for training.
+"""Keeps the train and eval modes of submodules when a module is prepared for training.
 
 norm.eval() in a model in train mode               fine-tuning with frozen statistics
 def train(self, mode): super(); norm.eval()        the same, whenever train() is called
@@ -25,7 +25,7 @@ _FAR = 16  # times the range of eval mode: of trained networks they are alike
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Paths of a module's parts that are not in train mode with it."""
+    """Paths of submodules that are in eval mode, and of batch norms that stay there."""
 
     in_eval: frozenset[str]
     frozen: frozenset[str]
@@ -43,7 +43,7 @@ class Modes:
 
 
 def modes_of(model: nn.Module) -> Modes:
-    """The modes of a float model's parts; of one in eval mode, those that its train() leaves."""
+    """Modes of a float model's submodules; of one in eval mode, those that its train() leaves."""
     frozen = set(_left_in_eval(model))
     if not model.training:
         return Modes(frozenset(), frozenset(frozen))

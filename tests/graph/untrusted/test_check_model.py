@@ -276,11 +276,11 @@ CASES: dict[str, tuple[Check, Callable[[], ir.Model], str]] = {
         changed(lambda m: setattr(m.graph.node[1].attribute[0].g.output[0], "name", "h")),
         "output 'h' of graph '(then|else)' is made by no node",
     ),
-    "nodes out of order": (check_order, as_ir(turned), "reads what a later one gives"),
+    "nodes out of order": (check_order, as_ir(turned), "reads the output of a later node"),
     "a body that reads what its own node gives": (
         check_order,
         changed(lambda m: m.graph.node[1].attribute[0].g.node[0].input.__setitem__(0, "c")),
-        "Neg '(then|else)_neg' reads what a later one gives",
+        "Neg '(then|else)_neg' reads the output of a later node",
     ),
     "a function that calls itself": (
         check_functions,

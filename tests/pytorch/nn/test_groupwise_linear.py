@@ -118,7 +118,9 @@ def test_what_was_trained_is_deployed(name: str) -> None:
     (integers,) = (v.const_value for v in nodes[0].inputs[1:2] if v is not None)
     assert integers is not None
     assert np.array_equal(integers.numpy(), packed.integers)
-    assert np.array_equal(block_integers(model.up).reals, model.up.deployed()[0].detach().numpy())
+    assert np.array_equal(
+        block_integers(model.up).dequantized, model.up.deployed()[0].detach().numpy()
+    )
     checked = onnxq.cross_check(exported, {str(exported.graph.inputs[0].name): x.numpy()})
     assert len(checked.nodes) == 4
     assert not any(node.differing for node in checked.nodes)

@@ -32,7 +32,7 @@ def test_it_computes_what_the_kernel_does(bits: int, symmetric: bool) -> None:
     )
     zeros = None if packed.zero_points is None else torch.from_numpy(packed.zero_points.copy())
     weight = real_weight(stored, scales, zeros, 40, bits)
-    assert np.array_equal(weight.numpy(), found.reals)
+    assert np.array_equal(weight.numpy(), found.dequantized)
     real_x, real_bias = torch.from_numpy(x), torch.from_numpy(bias)
     y = matmul_n_bits(real_x, stored, scales, zeros, real_bias, 40, bits, 16)
     kernel = catalog.find_integer("MatMulNBits", MICROSOFT)
