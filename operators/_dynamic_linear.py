@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq import operator as op
-from onnxq.core.packing import packed_rows
 from onnxq.errors import UnsupportedError
 from onnxq.operator.nodes import is_constant, shape
 from onnxq.operator.readers import is_clipped, readers
@@ -15,6 +13,7 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators import _dynamic
 from onnxq.qparams import PerBlock, QParams
 from onnxq.qparams.group_spec import is_scrambled
+from onnxq.qparams.groups import packed_matmul
 
 ALL_PRECISIONS = (op.Precision.DYNAMIC_INT8, op.Precision.WEIGHT_ONLY_GROUPWISE, *_dynamic.STORED)
 CLIPS = ("Relu", "Clip")
@@ -189,27 +188,17 @@ def _packed_linear(site: op.NodeSite, x: ir.Value, weight: ir.Value, qparams: QP
             "MatMulNBits wants blocks. Name a block_size in the qconfig."
         )
     assert weight.const_value is not None
-    bits = qparams.dtype.bits
-    offset = 1 << (bits - 1) if qparams.dtype.signed else 0
-    integers = np.asarray(weight.const_value.numpy()).astype(np.int16) + offset
-    inner, columns = integers.shape
-    size, blocks = qparams.granularity.size, qparams.scale.shape[0]
-    points = (qparams.zero_point.astype(np.int16) + offset).T.astype(np.uint8)
-    padded = np.repeat(points, size, axis=1)  # what fills up the last block is 0
-    padded[:, :inner] = integers.T
+    integers, size = weight.const_value.numpy(), qparams.granularity.size
+    packed, scale, points = packed_matmul(integers, qparams, size).arrays.values()
     if _is_zero(weight, qparams):
-        padded, points = np.zeros_like(padded), np.zeros_like(points)
+        packed, points = np.zeros_like(packed), np.zeros_like(points)
     stem = str(weight.name).removesuffix("_quantized")
-    arrays: dict[str, npt.NDArray[np.generic]] = {
-        "packed": packed_rows(padded, bits).reshape(columns, blocks, -1),
-        "block_scale": np.ascontiguousarray(qparams.scale.T).reshape(-1),
-        "block_zero_point": packed_rows(points, bits).reshape(-1),
-    }
+    arrays = {"packed": packed, "block_scale": scale, "block_zero_point": points}
     slots = [site.tape.initializer(ir.Tensor(a), name=f"{stem}_{k}") for k, a in arrays.items()]
     attributes: dict[str, int] = {
-        "K": inner,
-        "N": columns,
-        "bits": bits,
+        "K": integers.shape[0],
+        "N": integers.shape[1],
+        "bits": qparams.dtype.bits,
         "block_size": size,
         "accuracy_level": INT8_ACCURACY,
     }

@@ -4,14 +4,15 @@ w[o, i] = (integers[o, i] - zero_point[o, b]) * scale[o, b]        b = i // grou
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxq.core.arrays import Singles
+from onnxq.core.arrays import Array, Singles
 from onnxq.core.packing import packed_rows
 from onnxq.errors import ShapeError
+from onnxq.qparams import QParams
 from onnxq.qparams.group_spec import GroupSpec, Scheme
 
 INTEGERS, SCALES, POINTS = "integers", "scales", "zero_points"
@@ -80,19 +81,31 @@ class GroupIntegers:
 
     def packed(self) -> PackedGroups:
         """The arrays that MatMulNBits reads; a short last group is filled up with zero points."""
-        spec, (rows, inputs) = self.spec, self.integers.shape
-        count = spec.groups(inputs)
-        nearest = np.clip(np.rint(self.zero_point), 0, spec.most).astype(np.uint8)
-        padded = np.repeat(nearest, spec.group_size, axis=1)
-        padded[:, :inputs] = self.integers
-        integers = packed_rows(padded, spec.bits).reshape(rows, count, -1)
-        points: dict[Scheme, Points | None] = {
-            Scheme.AFFINE: packed_rows(nearest, spec.bits).reshape(-1),
-            Scheme.SYMMETRIC: None,
-            Scheme.REAL: np.asarray(self.zero_point, np.float32).reshape(-1),
-        }
-        scales = np.ascontiguousarray(self.scale).reshape(-1)
-        return PackedGroups(integers, scales, points[spec.scheme])
+        spec, nearest = self.spec, np.clip(np.rint(self.zero_point), 0, self.spec.most)
+        made = _packed(self.integers, self.scale, nearest, spec.bits, spec.group_size)
+        if spec.scheme is Scheme.AFFINE:
+            return made
+        real = np.asarray(self.zero_point, np.float32).reshape(-1)
+        return replace(made, zero_points=real if spec.scheme is Scheme.REAL else None)
+
+
+def packed_matmul(integers: Array, qparams: QParams, size: int) -> PackedGroups:
+    """MatMulNBits' arrays of integers (inputs, outputs); of qparams for each group of `size`."""
+    bits, shape = qparams.dtype.bits, (-(-len(integers) // size), integers.shape[1])
+    offset = 1 << (bits - 1) if qparams.dtype.signed else 0
+    scale, point = (np.broadcast_to(x, shape).T for x in (qparams.scale, qparams.zero_point))
+    unsigned, points = (x.astype(np.int16) + offset for x in (integers.T, point))
+    return _packed(unsigned, scale, points, bits, size)
+
+
+def _packed(integers: Array, scale: Array, points: Array, bits: int, size: int) -> PackedGroups:
+    """Arrays of unsigned integers (outputs, inputs), scales and zero points (outputs, groups)."""
+    nearest: Bytes = points.astype(np.uint8)
+    padded = np.repeat(nearest, size, axis=1)
+    padded[:, : integers.shape[1]] = integers
+    packed = packed_rows(padded, bits).reshape(*points.shape, -1)
+    scales = np.ascontiguousarray(scale, np.float32).reshape(-1)
+    return PackedGroups(packed, scales, packed_rows(nearest, bits).reshape(-1))
 
 
 def concatenated(parts: Sequence[GroupIntegers]) -> GroupIntegers:

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.core.packing import packed_rows
 from onnxq.graph.edit import FreeNames, all_nodes, new_constant, replace
 from onnxq.graph.types import infer_types
 from onnxq.graph.weights import constant
@@ -34,6 +33,7 @@ from onnxq.qdq.read import (
 )
 from onnxq.qdq.read import zero_point_of as zero_point_value
 from onnxq.qparams import PerBlock, QParams
+from onnxq.qparams.groups import packed_matmul
 from onnxq.targets.speedups import LINEAR_OPS
 
 Integers = npt.NDArray[np.uint8]
@@ -58,7 +58,7 @@ def write_groupwise_matmuls(model: ir.Model) -> None:
 
 
 def _replace(model: ir.Model, node: ir.Node, matmul: GroupwiseMatMul, names: FreeNames) -> None:
-    arrays = _arrays(matmul)
+    arrays = packed_matmul(matmul.integers.numpy(), matmul.qparams, matmul.block).arrays
     slots = [
         node.inputs[0],
         *(new_constant(node, names.value(f"{node.name}_{n}"), a) for n, a in arrays.items()),
@@ -80,24 +80,6 @@ def _replace(model: ir.Model, node: ir.Node, matmul: GroupwiseMatMul, names: Fre
     if not dequantize.outputs[0].uses() and isinstance(dequantize.graph, ir.Graph):
         dequantize.graph.remove(dequantize, safe=True)
     model.opset_imports.setdefault(MICROSOFT, 1)
-
-
-def _arrays(matmul: GroupwiseMatMul) -> dict[str, npt.NDArray[np.generic]]:
-    """Packed integers, scales and zero points, in MatMulNBits' own layout."""
-    integers, qparams, size = matmul.integers, matmul.qparams, matmul.block
-    bits = integers.dtype.bitwidth
-    offset = 1 << (bits - 1) if integers.dtype.is_signed() else 0
-    inner, columns = integers.shape.numpy()
-    blocks = -(-inner // size)
-    padded = np.full((columns, blocks * size), offset, np.uint8)
-    padded[:, :inner] = (integers.numpy().astype(np.int16) + offset).T
-    scales = np.broadcast_to(qparams.scale, (blocks, columns))
-    points = np.broadcast_to(qparams.zero_point.astype(np.int16) + offset, (blocks, columns))
-    return {
-        "packed": packed_rows(padded, bits).reshape(columns, blocks, -1),
-        "scales": np.ascontiguousarray(scales.T).reshape(-1),
-        "points": packed_rows(np.ascontiguousarray(points.T, np.uint8), bits).reshape(-1),
-    }
 
 
 # --- MatMuls by stored weights that ONNX Runtime computes by MatMulNBits: its own rules
