@@ -21,13 +21,7 @@ from onnxq.cli.options import (
     threads_option,
 )
 from onnxq.cli.samples_options import samples_options
-from onnxq.cli.steps import (
-    calibrate_model,
-    claim_outputs_of_model,
-    given,
-    load_model,
-    prepare_model,
-)
+from onnxq.cli.steps import calibrate_model, claim_outputs, given, load_model, prepare_model
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.core import signals
 from onnxq.report.wrapping import say_aside
@@ -97,7 +91,7 @@ def calibrate(
     the output, which --resume goes on from.
     """
     outputs = [output, *given(checkpoint)]
-    claim_outputs_of_model(model, outputs, [samples, *given(qconfig)])
+    claim_outputs(model, outputs, [samples, *given(qconfig)])
     source = load_model(model, outputs)
     from onnxq.samples.ignored import check_ignored
     from onnxq.static.calibrate import Checkpoint, Statistics

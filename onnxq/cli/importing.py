@@ -9,7 +9,7 @@ import click
 
 from onnxq.cli.options import PATH, annotations_option, json_option, output_option, target_option
 from onnxq.cli.samples_options import stateless_samples_options
-from onnxq.cli.steps import claim_outputs_of_model, given, load_model
+from onnxq.cli.steps import claim_outputs, given, load_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def import_qdq(
     as_json: bool,
 ) -> None:
     """Bring a file with Q and DQ from another tool to integers; every trained scale stays."""
-    claim_outputs_of_model(model, [output], given(check, rest))
+    claim_outputs(model, [output], given(check, rest))
     load_model(model, [output])
     from onnxq.graph.annotations import Annotations
     from onnxq.graph.saving import save
@@ -100,7 +100,7 @@ def half(
     as_json: bool,
 ) -> None:
     """Make MODEL float16; what overflows on SAMPLES, sums, norms and exps stay float32."""
-    claim_outputs_of_model(model, [output], given(samples))
+    claim_outputs(model, [output], given(samples))
     load_model(model, [output])
     from onnxq.float16_model import half as made_half
     from onnxq.graph.annotations import Annotations

@@ -10,7 +10,7 @@ import click
 from onnxq.cli.common_options import say_written
 from onnxq.cli.options import PATH, external_option, output_option
 from onnxq.cli.samples_options import stateless_samples_options
-from onnxq.cli.steps import claim_outputs_of_model, load_model
+from onnxq.cli.steps import claim_outputs, load_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ def quantize_cache(
     MODEL is a decoder whose attention is GroupQueryAttention, as the builder of onnxruntime-genai
     writes it; its weights may be float or quantized.
     """
-    claim_outputs_of_model(model, [output], [samples])
+    claim_outputs(model, [output], [samples])
     source = load_model(model, [output])
     from onnxq.checking import cache_verdict
     from onnxq.graph.saving import save

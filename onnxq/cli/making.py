@@ -145,9 +145,7 @@ def quantize(
     check_report(report, check or samples)
     output = steps.made_output(output, model, "int8")
     outputs = [output, *steps.given(save_plan, save_qconfig, save_stats, report)]
-    steps.claim_outputs_of_model(
-        model, outputs, [*steps.given(samples, qconfig, check, costs), *stats]
-    )
+    steps.claim_outputs(model, outputs, [*steps.given(samples, qconfig, check, costs), *stats])
     source = steps.load_model(model, outputs)
     from onnxq.checking.check import Repair
     from onnxq.checking.static_job import Shares, StaticJob, shares_of
@@ -270,7 +268,7 @@ def quantize_dynamic(
     check_report(report, check)
     output = steps.made_output(output, model, "int8")
     outputs = [output, *steps.given(save_plan, report)]
-    steps.claim_outputs_of_model(model, outputs, steps.given(qconfig, check))
+    steps.claim_outputs(model, outputs, steps.given(qconfig, check))
     source = steps.load_model(model, outputs)
     from onnxq.checking.check import Repair
     from onnxq.checking.summary import summarize

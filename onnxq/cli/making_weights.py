@@ -12,7 +12,7 @@ from onnxq.cli import options
 from onnxq.cli.option_groups import GroupedCommand
 from onnxq.cli.reporting import check_report, report_option, write_report
 from onnxq.cli.samples_options import stateless_samples_options
-from onnxq.cli.steps import claim_outputs_of_model, given, load_model, made_output
+from onnxq.cli.steps import claim_outputs, given, load_model, made_output
 from onnxq.cli.worker_options import Workers, workers_options
 from onnxq.cli.written import Asked, Written, report_weights, verdict_options
 from onnxq.core.stopwatch import Stopwatch
@@ -134,7 +134,7 @@ def quantize_weights(
     check_report(report, check or samples)
     output = made_output(output, model, f"int{bits}")
     outputs = [output, *given(journal, report)]
-    claim_outputs_of_model(model, outputs, given(samples, check))
+    claim_outputs(model, outputs, given(samples, check))
     from onnxq.errors import member
     from onnxq.weight_only import as_request, check_accuracy
     from onnxq.weights.mixed_bits import SizeAim

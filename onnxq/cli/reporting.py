@@ -71,13 +71,13 @@ def report(
     One file that opens offline, in any browser, and asks nobody for anything. The bounds are those
     of `verify`: the report shows them, is written all the same, and the command fails by them.
     """
-    from onnxq.cli.steps import claim_outputs_of_model, given
+    from onnxq.cli.steps import claim_outputs, given
     from onnxq.samples.ignored import check_ignored
     from onnxq.static.plan import Plan
     from onnxq.survey.heading import Bounds
     from onnxq.survey.survey import BesideFiles
 
-    claim_outputs_of_model(model, [output], [quantized, samples, *given(plan)])
+    claim_outputs(model, [output], [quantized, samples, *given(plan)])
     compared = replace(reading, source=samples)
     check_ignored(compared)
     bounds = Bounds(min_sqnr, max_lsb)

@@ -228,7 +228,7 @@ class SearchFiles:
 
     def claim(self, model: Path, beside: Sequence[Path], read: Sequence[Path]) -> None:
         """Refuses paths that cannot be written, or that the search reads."""
-        steps.claim_outputs_of_model(
+        steps.claim_outputs(
             model, [self.output, *steps.given(self.qconfig, self.report), *beside], read
         )
         for folder in steps.given(self.front):

@@ -46,7 +46,7 @@ def made_output(output: Path | None, model: Path, ending: str) -> Path:
     return path
 
 
-def claim_outputs_of_model(model: Path, outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+def claim_outputs(model: Path, outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Claims outputs, as `claim`, with the model among the inputs."""
     from onnxq.graph.io import refuse_folder
 

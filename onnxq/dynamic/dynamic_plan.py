@@ -40,14 +40,9 @@ from onnxq.dynamic.dynamic_weights import (
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
 from onnxq.dynamic.lookup_tables import kept_in_float, too_little_saved
 from onnxq.dynamic.positive_inputs import positive_values
-from onnxq.dynamic.tied_weights import (
-    find_tied_weights,
-    notes_on_copies,
-    notes_on_tied_weights,
-    shared_limits,
-)
+from onnxq.dynamic.tied_weights import find_tied, notes_on_copies, notes_on_tied, shared_limits
 from onnxq.graph.io import model_hash
-from onnxq.graph.prequantized_weights import is_prequantized, notes_on_prequantized, stored_bits
+from onnxq.graph.prequantized_weights import is_prequantized, notes_on_integers, stored_bits
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant_array
 from onnxq.observers import ObserverSpec
@@ -155,7 +150,7 @@ class _Planner:
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
         """Node name -> decision; readers of a weight share its narrowest integers."""
         choices = {node_name(node): self._choose(node) for node in nodes}
-        twins = find_tied_weights(_matrices(nodes))
+        twins = find_tied(_matrices(nodes))
         if self.objective is Objective.SPEED:
             choices |= self._kept_embeddings(choices, twins)
         chosen = [c for c in choices.values() if isinstance(c, _Chosen)]
@@ -175,9 +170,9 @@ class _Planner:
             note = requests.nothing_dynamic if static else requests.nothing_quantized
             self.notes.append(note(self.target.name))
         self.notes += requests.notes_on_open_sizes(self.few_rows)
-        self.notes += notes_on_prequantized(self.given, f"for target '{self.target.name}'")
+        self.notes += notes_on_integers(self.given, f"for target '{self.target.name}'")
         stored = [weight for decision in quantized for weight in decision.weights]
-        self.notes += notes_on_tied_weights(stored, self.twins) if stored else []
+        self.notes += notes_on_tied(stored, self.twins) if stored else []
         self.notes += notes_on_copies(nodes, _quantized(decisions), static)
         return decisions
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from onnxq.catalog import has_dynamic_quantization
-from onnxq.dynamic.tied_weights import find_tied_weights
+from onnxq.dynamic.tied_weights import find_tied
 from onnxq.graph.edit import home_of
 from onnxq.graph.walk import value_name
 
@@ -23,7 +23,7 @@ def store_tied_integers_once(values: Iterable[ir.Value]) -> None:
         if value.uses() and value.is_initializer() and not value.is_graph_output():
             groups.setdefault((value.graph, value.dtype), []).append(value)
     for group in groups.values():
-        for value, source in find_tied_weights(group).items():
+        for value, source in find_tied(group).items():
             _turn(value, source)
 
 

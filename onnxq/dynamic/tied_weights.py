@@ -20,7 +20,7 @@ from onnxq.qparams import PerBlock, PerChannel
 MATRIX = 2  # rank
 
 
-def find_tied_weights(weights: Iterable[ir.Value]) -> dict[ir.Value, ir.Value]:
+def find_tied(weights: Iterable[ir.Value]) -> dict[ir.Value, ir.Value]:
     """Matrix -> an earlier one whose transpose it is.
 
     A matrix is read once, and only where another one has its shape transposed: they may be mapped
@@ -77,9 +77,7 @@ def shared_limits(
     return shared
 
 
-def notes_on_tied_weights(
-    plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str]
-) -> list[str]:
+def notes_on_tied(plans: Iterable[DynamicWeightPlan], twins: Mapping[str, str]) -> list[str]:
     """One note per twin whose integers will not be the other's: both are stored."""
     precisions: dict[str, set[tuple[object, ...]]] = {}
     for plan in plans:

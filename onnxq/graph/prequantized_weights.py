@@ -135,18 +135,16 @@ def qparams_of_weight(value: ir.Value, key: WeightKey) -> tuple[QParams, list[st
     return QParams(scale, np.zeros(scale.shape, np.int8), INT8, PerChannel(axis)), []
 
 
-def notes_on_prequantized(
-    planned: Mapping[str, tuple[ir.Value, QParams]], because: str
-) -> list[str]:
+def notes_on_integers(planned: Mapping[str, tuple[ir.Value, QParams]], because: str) -> list[str]:
     """Notes on weights that the file stores as integers, and on what other integers cost."""
     left_db = {}
     for name, (value, qparams) in planned.items():
         real = constant_array(value)
         left_db[name] = sqnr_of(real, fake_quantize(real, qparams))
-    return words_on_prequantized(left_db, because)
+    return words_on_integers(left_db, because)
 
 
-def words_on_prequantized(left_db: Mapping[str, float], because: str) -> list[str]:
+def words_on_integers(left_db: Mapping[str, float], because: str) -> list[str]:
     """Sentences on weights that the file stores as integers."""
     lost = [f"'{name}' ({db:.1f} dB)" for name, db in left_db.items() if db < KEPT_DB]
     count, notes = len(left_db) - len(lost), []

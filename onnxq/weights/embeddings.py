@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnxq.core.reason import Reason
 from onnxq.dynamic.lookup_tables import LOOKUP
-from onnxq.dynamic.tied_weights import find_tied_weights
+from onnxq.dynamic.tied_weights import find_tied
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator.nodes import input_at, is_constant, shape, sizes
 from onnxq.targets.speedups import LINEAR_OPS
@@ -69,7 +69,7 @@ def find_ties(nodes: Sequence[ir.Node]) -> dict[str, Tie]:
     linear = [n for n in nodes if n.op_type in LINEAR_OPS and not n.domain]
     weights = [v for n in linear for v in n.inputs if v is not None and v.is_initializer()]
     found = {value_name(value): Tie(value_name(value), name) for value, name in read.items()}
-    for value, twin in find_tied_weights([*read, *weights]).items() if weights else ():
+    for value, twin in find_tied([*read, *weights]).items() if weights else ():
         for one, other in ((value, twin), (twin, value)):
             if other in read and one not in read:
                 found[value_name(one)] = Tie(value_name(other), read[other], turned=True)

@@ -26,7 +26,7 @@ from onnxq.graph.prequantized_weights import (
     is_prequantized,
     sqnr_of,
     stored_bits,
-    words_on_prequantized,
+    words_on_integers,
 )
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicRule, Float, Precision
@@ -303,7 +303,7 @@ def _notes_on_given(plan: WeightPlan, nodes: Sequence[ir.Node]) -> list[str]:
             array = tensor_of(value).numpy()
             rows = np.ascontiguousarray(array.T if decision.inputs_first else array)
             left_db[decision.tensor] = sqnr_of(rows, Nearest()(rows, decision.spec).dequantized)
-    return words_on_prequantized(left_db, "for the bits that are asked for (rounded to nearest)")
+    return words_on_integers(left_db, "for the bits that are asked for (rounded to nearest)")
 
 
 def _nothing(decisions: Mapping[str, WeightDecision]) -> str:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnxq.dynamic.tied_weights import find_tied_weights, is_transpose_of
+from onnxq.dynamic.tied_weights import find_tied, is_transpose_of
 from onnxq.observers import NarrowRangeObserver
 from onnxq.operator import Precision
 from onnxq.ort import runtime
@@ -69,7 +69,7 @@ def test_a_twin_is_a_transpose_and_nothing_like_it() -> None:
     assert not is_transpose_of(value("t", TABLE), table)
     assert not is_transpose_of(value("t", TABLE[:, 0]), table)
     twin = value("t", TABLE.T.copy())
-    assert find_tied_weights([table, twin, table]) == {twin: table}
+    assert find_tied([table, twin, table]) == {twin: table}
 
 
 @pytest.mark.parametrize("target", ["portable", "x86-vnni"])
@@ -144,9 +144,9 @@ def test_a_matrix_is_read_once_and_only_where_another_could_be_its_twin() -> Non
         tensor = ir.LazyTensor(make, ir.DataType.FLOAT, ir.Shape(shape), name=name)
         return ir.Value(name=name, const_value=tensor)
 
-    assert not find_tied_weights([lazy("alone", 3, 4), lazy("square", 5, 5)])
+    assert not find_tied([lazy("alone", 3, 4), lazy("square", 5, 5)])
     assert reads == []
-    assert not find_tied_weights([lazy(name, 5, 5) for name in "abcd"])
+    assert not find_tied([lazy(name, 5, 5) for name in "abcd"])
     assert reads == list("abcd")
 
 

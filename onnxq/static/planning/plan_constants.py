@@ -7,11 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnxq.graph.prequantized_weights import (
-    is_prequantized,
-    notes_on_prequantized,
-    qparams_of_weight,
-)
+from onnxq.graph.prequantized_weights import is_prequantized, notes_on_integers, qparams_of_weight
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers.weight_observation import WeightKey
 from onnxq.operator import Float
@@ -80,5 +76,5 @@ def plan_constants(
         planned.weights[name] = weight
         if weight.channel_scale is None and is_prequantized(weight_of(node, rule)):
             given[weight.tensor] = weight_of(node, rule), weight.qparams
-    planned.notes.extend(notes_on_prequantized(given, f"for target '{prepared.target.name}'"))
+    planned.notes.extend(notes_on_integers(given, f"for target '{prepared.target.name}'"))
     return planned
