@@ -15,6 +15,7 @@ from onnxq.graph.canonical import canonicalize
 from onnxq.graph.io import load
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
+from onnxq.qparams.groups import INT8_ACCURACY
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.samples import Samples
 from onnxq.samples.samples import without_state
@@ -22,7 +23,7 @@ from onnxq.static.prepared import ModelSource
 from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.stacked_matmuls import split_stacked_matmuls
 from onnxq.weights.weight_plan import WeightRequest
-from onnxq.weights.write_weights import ACCURACIES, INT8_ACCURACY, WeightFormat
+from onnxq.weights.write_weights import ACCURACIES, WeightFormat
 
 Batch = Mapping[str, Array]
 

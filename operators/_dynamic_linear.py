@@ -13,12 +13,11 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.operators import _dynamic
 from onnxq.qparams import PerBlock, QParams
 from onnxq.qparams.group_spec import is_scrambled
-from onnxq.qparams.groups import packed_matmul
+from onnxq.qparams.groups import INT8_ACCURACY, packed_matmul
 
 ALL_PRECISIONS = (op.Precision.DYNAMIC_INT8, op.Precision.WEIGHT_ONLY_GROUPWISE, *_dynamic.STORED)
 CLIPS = ("Relu", "Clip")
 SMALLEST = np.float32(2.0**-23)  # no scale of weights that are all zeros is larger (observers)
-INT8_ACCURACY = 4  # of MatMulNBits, which ONNX Runtime chooses for DequantizeLinear too
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from onnxq.operator.examples import integers, normal
 from onnxq.operator.site import MICROSOFT
 from onnxq.operators._linear import REALS
 from onnxq.qparams import per_tensor
+from onnxq.qparams.groups import INT8_ACCURACY
 
 OP = "MatMulNBits"
 BITS = (2, 4, 8)
 MIN_BLOCK = 16
-INT8_ACCURACY = 4
 INT8_BLOCKS_OF_2_BITS = (32, 64, 128)
 INT8_MAX = np.float32(127)
 HALF_ULP = 2.0**-24  # of float32, relative: one rounding

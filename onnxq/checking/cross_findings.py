@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from onnxq.checking.differences import Unit  # the codec reads annotations at run time
 from onnxq.core.brief import brief
 from onnxq.core.reason import Reason
 from onnxq.core.saved import Saved
@@ -43,8 +44,7 @@ class NodeFinding:
         kernel: who computed it: "onnxq", or "onnx.reference" where onnx's own implementation
             serves (operators on integers that nothing quantizes, as Cast).
         elements: compared, all outputs.
-        largest: difference in LSB.
-        unit: what a step is: an integer, or for floats an ulp (see stages.differences).
+        largest: difference, in `unit`.
         problem: shapes or dtypes that differ; empty: none.
         overflows: sums in it that exact integers would not give, as this machine adds in int16, or
             rounds otherwise; the kernel does likewise.
@@ -57,7 +57,7 @@ class NodeFinding:
     elements: int
     differing: int
     largest: int
-    unit: str
+    unit: Unit
     problem: str
     overflows: int = 0
 
@@ -86,19 +86,18 @@ class OutputAgreement:
     """An output of the reference evaluator on the model file beside ONNX Runtime's.
 
     Attributes:
-        largest: difference in LSB.
-        unit: what a step is.
+        largest: difference, in `unit`.
         problem: why it could not be compared; empty: it was.
         behind: where it differs, the first node in front of it that computes in float, and so
             rounds as it is fused; empty: none.
-        rounding: steps that such nodes explain (see onnxq.checking.rounding); 0: none.
+        rounding: units that such nodes explain (see onnxq.checking.rounding); 0: none.
     """
 
     name: str
     elements: int
     differing: int
     largest: int
-    unit: str
+    unit: Unit
     problem: str
     behind: str = ""
     rounding: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,21 +10,24 @@ import numpy.typing as npt
 
 from onnxq.core.arrays import Array
 
-INTEGERS = "LSB"
-"""Integers (and booleans): a step is 1."""
-SCALES = "LSB of its scale"
-"""Floats that a DequantizeLinear made: a step is its scale."""
-ULPS = "ulps"
-"""Other floats: a step is one unit in the last place of the largest number of the tensor, so that
-what rounding leaves of a sum near 0 is not taken for millions of steps."""
-BEYOND = "ulps beyond the kernel's bound"
-"""Unit: as ULPS; what stays within the bound that the operator states does not count."""
 
-UNITS = (INTEGERS, SCALES, ULPS, BEYOND)
-"""Units in the order in which one takes the place of another."""
+class Unit(enum.StrEnum):
+    """What a difference is counted in; a later member takes the place of an earlier one."""
+
+    LSB = "LSB"
+    """Integers and booleans: 1."""
+    SCALE = "LSB of its scale"
+    """Floats of a DequantizeLinear: its scale."""
+    ULP = "ulps"
+    """Other floats: one unit in the last place of the tensor's largest magnitude, so that what
+    rounding leaves of a sum near 0 is not taken for millions of ulps."""
+    ULP_BEYOND_BOUND = "ulps beyond the kernel's bound"
+    """ULP, and what stays within the bound that the operator states does not count."""
+
+
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 FAR = 2.0**31
-"""Steps between a number and NaN or Inf."""
+"""Units between a number and NaN or Inf."""
 
 
 @dataclass(slots=True)
@@ -31,14 +35,13 @@ class Differences:
     """Running counts over batches.
 
     Attributes:
-        unit: what a step is.
-        largest: difference, in LSB.
+        largest: difference, in `unit`.
         problem: of shape or dtype, where nothing could be compared.
         error: the largest finite difference of floats, as it is.
         size: the largest finite magnitude of the floats that were wanted, where one differed.
     """
 
-    unit: str = INTEGERS
+    unit: Unit = Unit.LSB
     scale: float = 1.0
     elements: int = 0
     differing: int = 0
@@ -50,8 +53,8 @@ class Differences:
     def same(self, x: Array) -> None:
         """Counts one batch in which nothing differs."""
         self.elements += x.size
-        if "float" in x.dtype.name and self.unit == INTEGERS:
-            self.unit = ULPS
+        if "float" in x.dtype.name and self.unit is Unit.LSB:
+            self.unit = Unit.ULP
 
     def update(self, got: object, wanted: Array, bound: Array | None = None) -> None:
         """Counts one batch.
@@ -74,20 +77,20 @@ class Differences:
             self.problem = f"the reference gives {got_kind}, ONNX Runtime {kind}"
             self.differing += wanted.size
             return
-        if wanted.dtype in BYTES and self.unit == INTEGERS and bound is None:
+        if wanted.dtype in BYTES and self.unit is Unit.LSB and bound is None:
             self._update_bytes(got, wanted)
             return
         floats = "float" in wanted.dtype.name  # bfloat16 and float8 have no kind of their own
-        if floats and self.unit == INTEGERS:
-            self.unit = ULPS
+        if floats and self.unit is Unit.LSB:
+            self.unit = Unit.ULP
         differ = got != wanted
         if floats:
             differ &= ~(np.isnan(got) & np.isnan(wanted))
         if not differ.any():
-            self.unit = BEYOND if bound is not None else self.unit
+            self.unit = Unit.ULP_BEYOND_BOUND if bound is not None else self.unit
             return
         if bound is not None:
-            self.unit = BEYOND
+            self.unit = Unit.ULP_BEYOND_BOUND
             with np.errstate(invalid="ignore"):  # Inf - Inf: NaN, which is within no bound
                 distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
             differ &= ~(distance <= bound)
@@ -103,13 +106,13 @@ class Differences:
         self.largest = max(self.largest, other.largest)
         self.problem = other.problem or self.problem
         self.error, self.size = max(self.error, other.error), max(self.size, other.size)
-        self.unit = max(self.unit, other.unit, key=UNITS.index)
+        self.unit = max(self.unit, other.unit, key=list(Unit).index)
 
-    def step(self, wanted: Array) -> float:
-        """Size of a step of these numbers: 1 for integers, else a scale or an ulp."""
-        if self.unit == INTEGERS:
+    def unit_size(self, wanted: Array) -> float:
+        """Size of `unit` among these numbers: 1 for integers, else a scale or an ulp."""
+        if self.unit is Unit.LSB:
             return 1.0
-        return self.scale if self.unit == SCALES else self._ulp(wanted)
+        return self.scale if self.unit is Unit.SCALE else self._ulp(wanted)
 
     def _update_bytes(self, got: Array, wanted: Array) -> None:
         """Integers of 8 bits, with no array that is wider."""
@@ -118,12 +121,12 @@ class Differences:
         self.largest = max(self.largest, int(lsb.view(np.uint8).max(initial=0)))
 
     def _lsb(self, got: Array, wanted: Array, ulp: float) -> npt.NDArray[np.int64]:
-        if self.unit == INTEGERS:
+        if self.unit is Unit.LSB:
             return np.asarray(np.abs(got.astype(np.int64) - wanted.astype(np.int64)))
-        step = self.scale if self.unit == SCALES else ulp
+        size = self.scale if self.unit is Unit.SCALE else ulp
         with np.errstate(invalid="ignore"):
-            distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64)) / step
-        error = distance * step
+            distance = np.abs(got.astype(np.float64) - wanted.astype(np.float64)) / size
+        error = distance * size
         self.error = max(self.error, float(error.max(initial=0, where=np.isfinite(error))))
         whole = np.nan_to_num(np.rint(distance), nan=FAR, posinf=FAR)
         return np.asarray(np.clip(whole, 1, FAR), np.int64)  # it differs

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnxq import catalog, reference
 from onnxq.checking.cross_findings import OutputAgreement
-from onnxq.checking.differences import SCALES, Differences
+from onnxq.checking.differences import Differences, Unit
 from onnxq.checking.rounding import FAR, Replayed, Theirs, replay
 from onnxq.core.arrays import Array
 from onnxq.errors import OnnxqError
@@ -148,7 +148,7 @@ class EndToEnd:
     def _judge(self, name: str, sums: Differences, theirs: Array, run: Replayed) -> None:
         """Takes down whether rounding explains the output on one batch, and how many steps."""
         bound, ours = run.bounds.get(name, 0.0), run.outputs.get(name)
-        lsb = int(bound / sums.step(theirs))
+        lsb = int(bound / sums.unit_size(theirs))
         if not is_within(ours, theirs, bound):
             self.counts.unexplained.add(name)
         else:
@@ -231,4 +231,4 @@ def output_differences(value: ir.Value) -> Differences:
         source = producer.inputs[0]
         producer = None if source is None else source.producer()
     qparams = one_scale(producer) if is_dequantize(producer) else None
-    return Differences() if qparams is None else Differences(SCALES, float(qparams.scale))
+    return Differences() if qparams is None else Differences(Unit.SCALE, float(qparams.scale))

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq import catalog
-from onnxq.checking.differences import Differences
+from onnxq.checking.differences import Differences, Unit
 from onnxq.core.arrays import Array
 from onnxq.core.brief import brief
 from onnxq.core.saved import Saved
@@ -66,8 +66,7 @@ class LayerPrediction:
         largest_change: of one sum.
         pairs: that differed most often, at most MAX_PAIRS.
         differing: elements of the results, also by what came in.
-        largest: difference, in LSB.
-        unit: what a step is: an integer, or for floats an ulp (see stages.differences).
+        largest: difference, in `unit`.
         pairs_of: WEIGHTS or INTEGERS.
         error: of floats, the largest difference as it is.
         size: of floats, the largest magnitude, where one differed.
@@ -85,7 +84,7 @@ class LayerPrediction:
     elements: int = 0
     differing: int = 0
     largest: int = 0
-    unit: str = "LSB"
+    unit: Unit = Unit.LSB
     pairs_of: str = WEIGHTS
     error: float = 0.0
     size: float = 0.0
@@ -99,7 +98,7 @@ class OutputPrediction:
     elements: int
     differing: int
     largest: int
-    unit: str
+    unit: Unit
     error: float = 0.0
     size: float = 0.0
 

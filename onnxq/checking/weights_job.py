@@ -22,6 +22,7 @@ from onnxq.checking.with_verdict import check_bound_is_seen
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.operator import Float
+from onnxq.qparams.groups import INT8_ACCURACY
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import Batches, Samples, input_specs, open_samples
@@ -33,7 +34,7 @@ from onnxq.weights.mixed_bits import Mixed, SizeAim, mixed_bits
 from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, quantized_weights_head
 from onnxq.weights.weight_plan import WeightPlan, WeightRequest
-from onnxq.weights.write_weights import INT8_ACCURACY, WeightFormat, misread, write_weights
+from onnxq.weights.write_weights import WeightFormat, misread, write_weights
 
 
 @dataclass(frozen=True, slots=True)

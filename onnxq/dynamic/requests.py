@@ -18,6 +18,7 @@ from onnxq.graph.prequantized_weights import stores_groups
 from onnxq.graph.walk import node_name, op_label, value_name, walk
 from onnxq.operator import Float
 from onnxq.operator.reasons import InGroupsAlready
+from onnxq.operator.site import MICROSOFT
 from onnxq.qconfig import Entry, QConfigDynamic, QConfigMapping
 
 
@@ -99,7 +100,7 @@ def without_form(node: ir.Node) -> NoWeights | InGroupsAlready | NoDynamicOperat
     if weight is None:
         return NoWeights()
     remedy = "onnxq quantize has one, with samples" if find(node.op_type, node.domain) else ""
-    if node.domain == "com.microsoft":
+    if node.domain == MICROSOFT:
         remedy = "quantize the model before such nodes are fused from MatMul or Gemm"
     return NoDynamicOperator(op_label(node), value_name(weight), remedy)
 

@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnxq.graph.inference import infer_shapes
 from onnxq.graph.skeleton import proto_graphs
 from onnxq.operator.nodes import ONNX_DOMAINS
+from onnxq.operator.site import MICROSOFT
 
 OWN_PREFIX = "onnxq."
-RUNTIME = "com.microsoft"
 """Domain whose types onnx does not infer, but ONNX Runtime does."""
 
 
@@ -46,8 +46,8 @@ def drop_annotations(model: onnx.ModelProto) -> None:
             _set_infos(graph, infos)  # ONNX Runtime may read more of it than onnx does
         return
     for graph, found, infos in zip(graphs, proto_graphs(inferred.graph), known, strict=True):
-        foreign = _results(graph, lambda domain: domain not in (*ONNX_DOMAINS, RUNTIME))
-        of_runtime = _results(graph, lambda domain: domain == RUNTIME)
+        foreign = _results(graph, lambda domain: domain not in (*ONNX_DOMAINS, MICROSOFT))
+        of_runtime = _results(graph, lambda domain: domain == MICROSOFT)
         again = {info.name: info for info in found.value_info}
         kept = [
             info

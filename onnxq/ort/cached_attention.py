@@ -8,11 +8,11 @@ import onnx_ir as ir
 from onnxq.core.arrays import Array
 from onnxq.graph.edit import all_nodes
 from onnxq.operator.nodes import tensor_of
+from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import MATMUL_NBITS
 
 CACHE_RANK = 4
 """Rank of keys and values: (batch, heads, tokens, head)."""
-_DOMAIN = "com.microsoft"
 _ATTENTION = "GroupQueryAttention"
 _MATMULS = ("MatMul", "MatMulInteger")
 _FIRST = ("Cast", "RotaryEmbedding", "SimplifiedLayerNormalization")
@@ -28,7 +28,7 @@ def positions(model: ir.Model) -> int | None:
     """Rows of the shortest table of rotary angles; None: there is none to be read."""
     rows = []
     for node in all_nodes(model):
-        slot = _COSINES.get(node.op_type) if node.domain == _DOMAIN else None
+        slot = _COSINES.get(node.op_type) if node.domain == MICROSOFT else None
         if slot is None or slot >= len(node.inputs):
             continue
         table = node.inputs[slot]
@@ -134,4 +134,4 @@ def can_share(model: ir.Model, past: Collection[str]) -> bool:
 
 def is_cached_attention(node: ir.Node) -> bool:
     """Whether the node computes attention, and keeps keys and values."""
-    return (node.domain, node.op_type) == (_DOMAIN, _ATTENTION)
+    return (node.domain, node.op_type) == (MICROSOFT, _ATTENTION)

@@ -17,6 +17,8 @@ from onnxq.qparams.group_spec import GroupSpec, Scheme
 
 INTEGERS, SCALES, POINTS = "integers", "scales", "zero_points"
 """Names of the arrays of `PackedGroups`."""
+INT8_ACCURACY = 4
+"""accuracy_level of MatMulNBits: activations are quantized to int8; ONNX Runtime's default."""
 
 Bytes = npt.NDArray[np.uint8]
 Points = npt.NDArray[np.uint8] | npt.NDArray[np.float32]

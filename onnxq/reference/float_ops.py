@@ -10,8 +10,8 @@ from onnx.reference.ops import load_op
 
 from onnxq.errors import UnsupportedError
 from onnxq.operator import Array, Ints, Singles
+from onnxq.operator.site import MICROSOFT
 
-MICROSOFT = "com.microsoft"
 GELU_SLOPE = 1.702  # QuickGelu's default alpha
 EMBED_EPSILON = 1e-12  # EmbedLayerNormalization's default
 BATCH_EPSILON = 1e-5  # BatchNormalization's default

@@ -20,6 +20,7 @@ from onnxq.graph.types import infer_types
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input
 from onnxq.operator.readers import goes_out, is_clipped, readers
+from onnxq.operator.site import MICROSOFT
 from onnxq.ort import facts
 from onnxq.ort.node_kinds import MATMUL_NBITS
 from onnxq.qdq.read import (
@@ -33,14 +34,10 @@ from onnxq.qdq.read import (
 )
 from onnxq.qdq.read import zero_point_of as zero_point_value
 from onnxq.qparams import PerBlock, QParams
-from onnxq.qparams.groups import packed_matmul
+from onnxq.qparams.groups import INT8_ACCURACY, packed_matmul
 from onnxq.targets.speedups import LINEAR_OPS
 
 Integers = npt.NDArray[np.uint8]
-
-
-MICROSOFT = "com.microsoft"
-INT8_ACCURACY = 4  # session.qdq_matmulnbits_accuracy_level, ONNX Runtime's default
 
 
 def write_groupwise_matmuls(model: ir.Model) -> None:

@@ -20,8 +20,9 @@ from onnxq import catalog
 from onnxq.errors import OnnxqError, UnsupportedError
 from onnxq.operator import Array, AttributeValue, IntegerCall, IntegerOperator, Operator
 from onnxq.operator.nodes import ONNX_DOMAINS
+from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import INTEGER_TYPES
-from onnxq.reference.float_ops import FLOAT_OPS, MICROSOFT, OLD_OPS, PLAIN_OPS
+from onnxq.reference.float_ops import FLOAT_OPS, OLD_OPS, PLAIN_OPS
 from onnxq.reference.loops import LOOPS
 from onnxq.reference.schema import check_call, check_proto
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode

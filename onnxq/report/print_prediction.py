@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxq import targets
-from onnxq.checking.differences import ULPS
+from onnxq.checking.differences import Unit
 from onnxq.checking.prediction import WEIGHTS
 from onnxq.errors import listed
 from onnxq.ort.node_kinds import MATMUL_NBITS, rounding
@@ -108,7 +108,7 @@ def _numbers(machine: MachinePrediction) -> tuple[str, str]:
 
 def _largest(found: LayerPrediction | OutputPrediction) -> str:
     """In LSB; of floats that no scale was given for, as it is, beside the largest of them."""
-    if found.unit == ULPS:
+    if found.unit is Unit.ULP:
         return f"{found.error:.3g} (numbers up to {found.size:.3g})"
     return f"{found.largest} {found.unit}"
 

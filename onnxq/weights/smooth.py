@@ -1,23 +1,17 @@
-"""Smoothing: large channels of a linear layer's input are divided, the weight's rows multiplied.
+"""SmoothQuant: divides channels of a linear layer's input by scales, multiplies the weight's rows.
 
-`smoothing` has the derivation, and chooses the exponent of each site by measured error;
-`smoothing_sites` finds who takes the factors: the normalization or the weight ahead, at no cost, or
-a Mul, which takes a pass over the tensor beside the layer's many.
+`smoothing` has the derivation, and chooses each site's exponent by measured error. What takes the
+scales, `smoothing_sites` finds: the normalization or weight ahead, at no cost, or a Mul.
 
-Sites are judged together in the whole flow.
-There they are calibrated, planned and run as asked for, since tensors that 8 bits could not hold
-before may fit now, so that nodes that the data left in float come back to integers. Tried are all
-sites, half of those that bring nodes back, and those alone whose layers were in integers anyway.
-What loses least at the outputs, on samples held back, stays if it gains more than chance explains
-(onnxq.weights.judgement). A model that takes a layer out of integers is none of them: what
-it gains by float says nothing for its factors.
+Sites are judged together, in the whole flow, calibrated and planned as asked for: nodes that 8 bits
+could not hold may come back to integers. Tried are all sites, half of those that bring nodes back,
+and those alone whose layers were in integers anyway. What loses least at the outputs, on samples
+held apart, stays if it gains more than chance explains (onnxq.weights.judgement), and if no layer
+leaves integers for it.
 
-Where the biases of all layers are corrected behind, and one model was tried, a gain in sum is
-enough: luck is gone from the outputs then, and each site has been judged by thousands of rows. One
-that chance does not explain would be too much to ask: the few numbers that a classifier gives for a
-sample tell a small gain from luck by hundreds of samples, and a few are held back. Where nothing is
-kept so, smoothing is tried once more as if it were alone: other exponents may leave all layers in
-integers, and what helps without a correction is no worse with one behind it.
+Where all biases are corrected behind, and one model was tried, a gain in sum is enough: each site
+was judged by thousands of rows, and the mean error, which is luck, is gone. Where nothing is kept
+so, smoothing is tried once more as if it were alone: other exponents may keep layers in integers.
 benchmarks/results/improve.md has what `smooth, bias` gains on samples that nothing had seen.
 """
 

@@ -40,7 +40,7 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.ort.node_kinds import GATHER_BLOCK_QUANTIZED, MATMUL_NBITS
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qparams.group_spec import is_scrambled
-from onnxq.qparams.groups import INTEGERS, SCALES
+from onnxq.qparams.groups import INT8_ACCURACY, INTEGERS, SCALES
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.weights.embeddings import LOOKUP_ND, is_lookup, is_stack
 from onnxq.weights.experts import FC1, FC2, part_name
@@ -67,7 +67,7 @@ class StoredIntegers:
 MATRIX = 2
 GEMM_BIAS = 2  # slot
 BIAS_SLOT = 5  # of MatMulNBits; 4 is g_idx
-FLOAT_ACCURACY, INT8_ACCURACY = 0, 4
+FLOAT_ACCURACY = 0
 """accuracy_level: activations stay float32; or each group of a row becomes int8."""
 ACCURACIES = (FLOAT_ACCURACY, INT8_ACCURACY)
 

@@ -16,13 +16,14 @@ from onnxq.checking.cross_findings import (
     Unchecked,
     UncheckedNode,
 )
+from onnxq.checking.differences import Unit
 from onnxq.errors import CalibrationError, QConfigError, VerificationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NODE = NodeFinding("c", "QLinearConv", "", "onnxq", 100, 0, 0, "LSB", "")
-OUTPUT = OutputAgreement("y", 10, 0, 0, "LSB", "")
+NODE = NodeFinding("c", "QLinearConv", "", "onnxq", 100, 0, 0, Unit.LSB, "")
+OUTPUT = OutputAgreement("y", 10, 0, 0, Unit.LSB, "")
 GOOD = CrossFindings(
     "hash", 2, (NODE,), (), (FloatNode("s", "Softmax", ""),), (), (OUTPUT,), "", ""
 )
@@ -128,7 +129,7 @@ def test_bounds_that_nothing_keeps_are_refused(name: str, bound: float) -> None:
 
 
 def test_outputs_behind_float_nodes_have_a_bound_of_their_own() -> None:
-    output = dataclasses.replace(OUTPUT, differing=5, largest=3, unit="ulps")
+    output = dataclasses.replace(OUTPUT, differing=5, largest=3, unit=Unit.ULP)
     findings = dataclasses.replace(GOOD, outputs=(output,))
     findings.check(max_output_lsb=3)
     findings.check(max_lsb=0, max_output_lsb=3)
@@ -139,7 +140,7 @@ def test_outputs_behind_float_nodes_have_a_bound_of_their_own() -> None:
 
 
 ROUNDED = dataclasses.replace(
-    OUTPUT, differing=5, largest=16, unit="ulps", behind="Softmax 's'", rounding=16
+    OUTPUT, differing=5, largest=16, unit=Unit.ULP, behind="Softmax 's'", rounding=16
 )
 
 

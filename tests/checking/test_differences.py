@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnxq.checking.differences import BEYOND, INTEGERS, SCALES, ULPS, Differences
+from onnxq.checking.differences import Differences, Unit
 
 
 def of(got: object, wanted: np.ndarray, **options: np.ndarray) -> Differences:
@@ -15,7 +15,7 @@ def of(got: object, wanted: np.ndarray, **options: np.ndarray) -> Differences:
 
 def test_integers_differ_in_steps_of_one() -> None:
     sums = of(np.array([0, 255, 7], np.uint8), np.array([255, 255, 8], np.uint8))
-    assert (sums.unit, sums.elements, sums.differing, sums.largest) == (INTEGERS, 3, 2, 255)
+    assert (sums.unit, sums.elements, sums.differing, sums.largest) == (Unit.LSB, 3, 2, 255)
 
 
 def test_counts_add_up_over_batches() -> None:
@@ -30,7 +30,7 @@ def test_floats_differ_in_ulps_of_the_largest_number() -> None:
     beside = np.array([1, 3 * 2.0**-23], np.float32)
     assert of(np.nextafter(one, np.float32(2)), one).largest == 1
     assert of(beside, one).largest == 3
-    assert of(one, one).unit == ULPS
+    assert of(one, one).unit == Unit.ULP
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_every_float_type_is_counted_in_its_own_ulps(dtype: type[np.generic]) ->
     ulp = float(np.spacing(dtype(0.5)))
     wanted = np.array([0.5, 0.25, np.nan]).astype(dtype)
     sums = of(np.array([0.5, 0.25 + 2 * ulp, np.nan]).astype(dtype), wanted)
-    assert (sums.unit, sums.differing, sums.largest) == (ULPS, 1, 2)
+    assert (sums.unit, sums.differing, sums.largest) == (Unit.ULP, 1, 2)
 
 
 def test_a_difference_below_one_ulp_is_one_step() -> None:
@@ -62,13 +62,13 @@ def test_both_zeros_and_all_nans_are_equal() -> None:
 def test_within_the_bound_of_a_kernel_nothing_differs() -> None:
     got, wanted = np.array([1, 2], np.float32), np.array([1.1, 3], np.float32)
     sums = of(got, wanted, bound=np.array([0.5], np.float32))
-    assert (sums.unit, sums.differing) == (BEYOND, 1)
+    assert (sums.unit, sums.differing) == (Unit.ULP_BEYOND_BOUND, 1)
     nothing = of(got, np.array([np.nan, 2], np.float32), bound=np.array([0.5], np.float32))
     assert nothing.differing == 1
 
 
 def test_dequantized_outputs_differ_in_steps_of_their_scale() -> None:
-    sums = Differences(SCALES, 0.25)
+    sums = Differences(Unit.SCALE, 0.25)
     sums.update(np.array([1.0, 2.0], np.float32), np.array([1.75, 2.0], np.float32))
     assert (sums.differing, sums.largest) == (1, 3)
     sums.update(np.array([np.nan], np.float32), np.array([0], np.float32))

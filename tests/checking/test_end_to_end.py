@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnxq.checking.differences import SCALES, ULPS
+from onnxq.checking.differences import Unit
 from onnxq.checking.end_to_end import EndToEnd
 from onnxq.ort import runtime
 from tests.examples import as_ir, model, quantized_matmul, weights
@@ -31,7 +31,7 @@ def test_equal_outputs_do_not_differ() -> None:
     assert not whole.differs(feeds(), wanted())
     (output,) = whole.outputs()
     assert (output.name, output.elements, output.differing) == ("y", 24, 0)
-    assert output.unit == SCALES
+    assert output.unit == Unit.SCALE
 
 
 def test_outputs_that_differ_are_counted_in_steps_of_their_scale() -> None:
@@ -58,7 +58,7 @@ def test_float_outputs_differ_in_ulps() -> None:
     with runtime.open_session(target) as session:
         (y,) = session.run(feeds())
     assert not whole.differs(feeds(), {"y": y})
-    assert whole.outputs()[0].unit == ULPS
+    assert whole.outputs()[0].unit == Unit.ULP
 
 
 def test_the_first_node_in_the_order_of_the_other_graph_is_named() -> None:

@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from onnxq import catalog
-from onnxq.checking.differences import BEYOND
+from onnxq.checking.differences import Unit
 from onnxq.checking.node_by_node import NodeByNode
 from onnxq.checking.visible import Inner, Visible
 from onnxq.errors import UnsupportedError
@@ -174,4 +174,4 @@ def test_differences_within_the_bound_of_a_kernel_do_not_count() -> None:
     nodes, inner = run(target, feeds)
     nodes.compare(feeds, inner)
     (found,) = nodes.findings()
-    assert (found.kernel, found.unit, found.differing) == ("onnxq", BEYOND, 0)
+    assert (found.kernel, found.unit, found.differing) == ("onnxq", Unit.ULP_BEYOND_BOUND, 0)

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxq
 from onnxq import reference
-from onnxq.checking.differences import SCALES, ULPS
+from onnxq.checking.differences import Unit
 from onnxq.checking.predict import predict
 from onnxq.errors import CalibrationError, QConfigError
 from onnxq.targets.accumulation import SaturationMode
@@ -178,7 +178,7 @@ def test_logits_differ_in_steps_of_the_scale_that_they_were_dequantized_with() -
     more = [make("Relu", ["logits"], ["positive"], "relu"), make("Identity", ["positive"], ["y"])]
     source = model([*nodes, *more], constants, {"x": ["N", 3, 8, 8]})
     (output,) = predict(quantized("x86-vnni", source), SAMPLES, "x86-avx2").machines[0].outputs
-    assert output.unit == SCALES
+    assert output.unit == Unit.SCALE
     assert 0 < output.largest < 256
 
 
@@ -190,7 +190,7 @@ def test_floats_without_a_scale_differ_by_numbers_beside_their_size(fast: ir.Mod
     (output,) = (
         predict(fast, onnxq.Samples(SAMPLES, batch_size=8), "x86-avx2").on("x86-avx2").outputs
     )
-    assert output.unit == ULPS
+    assert output.unit == Unit.ULP
     assert output.error == pytest.approx(float(np.abs(exact - saturating).max()), rel=1e-6)
     assert output.size == float(np.abs(exact).max())
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from onnxq import targets
+from onnxq.checking.differences import Unit
 from onnxq.checking.prediction import (
     DifferingPair,
     LayerPrediction,
@@ -22,7 +23,7 @@ CAUSE = LayerPrediction(
 
 
 def machine(*layers: LayerPrediction, differing: int = 0) -> MachinePrediction:
-    output = OutputPrediction("y", 10, differing, min(differing, 1), "integers")
+    output = OutputPrediction("y", 10, differing, min(differing, 1), Unit.LSB)
     return MachinePrediction(("a", "b"), "saturates", layers, (output,))
 
 

@@ -13,6 +13,7 @@ from onnxq.checking.cross_findings import (
     OutputAgreement,
     UncheckedNode,
 )
+from onnxq.checking.differences import Unit
 from onnxq.report.console import open_console
 from onnxq.report.cross import print_cross_findings
 from onnxq.report.detail import Detail, showing
@@ -24,9 +25,9 @@ def printed(findings: CrossFindings) -> str:
     return out.getvalue()
 
 
-GOOD = NodeFinding("/a/[0]", "QLinearConv", "", "onnxq", 100, 0, 0, "LSB", "")
-BAD = NodeFinding("b", "QLinearAdd", "com.microsoft", "onnxq", 50, 3, 2, "LSB", "")
-ODD = NodeFinding("c", "QGemm", "com.microsoft", "onnxq", 5, 5, 0, "LSB", "gives int8 (1,)")
+GOOD = NodeFinding("/a/[0]", "QLinearConv", "", "onnxq", 100, 0, 0, Unit.LSB, "")
+BAD = NodeFinding("b", "QLinearAdd", "com.microsoft", "onnxq", 50, 3, 2, Unit.LSB, "")
+ODD = NodeFinding("c", "QGemm", "com.microsoft", "onnxq", 5, 5, 0, Unit.LSB, "gives int8 (1,)")
 FINDINGS = CrossFindings(
     "0123456789abcdef",
     4,
@@ -34,7 +35,7 @@ FINDINGS = CrossFindings(
     (UncheckedNode("l", "DynamicQuantizeLSTM", "com.microsoft", NotCompared("no kernel for it")),),
     (FloatNode("s", "Softmax", ""), FloatNode("t", "Softmax", "")),
     ("z",),
-    (OutputAgreement("y", 10, 1, 7, "ulps", "", "Softmax 's'"),),
+    (OutputAgreement("y", 10, 1, 7, Unit.ULP, "", "Softmax 's'"),),
     "b",
     "",
 )
@@ -95,7 +96,7 @@ def test_a_model_without_integers_does_not_look_like_success() -> None:
 
 
 def test_weights_alone_and_rounding_are_called_so() -> None:
-    rounded = OutputAgreement("y", 10, 1, 7, "ulps", "", "Gemm 'g'", 16)
+    rounded = OutputAgreement("y", 10, 1, 7, Unit.ULP, "", "Gemm 'g'", 16)
     text = printed(CrossFindings("h", 1, (), (), (), (), (rounded,), "", "", weights_alone=True))
     assert "no node computes in integers: at most weights are stored" in text
     assert "7 ulps  rounding" in text

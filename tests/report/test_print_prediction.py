@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from onnxq.checking.differences import ULPS
+from onnxq.checking.differences import Unit
 from onnxq.checking.prediction import (
     DifferingPair,
     LayerPrediction,
@@ -44,7 +44,7 @@ def text(
 
 
 def test_causes_come_with_their_weights_and_what_could_be_comes_after() -> None:
-    outputs = (OutputPrediction("y", 10, 4, 3, "LSB"),)
+    outputs = (OutputPrediction("y", 10, 4, 3, Unit.LSB),)
     shown = text(MachinePrediction(("avx2", "avx512"), "saturates", (CAUSE, RISKY), outputs))
     assert "4 of 10" in shown
     assert "3 LSB" in shown
@@ -54,7 +54,7 @@ def test_causes_come_with_their_weights_and_what_could_be_comes_after() -> None:
 
 
 def test_machines_that_agree_say_how_sure_that_is() -> None:
-    outputs = (OutputPrediction("y", 10, 0, 0, "LSB"),)
+    outputs = (OutputPrediction("y", 10, 0, 0, Unit.LSB),)
     sure = MachinePrediction(("a",), "exact", (SAFE,), outputs)
     assert "exact, whatever the input" in text(sure)
     can = MachinePrediction(("a",), "wraps", (LATE,), outputs)
@@ -97,7 +97,7 @@ def test_a_float_model_has_nothing_that_could_be_exact() -> None:
 
 
 def test_floats_without_a_scale_differ_by_numbers() -> None:
-    output = OutputPrediction("y", 10, 4, 7747089, ULPS, 7.391, 16.92)
+    output = OutputPrediction("y", 10, 4, 7747089, Unit.ULP, 7.391, 16.92)
     assert "7.39 (numbers up to 16.9)" in text(MachinePrediction(("a",), "x", (CAUSE,), (output,)))
 
 

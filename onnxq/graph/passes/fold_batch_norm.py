@@ -97,16 +97,12 @@ def fold_into(node: ir.Node, affine: Affine, exchange: ConstantExchange) -> None
     tensor = note_factor(stored, factor, tensor)
     # a bias that was not there is made of the weight's batch norm, and of nothing else's
     bias_made_by = (exchange.origin(weight), bias.tobytes())
-    weight_made_by = (node.op_type, _layout(node), affine.factor.tobytes())
+    channels_at = [node.attributes.get_int(*each) for each in (("group", 1), ("transB", 0))]
+    weight_made_by = (node.op_type, *channels_at, affine.factor.tobytes())
     exchange.put(node, _WEIGHT, tensor, f"{weight.name}_folded", weight_made_by)
     exchange.put(node, _BIAS, ir.tensor(bias), f"{weight.name}_bias", bias_made_by)
     if "beta" in node.attributes:
         node.attributes["beta"] = ir.AttrFloat32("beta", 1.0)
-
-
-def _layout(node: ir.Node) -> tuple[int, int]:
-    """Axis and groups that say where the channels of a weight are."""
-    return node.attributes.get_int("group", 1), node.attributes.get_int("transB", 0)
 
 
 def _scaled_bias(node: ir.Node, affine: Affine) -> npt.NDArray[np.float32]:

@@ -16,6 +16,7 @@ from onnxq.graph.passes.reductions import Reduced, mean_of, mean_of_squares
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, has_input, input_at
+from onnxq.operator.site import MICROSOFT
 
 LAYER_OPSET, RMS_OPSET = 17, 23  # LayerNormalization's first, RMSNormalization's first
 _ROOT = 1 / 2
@@ -250,7 +251,6 @@ def _beside(node: ir.Node, value: ir.Value) -> ir.Value | None:
 # --- Sum and normalization that ONNX Runtime's tools made one node of become two again
 
 
-_DOMAIN = "com.microsoft"
 _EPSILON = 1e-12  # the default of both skip operators
 _SUM = 3  # output slot: x + skip + bias, which the next residual reads
 
@@ -306,7 +306,7 @@ class TakeSkipNormsApart(ir.passes.InPlacePass):
 
 def _is_apart(node: ir.Node, skip_type: str) -> bool:
     """Whether the node is of that type and can be two."""
-    if (node.domain, node.op_type) != (_DOMAIN, skip_type):
+    if (node.domain, node.op_type) != (MICROSOFT, skip_type):
         return False
     unread = (v for i, v in enumerate(node.outputs) if i not in (0, _SUM))
     return not any(map(is_read, unread))

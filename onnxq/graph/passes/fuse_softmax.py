@@ -12,6 +12,7 @@ from onnxq.graph.passes.fused_node import FusedNode, fuse_all, inner_nodes
 from onnxq.graph.passes.reductions import reduced_by
 from onnxq.graph.weights import constant
 from onnxq.operator.nodes import find_input, has_input, input_at
+from onnxq.operator.site import MICROSOFT
 
 OPSET = 13  # from which on Softmax is taken along one axis
 
@@ -129,7 +130,7 @@ class GiveAttentionBias(ir.passes.InPlacePass):
 
 
 def _is_bare(node: ir.Node) -> bool:
-    if (node.domain, node.op_type) != ("com.microsoft", "Attention"):
+    if (node.domain, node.op_type) != (MICROSOFT, "Attention"):
         return False
     if has_input(node, _BIAS):
         return False

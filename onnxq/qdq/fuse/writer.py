@@ -13,6 +13,7 @@ from onnxq.errors import ShapeError, UnsupportedError
 from onnxq.graph.edit import FreeNames, forget_unread, graph_of, merge_equal, sole_reader
 from onnxq.operator import Float, OpCategory, Precision, Site
 from onnxq.operator.nodes import input_at
+from onnxq.operator.site import MICROSOFT
 from onnxq.ort import facts
 from onnxq.ort.matmul_add import matmul_add
 from onnxq.qdq.fuse.float_weights import quantize_float_weights, round_constants
@@ -24,7 +25,6 @@ from onnxq.qdq.read import Unread, from_dequantize, is_dequantize, is_quantize
 from onnxq.qdq.write import graph_qparams_of, quantize_behind
 from onnxq.qparams import PerTensor, QParams
 
-MICROSOFT = "com.microsoft"
 INTEGERS_OPSET = 13  # before, MaxPool, Clip and the like are defined for floats only
 QPARAMS_KEY = "onnxq.qparams"
 """Metadata of integers `<tensor>_quantized` where there is no `<tensor>_scale`: their QParams."""

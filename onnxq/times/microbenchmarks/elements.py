@@ -7,11 +7,11 @@ import numpy as np
 
 from onnxq.core.arrays import Array
 from onnxq.operator import Precision
+from onnxq.operator.site import MICROSOFT
 from onnxq.ort.runtime import Optimization
 from onnxq.times import Change
 from onnxq.times.microbenchmarks.convolutions import Shape, add_float, add_integer
 from onnxq.times.microbenchmarks.link import (
-    MICROSOFT,
     READS,
     SHAPE,
     Arrangement,

@@ -10,6 +10,7 @@ import numpy as np
 from onnxq.core.arrays import Singles
 from onnxq.core.processor import processor_name
 from onnxq.operator import Precision
+from onnxq.operator.site import MICROSOFT
 from onnxq.ort.runtime import FirstRunIn, Optimization, Session, open_session
 from onnxq.ort.version import distribution
 from onnxq.targets import find
@@ -20,7 +21,6 @@ from onnxq.times.fit import LEAST_NS
 from onnxq.times.microbenchmarks.convolutions import convolution_links, fused_links
 from onnxq.times.microbenchmarks.elements import element_links
 from onnxq.times.microbenchmarks.link import (
-    MICROSOFT,
     SHAPE,
     Arrangement,
     Build,

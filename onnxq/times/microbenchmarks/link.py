@@ -21,6 +21,7 @@ from onnx import helper, numpy_helper
 from onnxq.core.arrays import Array, Singles
 from onnxq.graph.sizes import sizes_of
 from onnxq.operator import Precision
+from onnxq.operator.site import MICROSOFT
 from onnxq.ort.layouts import INTO_BLOCKS, OUT_OF_BLOCKS, QUANTIZES_AT_RUN, REORDERED
 from onnxq.ort.runtime import Optimization
 from onnxq.qdq.read import DEQUANTIZE, QUANTIZE
@@ -30,7 +31,6 @@ from onnxq.times import Change, Work, work_of
 #     runs
 
 
-MICROSOFT = "com.microsoft"
 BLOCKS = "com.microsoft.nchwc"
 OPSETS = {"": 21, MICROSOFT: 1, BLOCKS: 1}
 NO_ATTRIBUTES: Mapping[str, object] = MappingProxyType({})
