@@ -22,7 +22,8 @@ def add(
         out: takes the result, with out's own scale and zero point in place of these two. Of the
             same dtype; of the result's shape or without elements (`_empty_affine_quantized`).
     Raises:
-        ShapeError: no QTensors, dtypes differ, shapes do not broadcast, or an unfit out.
+        ShapeError: no QTensors, dtypes differ, shapes do not broadcast, or an `out` of another
+            shape or dtype.
         UnsupportedError: quantized per channel, or more than 8 bits.
     """
     return _pair("add", "Add", (qa, qb), (scale, zero_point), out)
@@ -72,7 +73,8 @@ def cat(
         zero_point: of the result; None: the first tensor's.
         out: as in `add`.
     Raises:
-        ShapeError: none or no QTensors, dtypes or shapes differ, no such dim, or an unfit out.
+        ShapeError: none or no QTensors, dtypes or shapes differ, no such dim, or an `out` of
+            another shape or dtype.
         UnsupportedError: quantized per channel.
     """
     if isinstance(tensors, QTensor) or not isinstance(tensors, Iterable):

@@ -1,4 +1,4 @@
-"""Models from and into files: checked at the door, memory-mapped, written atomically."""
+"""Models from and into files: checked first, memory-mapped, written atomically."""
 
 import os
 from collections.abc import Iterator
@@ -244,7 +244,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 # --- Sizes below zero, which are dynamic
 #
 # Older exporters write -1 for an axis of any size. ONNX Runtime reads it so, and so does whatever
-# stands behind the door.
+# passed the model checks.
 
 
 def without_negative_sizes(model: ir.Model) -> ir.Model:

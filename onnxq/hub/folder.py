@@ -46,8 +46,7 @@ from onnxq.samples.made_up import likely_batch
 from onnxq.targets import Target
 
 FLOOR_DB = 10.0
-"""SQNR below which a variant is left out: a text reader of 12 dB reads 97.7% of the characters,
-where float reads 98.5%, and of 8 dB 67.5% (scripts/corpus.md)."""
+"""SQNR below which a variant is left out; onnxq.quantized.output_verdict.LOW_SQNR_DB says why."""
 CONFIG, FOLDER, MODEL = "config.json", "onnx", "model"
 COPIED = frozenset([".bpe", ".jinja", ".json", ".md", ".model", ".spm", ".tiktoken", ".txt"])
 """Endings of the files beside a model: configuration, tokenizer, processor, README."""

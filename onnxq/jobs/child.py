@@ -65,9 +65,8 @@ class _Child:
 
     def __init__(self) -> None:
         self.is_ready = False
-        paths = [
-            str(Path(path).absolute()) for path in sys.path
-        ]  # it imports from the same folders
+        # the child imports from the same folders
+        paths = [str(Path(path).absolute()) for path in sys.path]
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", PROGRAM, child_main.__file__, *paths],
             stdin=subprocess.PIPE,

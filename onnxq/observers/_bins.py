@@ -2,7 +2,7 @@
 
 Bins are [k w, (k+1) w) with w = 2^exponent / bins, anchored at zero; 2^exponent is the smallest
 power of two above every |x| seen. A value's place is j = floor(x/w) + ceil(x/w): even, 2k, for x =
-k w exactly, odd, 2k + 1, inside the bin. So values that sit on the grid of the bins, among them
+k w exactly, odd, 2k + 1, inside the bin. So values at the edges of the bins, among them
 zeros, the 6 of ReLU6 and the pixels of images, are counted apart from those that are spread over
 the bin.
 

@@ -88,11 +88,11 @@ class AmaxObserver(Observer):
             raise QConfigError(f"scale_amax: got {scale_amax}; wanted a positive number.")
         self.ch_axis, self.scale_amax = ch_axis, scale_amax
         self.fixed = None if amax is None else _numbers(amax, ch_axis)
-        self.watching = self._watching(method, percentile, bins)
+        self.observer = self._observer_of(method, percentile, bins)
         # a ClassVar of Observer; here it depends on the method, so the instance has its own
-        self.needs_range_alone = self.watching.needs_range_alone  # type: ignore[misc]  # see above
+        self.needs_range_alone = self.observer.needs_range_alone  # type: ignore[misc]  # see above
 
-    def _watching(
+    def _observer_of(
         self, method: str, percentile: float, bins: int
     ) -> NarrowRangeObserver | HistogramObserver:
         """The observer that finds amax: its integers reach from -bound to bound."""
@@ -137,17 +137,17 @@ class AmaxObserver(Observer):
                     f"batch {index}: values down to {low:.6g}, and integers of {self.dtype} from 0 "
                     "on; use a signed type for this tensor."
                 )
-        self.watching.observe(x, index)
+        self.observer.observe(x, index)
 
     def merge(self, other: Self) -> Self:
         """Observer that has seen what both have."""
         merged = self._fresh_for(other)
-        if isinstance(self.watching, NarrowRangeObserver):
-            assert isinstance(other.watching, NarrowRangeObserver)  # the specs are equal
-            merged.watching = self.watching.merge(other.watching)
+        if isinstance(self.observer, NarrowRangeObserver):
+            assert isinstance(other.observer, NarrowRangeObserver)  # the specs are equal
+            merged.observer = self.observer.merge(other.observer)
             return merged
-        assert isinstance(other.watching, HistogramObserver)
-        merged.watching = self.watching.merge(other.watching)
+        assert isinstance(other.observer, HistogramObserver)
+        merged.observer = self.observer.merge(other.observer)
         return merged
 
     @property
@@ -155,9 +155,9 @@ class AmaxObserver(Observer):
         """Whether amax is known: fixed, or some values were seen."""
         if self.fixed is not None:
             return True
-        if isinstance(self.watching, NarrowRangeObserver):
-            return self.watching.absmax.size > 0
-        return bool(self.watching.histogram.minimum <= self.watching.histogram.maximum)
+        if isinstance(self.observer, NarrowRangeObserver):
+            return self.observer.absmax.size > 0
+        return bool(self.observer.histogram.minimum <= self.observer.histogram.maximum)
 
     def calculate_qparams(self) -> QParams:
         """QParams of granularity PerChannel(ch_axis), or PerTensor if that is None.
@@ -169,14 +169,14 @@ class AmaxObserver(Observer):
         if not self.has_observed:
             warn_unobserved(self)
             return self.range.default(granularity)
-        seen = self.watching if self.fixed is None else self._fixed(self.fixed)
+        seen = self.observer if self.fixed is None else self._fixed(self.fixed)
         scale = seen.calculate_qparams().scale * np.float32(self.scale_amax)
         scale = np.maximum(scale, np.finfo(np.float32).tiny)
         return QParams(scale, np.full(scale.shape, self.middle), self.dtype, granularity)
 
     def _fixed(self, fixed: Singles) -> NarrowRangeObserver:
-        assert isinstance(self.watching, NarrowRangeObserver)
-        channels = self.watching.absmax.shape
+        assert isinstance(self.observer, NarrowRangeObserver)
+        channels = self.observer.absmax.shape
         if fixed.ndim and fixed.size > 1 and channels not in ((0,), fixed.shape):
             raise CalibrationError(
                 f"amax was given for {fixed.size} channels; axis {self.ch_axis} has {channels[0]}. "
@@ -193,11 +193,11 @@ class AmaxObserver(Observer):
 
     def state(self) -> State:
         """State of the observer that finds amax."""
-        return self.watching.state()
+        return self.observer.state()
 
     def load_state(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Takes it over."""
-        self.watching.load_state(state)
+        self.observer.load_state(state)
 
 
 def _scheme(ch_axis: int | None, signed: bool) -> QScheme:

@@ -1,4 +1,4 @@
-"""Runs models on ONNX Runtime's CPU kernels and shows what it runs; no other module imports it.
+"""Runs models on ONNX Runtime's CPU kernels and shows what it runs.
 
     with open_session(model) as session:
         outputs = session.run({"x": x})
@@ -7,7 +7,7 @@
 Weights of an onnx_ir.Model are handed over as the arrays they are (mapped from disk, if they are),
 never through a serialized protobuf: models beyond its 2 GB limit open too.
 
-Over 300 lines: whatever touches ONNX Runtime stands in this one file.
+Over 300 lines: every session of this process is opened in this one file; the child's, in first_run.
 """
 
 import enum

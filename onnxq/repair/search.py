@@ -53,13 +53,13 @@ MOST_RUNS = 16
 """Models that the search runs over its samples; a bisection takes some ten."""
 LEAST_SECONDS = 5.0
 TIMES_SO_FAR = 2.0
-"""Wall time of the search over the CPU time of all that came before it."""
+"""Wall time of the search: at most so many times the CPU time of all before it; the default."""
 LEAST_SHARE = 0.5
-"""Least time of a search, as a share of what the first model took."""
+"""Least time of a search, as a share of what the first model took; chosen, not measured."""
 BETTER_DB = 0.5
-"""Less is no repair."""
+"""Less is no repair; chosen, not measured."""
 MARGIN_DB = 2.0
-"""Decibels above the floor that the search wants where the verdict has other samples."""
+"""Above the floor, wanted where the verdict has other samples; chosen, not measured."""
 
 
 class ObservedOnce:

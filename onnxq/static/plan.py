@@ -145,7 +145,7 @@ def plan(
 ) -> Plan:
     """A Plan: the decisions of `prepared`, with qparams from `statistics` and from the weights.
 
-    A range becomes a scale in this order, as each step reads what the steps before it have settled:
+    A range becomes a scale in this order, as each step reads what the steps before it decided:
 
         with_measurements       precisions that the data and times leave; all below is for these
         tensor_qparams      range -> scale and zero point of each group of tensors; within it,

@@ -29,7 +29,7 @@ class ConvertToFloat32(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Converts everything; modified says whether there was any but at the doors."""
+        """Converts everything; modified says whether there was any but at inputs and outputs."""
         modified = False
         names = FreeNames(model)
         for x in model.graph.inputs:
@@ -39,7 +39,7 @@ class ConvertToFloat32(ir.passes.InPlacePass):
         inputs_and_outputs = {
             v for v in (*model.graph.inputs, *model.graph.outputs) if v.dtype == _HALF
         }
-        doors = {y.producer() for y in model.graph.outputs if y.dtype == _HALF}
+        edge_casts = {y.producer() for y in model.graph.outputs if y.dtype == _HALF}
         for value in _values(model):
             if value.const_value is not None and value.const_value.dtype in _NARROW:
                 value.const_value = _widened(value.const_value)
@@ -52,7 +52,7 @@ class ConvertToFloat32(ir.passes.InPlacePass):
                 value.type = ir.TensorType(_SINGLE)  # may be shared: never changed in place
                 modified = True
         for node in all_nodes(model):
-            if node in doors:
+            if node in edge_casts:
                 continue
             for attribute in tuple(node.attributes.values()):
                 modified |= _convert_attribute(node, attribute)

@@ -1,4 +1,4 @@
-"""The door: what every model passes before a stage reads it, whoever hands it in.
+"""Model checks: what every model passes before a stage reads it, whoever hands it in.
 
 `check_model` runs the checks of the other files, one file per subject, in the order of CHECKS. Each
 is a function of the model that yields a Problem where onnxq, or ONNX Runtime, would stumble later:

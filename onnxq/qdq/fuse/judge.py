@@ -50,7 +50,7 @@ def _kept(node: ir.Node, reason: str) -> Kept | None:
         if not read.from_dequantize(value, node):
             return None
     used = [v for v in node.outputs if is_read(v)]
-    if used and all(goes_to_quantize(v, node) for v in used):
+    if used and all(is_only_quantized(v, node) for v in used):
         return Kept(reason)
     return None
 
@@ -262,7 +262,7 @@ def _redundant(clamp: ir.Node, quantize: ir.Node, qparams: QParams) -> bool:
     return int(low) + zero_point <= dtype.qmin and int(high) + zero_point >= dtype.qmax
 
 
-def goes_to_quantize(value: ir.Value, node: ir.Node) -> bool:
+def is_only_quantized(value: ir.Value, node: ir.Node) -> bool:
     """Whether only Q nodes read the value, directly or behind a Relu or Clip."""
     clamp = _only_clamp(value, node)
     readers = [use.node for use in (clamp.outputs[0] if clamp else value).uses()]

@@ -214,7 +214,7 @@ def _factors(
 ) -> list[float] | None:
     """Sizes of an input to that power, from the smallest on, for equal shares of its values.
 
-    None: they are not known, as it is neither watched nor a function of what is.
+    None: they are not known, as it is neither probed nor a function of what is.
     """
     value = _varying(node, slot)
     found = None if value is None else _seen(value, observers)
