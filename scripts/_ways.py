@@ -34,7 +34,7 @@ class Way(enum.Enum):
     DEFAULT = "default"
     PORTABLE = "portable"
     INTEGERS = "all integers"
-    PRODUCTS = "products"
+    LINEAR_LAYERS = "linear layers only"
     DYNAMIC = "dynamic"
     SMALL = "dynamic, size"
     PEER_STATIC = "quantize_static"
@@ -71,7 +71,7 @@ def write(
             return save(made, path)
         qconfigs = {
             Way.INTEGERS: lambda: default_qconfig_mapping().set_choice(Choice.ALL_INTEGERS),
-            Way.PRODUCTS: lambda: linear_layers_alone(source),
+            Way.LINEAR_LAYERS: lambda: linear_layers_alone(source),
         }
         made = onnxq.quantize(
             source,

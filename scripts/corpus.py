@@ -59,7 +59,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "language-model": ours.language_model,
 }
 """Name on the command line -> what makes the task."""
-WAYS = (Way.DEFAULT, Way.INTEGERS, Way.SMALL, Way.PRODUCTS, Way.PEER_STATIC)
+WAYS = (Way.DEFAULT, Way.INTEGERS, Way.SMALL, Way.LINEAR_LAYERS, Way.PEER_STATIC)
 PEERS = (Way.PEER_STATIC,)
 COMPARED = (Way.DEFAULT.name, Way.INTEGERS.name)
 ROUNDS = 31

@@ -32,7 +32,7 @@ class EndCounts:
         problem: why the model cannot run; batches behind such a one do not count.
         first_difference: the node where the integers part; empty: none.
         behind: output that differs -> the first node in front of it that rounds floats, or empty.
-        rounding: output -> steps that are explained.
+        rounding: output -> ulps that are explained.
         unexplained: outputs with a difference that is not.
     """
 
@@ -146,7 +146,7 @@ class EndToEnd:
         return found
 
     def _judge(self, name: str, sums: Differences, theirs: Array, run: Replayed) -> None:
-        """Takes down whether rounding explains the output on one batch, and how many steps."""
+        """Takes down whether rounding explains the output on one batch, and how many ulps."""
         bound, ours = run.bounds.get(name, 0.0), run.outputs.get(name)
         lsb = int(bound / sums.unit_size(theirs))
         if not is_within(ours, theirs, bound):
@@ -191,7 +191,7 @@ class EndToEnd:
         )
 
     def _lsb(self, name: str, sums: Differences) -> int:
-        """Steps that count as rounding."""
+        """Ulps that count as rounding."""
         found = self.counts.rounding.get(name, 0)
         return min(found, sums.largest - 1) if name in self.counts.unexplained else found
 

@@ -27,7 +27,7 @@ DEQUANTIZE = "DequantizeLinear"
 SCALE, ZERO_POINT = 1, 2  # slots
 _FACTORS = ("Mul", "Div")
 _SAME = ("Cast", "Clip", "Max", "Min", "Relu")  # a number that is left over keeps its scale
-_NEAR = 1e-3  # of a step: w = float32(q * scale) * factor is off by some 1e-5 at q = 127
+_NEAR = 1e-3  # of an LSB: w = float32(q * scale) * factor is off by some 1e-5 at q = 127
 FLOAT_BITS = 32
 _IN_GROUPS = ("MatMulNBits", "GatherBlockQuantized", "QMoE")
 KEPT_DB = 90.0  # rounding in float32 alone
@@ -55,9 +55,9 @@ class PrequantizedWeight:
 
         A number that is no multiple of its scale was moved by something else than a factor.
         """
-        steps = self.real / self.scale
-        whole = np.rint(steps)
-        return np.where(np.abs(steps - whole) <= _NEAR, whole, np.float32(np.nan))
+        lsb = self.real / self.scale
+        whole = np.rint(lsb)
+        return np.where(np.abs(lsb - whole) <= _NEAR, whole, np.float32(np.nan))
 
 
 def stores_groups(node: ir.Node) -> bool:

@@ -98,7 +98,7 @@ def channels_chart(weight: WeightPart) -> Chart:
     """The range of each channel's weights, with what its integers reach around it."""
     lows, highs, reaches = (
         _gathered(values, choose)
-        for values, choose in ((weight.lows, min), (weight.highs, max), (weight.reaches, max))
+        for values, choose in ((weight.lows, min), (weight.highs, max), (weight.abs_max, max))
     )
     most = max((*(-n for n in lows), *highs, *reaches), default=0.0) or 1.0
     middle, width = HIGH / 2, WIDE / len(lows)
@@ -111,7 +111,7 @@ def channels_chart(weight: WeightPart) -> Chart:
 
     bars = "".join(bar(i, lo, hi, 0.5) for i, (lo, hi) in enumerate(zip(lows, highs, strict=True)))
     ranges = "".join(bar(i, -r, r, 0.9) for i, r in enumerate(reaches))
-    narrow, wide = min(weight.reaches, default=0.0), max(weight.reaches, default=0.0)
+    narrow, wide = min(weight.abs_max, default=0.0), max(weight.abs_max, default=0.0)
     words = (
         f"{counting(len(weight.lows), 'channel')}; their integers reach from ±{number(narrow)} to "
         f"±{number(wide)}"

@@ -102,7 +102,7 @@ class WeightPart:
 
     Attributes:
         lows, highs: smallest and largest real of each channel.
-        reaches: largest real that a channel's integers reach.
+        abs_max: largest real of the integers' range, per channel.
     """
 
     name: str
@@ -111,7 +111,7 @@ class WeightPart:
     granularity: str
     lows: tuple[float, ...]
     highs: tuple[float, ...]
-    reaches: tuple[float, ...]
+    abs_max: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,5 +189,5 @@ def _values(mix: Mix) -> dict[str, object]:
         "bits_average": mix.average,
         "weight_bytes": mix.size_bytes,
         "predicted_sqnr_db": None if mix.noise <= 0 else mix.sqnr_db,
-        "products": {_name(bits): count for bits, count in mix.counts.items()},
+        "linear_layers": {_name(bits): count for bits, count in mix.counts.items()},
     }

@@ -57,7 +57,7 @@ def unmet(row: Row, demand: Demand) -> Iterator[str]:
 
 
 def _late(row: Row, demand: Demand) -> Iterator[str]:
-    linear, dynamic = row.figures.get(Way.PRODUCTS), row.figures.get(Way.DYNAMIC)
+    linear, dynamic = row.figures.get(Way.LINEAR_LAYERS), row.figures.get(Way.DYNAMIC)
     for condition, ratio in row.figures[Way.DEFAULT].ratio.items():
         where = f" at {condition}" if condition else ""
         if ratio.median > demand.ratio and ratio.low > min(demand.ratio, 1):
@@ -77,8 +77,8 @@ def _inexact(row: Row, demand: Demand) -> Iterator[str]:
     got = row.figures[Way.DEFAULT].sqnr_db
     if demand.sqnr_db is not None and got < demand.sqnr_db:
         yield f"{got:.1f} dB; wanted {demand.sqnr_db:.1f}"
-    if demand.behind_db is not None and Way.PRODUCTS in row.figures:
-        behind = row.figures[Way.PRODUCTS].sqnr_db - got
+    if demand.behind_db is not None and Way.LINEAR_LAYERS in row.figures:
+        behind = row.figures[Way.LINEAR_LAYERS].sqnr_db - got
         if behind > demand.behind_db:
             yield f"{behind:.1f} dB below linear layers alone; wanted {demand.behind_db:.1f}"
     if Way.PORTABLE in row.figures:

@@ -40,7 +40,7 @@ def test_every_way_makes_a_file_of_the_block_with_its_figures(block: Row) -> Non
     assert set(block.figures) == set(WAYS)
     assert not block.failed
     assert all(figures.sqnr_db > 20 for figures in block.figures.values())
-    assert block.figures[Way.PRODUCTS].ratio.keys() == {""}
+    assert block.figures[Way.LINEAR_LAYERS].ratio.keys() == {""}
     (made,) = defaults.rows(block)
     assert made.cells[0] == "bert_block"
 

@@ -102,7 +102,7 @@ def test_mixed_bits_show_what_each_size_costs(model: Path) -> None:
     assert "chosen" in said
     told = json.loads(run(model, out, "--size", "0.4", "--json"))["mixed_bits"]
     assert list(told["chosen"]["bits"].values()) == [8]
-    assert told["front"][0]["products"] == {"2 bits": 1, "4 bits": 0, "8 bits": 0, "float": 0}
+    assert told["front"][0]["linear_layers"] == {"2 bits": 1, "4 bits": 0, "8 bits": 0, "float": 0}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,6 @@ def test_no_noise_has_no_number_in_json() -> None:
         "bits_average": 32.0,
         "weight_bytes": 9e6,
         "predicted_sqnr_db": None,
-        "products": {"2 bits": 0, "4 bits": 0, "8 bits": 0, "float": 2},
+        "linear_layers": {"2 bits": 0, "4 bits": 0, "8 bits": 0, "float": 2},
         "bits": {"a": 32, "b": 32},
     }

@@ -48,7 +48,7 @@ def test_ranges_of_rows_are_those_of_the_numbers_that_are_multiplied(
     np.testing.assert_allclose(part.lows, w.min(0), RTOL)
     np.testing.assert_allclose(part.highs, w.max(0), RTOL)
     ends = np.maximum(np.abs(part.lows), np.abs(part.highs))
-    assert (np.array(part.reaches) >= (1 - RTOL) * ends).all()
+    assert (np.array(part.abs_max) >= (1 - RTOL) * ends).all()
 
 
 @pytest.mark.parametrize("bits", [2, 8])

@@ -33,7 +33,7 @@ def test_ranges_are_those_of_the_float_weights_to_a_step(form: str) -> None:
         step = 1.01 * np.max(plan.qparams.scale)  # sums decide which way some integers are rounded
         assert np.abs(rows.min(1) - part.lows).max() <= step
         assert np.abs(rows.max(1) - part.highs).max() <= step
-        assert min(part.reaches) > 0
+        assert min(part.abs_max) > 0
         compared += 1
     assert compared
 
