@@ -23,7 +23,7 @@ from onnxq.weights.algorithm import Improved, WeightAlgorithm, register
 from onnxq.weights.bias import bias_work
 from onnxq.weights.judgement import enough_of, row_count, thinned
 from onnxq.weights.layers import Layer, layers_of
-from onnxq.weights.layerwise import LayerWork, Proposal, layerwise, with_outcomes
+from onnxq.weights.layerwise import LayerProposal, LayerWork, layerwise, with_outcomes
 from onnxq.weights.round import rounding_of, rounding_work
 
 SHARE = 4.0
@@ -132,10 +132,10 @@ class _Bounded:
         if not isinstance(work, str):
             work.observe(x, y, index)
 
-    def proposal(self) -> Proposal:
+    def proposal(self) -> LayerProposal:
         """The proposal of rounding, or of the bias."""
         work = self._works[-1]
         if isinstance(work, str):
-            return Proposal(None, why=f"{self._why}; {work}")
+            return LayerProposal(None, why=f"{self._why}; {work}")
         found = work.proposal()
         return replace(found, why="; ".join(filter(None, (found.why, self._why))))

@@ -24,7 +24,7 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.algorithm import Improved, WeightAlgorithm, register
 from onnxq.weights.layers import Layer, NewConstants
-from onnxq.weights.layerwise import NO_ELEMENTS, LayerWork, Proposal, layerwise
+from onnxq.weights.layerwise import NO_ELEMENTS, LayerProposal, LayerWork, layerwise
 
 NO_BIAS = "it has no bias, and none can be added for nothing"
 
@@ -78,14 +78,14 @@ class _Residuals:
         low, high = self._layer.clamp
         return ((low < results) & (results < high)) | ((low < made) & (made < high))
 
-    def proposal(self) -> Proposal:
+    def proposal(self) -> LayerProposal:
         """The bias with the mean of what is missing added."""
         if not self._count.sum(axis=(1, 2)).all():
-            return Proposal(None, why=NO_ELEMENTS)
+            return LayerProposal(None, why=NO_ELEMENTS)
         shift = self._sum[0] / np.maximum(self._count[0], 1)
         after = self._squares - 2 * shift * self._sum[1] + self._count[1] * np.square(shift)
         signal = float(self._signal.sum())
-        return Proposal(
+        return LayerProposal(
             NewConstants(bias=self._layer.bias + shift),
             decibels(signal, float(self._squares.sum())),
             decibels(signal, float(after.sum())),

@@ -36,7 +36,7 @@ from onnxq.weights.subgraphs import SpilledArrays, Subgraph, cut, subgraphs_of, 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
+class LayerProposal:
     """Constants for a layer, judged on samples that they were not made from.
 
     Attributes:
@@ -64,7 +64,7 @@ class LayerWork(Protocol):
         `index`: of the batch; `is_held_apart(index)` says that it judges.
         """
 
-    def proposal(self) -> Proposal:
+    def proposal(self) -> LayerProposal:
         """The proposal after all batches."""
 
 
@@ -161,7 +161,7 @@ class _Walk:
         why = "it stands in a branch or a loop, or no matrix product is known of it"
         return outcomes + [Outcome(self.name, name, False, why=why) for name in self.unknown]
 
-    def _outcome(self, layer: Layer, proposal: Proposal) -> Outcome:
+    def _outcome(self, layer: Layer, proposal: LayerProposal) -> Outcome:
         before, after, why = proposal.before_db, proposal.after_db, proposal.why
         if proposal.new is None:
             return Outcome(self.name, layer.name, False, before, after, why)

@@ -50,7 +50,7 @@ from onnxq.weights.algorithm import Improved, WeightAlgorithm, register
 from onnxq.weights.gptq import InverseFactor, Places, error_of, gptq, inverse_factor
 from onnxq.weights.layer_sums import LayerMeans, LayerSums
 from onnxq.weights.layers import MOST_PLACES, Layer, NewConstants
-from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, LayerWork, Proposal, layerwise
+from onnxq.weights.layerwise import NO_ELEMENTS, SHARED, LayerProposal, LayerWork, layerwise
 
 PERCDAMPS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Damping, as multiples of the mean diagonal of the Hessian; the best was .1 to 1 at 8 bits, .01 to
@@ -140,10 +140,10 @@ class _Rounding:
             left = results - rows @ stored - self._bias.astype(np.float32)
             self._sums[is_held_apart(index)].add(rows, results, left)
 
-    def proposal(self) -> Proposal:
+    def proposal(self) -> LayerProposal:
         """The constants of the damping with the least error on the batches held back."""
         if not all(sums.count for sums in self._sums):
-            return Proposal(None, why=NO_ELEMENTS)
+            return LayerProposal(None, why=NO_ELEMENTS)
         seen, held = (sums.means() for sums in self._sums)
         best = self._bias_alone(seen, held)
         if self._from_rounding_db(seen, held, best) < self._least_db:
@@ -154,10 +154,10 @@ class _Rounding:
             best = self._searched(seen, held, first)
         return self._proposal(held, best)
 
-    def _proposal(self, held: LayerMeans, best: _Tried) -> Proposal:
+    def _proposal(self, held: LayerMeans, best: _Tried) -> LayerProposal:
         signal = float(held.yy.sum())
         before, after = decibels(signal, float(held.rr.sum())), decibels(signal, best.error)
-        return Proposal(self._constants(best.rounded), before, after)
+        return LayerProposal(self._constants(best.rounded), before, after)
 
     def _from_rounding_db(self, seen: LayerMeans, held: LayerMeans, bias: _Tried) -> float:
         """Noise that the weight's rounding adds to what its bias cannot make up for.

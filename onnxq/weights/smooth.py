@@ -43,7 +43,7 @@ from onnxq.weights.smoothing_run import (
     in_integers,
     validation_of,
 )
-from onnxq.weights.smoothing_sites import Site, sites_of
+from onnxq.weights.smoothing_sites import SmoothingSite, sites_of
 
 NO_SITES = "the model has no linear layer whose input could be smoothed"
 
@@ -57,7 +57,7 @@ class Smooth(ModelAlgorithm):
     def improve(
         self, prepared: Prepared, samples: Batches, objective: Objective = Objective.SPEED
     ) -> EqualModel:
-        """Site by site, then as a whole; see the module."""
+        """SmoothingSite by site, then as a whole; see the module."""
         flow = Flow.of(prepared, samples, objective)
         return smoothed(flow, self.name, sites_of(prepared, objective), NO_SITES)
 
@@ -78,14 +78,14 @@ CHANCE = "{} samples cannot tell this gain from chance"
 LEAVES = "linear layers that would leave integers: {}, '{}' among them"
 
 
-def smoothed(flow: Flow, name: str, sites: Sequence[Site], none: str) -> EqualModel:
+def smoothed(flow: Flow, name: str, sites: Sequence[SmoothingSite], none: str) -> EqualModel:
     """The model with factors at those of the sites where they help."""
     if why := too_few(flow.batches) if sites else none:
         return EqualModel(flow.prepared.model, (Outcome(name, "", False, why=why),))
     return _smoothed(flow, name, site_inputs(flow, sites))
 
 
-def _smoothed(flow: Flow, name: str, inputs: Mapping[Site, SiteInput]) -> EqualModel:
+def _smoothed(flow: Flow, name: str, inputs: Mapping[SmoothingSite, SiteInput]) -> EqualModel:
     with workers(1):  # sums are the same on every machine with one BLAS thread
         made = _judged(flow, name, site_choices(flow, inputs))
         if made.outcomes[-1].kept or not flow.corrects_biases:
@@ -157,7 +157,10 @@ class _Ruling:
 
 
 def _left_by_data(
-    prepared: Prepared, planned: Plan, choices: Sequence[SiteChoice], divided: Collection[Site]
+    prepared: Prepared,
+    planned: Plan,
+    choices: Sequence[SiteChoice],
+    divided: Collection[SmoothingSite],
 ) -> Proposals:
     """Precisions of layers that the data leave in float: integers cannot hold their own input.
 

@@ -43,7 +43,7 @@ from onnxq.static.noise.sensitive import TYPICAL_NOISE
 from onnxq.weights.integer_layers import IntegerLayer, at_run_time, integer_layers
 from onnxq.weights.layerwise import all_feeds
 from onnxq.weights.smoothing_run import Flow
-from onnxq.weights.smoothing_sites import Site, along
+from onnxq.weights.smoothing_sites import SmoothingSite, along
 
 Rounding = Callable[[Singles], Singles]
 """Gives an array as its integers would have it."""
@@ -173,7 +173,7 @@ class SiteChoice:
         is_corrected: whether the biases of all its readers are corrected behind.
     """
 
-    site: Site
+    site: SmoothingSite
     factors: Reals | None
     before_db: float
     after_db: float
@@ -189,7 +189,7 @@ class SiteChoice:
         return Outcome(algorithm, self.site.tensor, kept, self.before_db, self.after_db, why)
 
 
-def site_choices(flow: Flow, inputs: Mapping[Site, SiteInput]) -> list[SiteChoice]:
+def site_choices(flow: Flow, inputs: Mapping[SmoothingSite, SiteInput]) -> list[SiteChoice]:
     """The choice of every site, each on its own, with the others as they are."""
     found = integer_layers(flow.prepared, flow.objective)
     return [
@@ -236,7 +236,7 @@ class SiteInput:
     held: _Part
 
 
-def site_inputs(flow: Flow, sites: Sequence[Site]) -> dict[Site, SiteInput]:
+def site_inputs(flow: Flow, sites: Sequence[SmoothingSite]) -> dict[SmoothingSite, SiteInput]:
     """Each site with what its tensor is in the float model, in about MOST_ROWS rows of a part."""
     prepared, batches = flow.prepared, flow.batches
     inputs = {value.name for value in prepared.model.graph.inputs}
@@ -304,7 +304,9 @@ class _Reading:
         return layer_noise(tried_on.x, *self.made(made_of, exponent), self.layers)
 
 
-def _choice(site: Site, seen: SiteInput, readers: Sequence[IntegerLayer], flow: Flow) -> SiteChoice:
+def _choice(
+    site: SmoothingSite, seen: SiteInput, readers: Sequence[IntegerLayer], flow: Flow
+) -> SiteChoice:
     """The exponent whose readers lose least, judged on the part held back.
 
     An exponent near 1 brings every channel to the very range that it had: what another sample has
@@ -321,7 +323,7 @@ def _choice(site: Site, seen: SiteInput, readers: Sequence[IntegerLayer], flow: 
     return SiteChoice(site, factors, before, after, best, is_corrected)
 
 
-def outliers_cost(flow: Flow, inputs: Mapping[Site, SiteInput]) -> bool:
+def outliers_cost(flow: Flow, inputs: Mapping[SmoothingSite, SiteInput]) -> bool:
     """Whether outlying channels make layers noisy, so that smoothing is worth trying by default.
 
         mean n(0) > TYPICAL_NOISE        sum n(0) >= LESS sum min n(a), a of 0 and USUAL

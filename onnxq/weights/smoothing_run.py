@@ -39,7 +39,7 @@ from onnxq.weights.algorithm import WeightAlgorithm, find
 from onnxq.weights.bias import Bias
 from onnxq.weights.judgement import Compared, Judgement, enough, powers_of
 from onnxq.weights.layerwise import all_feeds, is_float
-from onnxq.weights.smoothing_sites import Site, with_smoothing_scales
+from onnxq.weights.smoothing_sites import SmoothingSite, with_smoothing_scales
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class SmoothingRun:
     """A model in the whole flow."""
 
     model: ir.Model
-    sites: frozenset[Site]
+    sites: frozenset[SmoothingSite]
     signal: Reals
     errors: Reals
     integers: frozenset[str]
@@ -114,7 +114,7 @@ class Flow:
         return rewrite(improved.prepared, improved.plan)
 
 
-NO_SMOOTHING: Mapping[Site, Reals] = {}
+NO_SMOOTHING: Mapping[SmoothingSite, Reals] = {}
 
 
 def in_integers(flow: Flow, planned: Plan, layers: Collection[str]) -> QConfigMapping:
@@ -128,7 +128,7 @@ def in_integers(flow: Flow, planned: Plan, layers: Collection[str]) -> QConfigMa
 
 
 def validation_of(
-    flow: Flow, factors: Mapping[Site, Reals], mapping: QConfigMapping
+    flow: Flow, factors: Mapping[SmoothingSite, Reals], mapping: QConfigMapping
 ) -> SmoothingRun:
     """The model with these factors and precisions, quantized, judged on the batches held back."""
     prepared, batches = flow.prepared, flow.batches

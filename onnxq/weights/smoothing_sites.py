@@ -142,7 +142,7 @@ def _is_exact(value: ir.Value, factor: Reals) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SmoothingSite:
     """A tensor that may have a factor per channel.
 
     Attributes:
@@ -157,7 +157,7 @@ class Site:
     folds: bool
 
 
-def sites_of(prepared: Prepared, objective: Objective = Objective.SPEED) -> list[Site]:
+def sites_of(prepared: Prepared, objective: Objective = Objective.SPEED) -> list[SmoothingSite]:
     """The sites of a model, channels on the last axis, in the order in which their readers run.
 
     Tensors to which the plan gives factors anyway, at no cost to any weight, are none
@@ -173,16 +173,16 @@ def sites_of(prepared: Prepared, objective: Objective = Objective.SPEED) -> list
     return [site for site in found if site is not None]
 
 
-def _site(x: ir.Value, nodes: Sequence[ir.Node], prepared: Prepared) -> Site | None:
+def _site(x: ir.Value, nodes: Sequence[ir.Node], prepared: Prepared) -> SmoothingSite | None:
     names, factor = tuple(map(node_name, nodes)), _probe(x)
     users = list(dict.fromkeys(use.node for use in x.uses()))
     carried = carriers(x, factor, users)
     named = carried is not None and any(_is_named(v, prepared) for v in carried.tensors)
     if carried is not None and not named and undoing(x, factor, users) is not None:
-        return Site(value_name(x), names, True)
+        return SmoothingSite(value_name(x), names, True)
     if _is_quantized(x, prepared.decisions):
         return None
-    return Site(value_name(x), names, False)
+    return SmoothingSite(value_name(x), names, False)
 
 
 def _divisible_input(node: ir.Node) -> ir.Value | None:
@@ -224,7 +224,7 @@ def along(factors: Reals, rank: int) -> Reals:
     return factors.reshape([1] * (rank - 1) + [-1])
 
 
-def with_smoothing_scales(model: ir.Model, chosen: Mapping[Site, Reals]) -> ir.Model:
+def with_smoothing_scales(model: ir.Model, chosen: Mapping[SmoothingSite, Reals]) -> ir.Model:
     """A model that computes the same, with each site's tensor divided by its factors.
 
     Tensors that carry factors have names of their own, so that nothing compares them with those of

@@ -14,7 +14,7 @@ from onnxq.ort.expose import expose
 from onnxq.samples import open_samples
 from onnxq.weights import subgraphs
 from onnxq.weights.layers import layers_of
-from onnxq.weights.layerwise import Proposal, layerwise
+from onnxq.weights.layerwise import LayerProposal, layerwise
 from onnxq.weights.subgraphs import SpilledArrays
 from tests.examples import ALL_INTEGERS, images, model, network, weights
 
@@ -84,8 +84,8 @@ class Watching:
     def observe(self, x: Singles, y: Singles, _index: int) -> None:
         self.seen.append((x, y))
 
-    def proposal(self) -> Proposal:
-        return Proposal(None, why="only looking")
+    def proposal(self) -> LayerProposal:
+        return LayerProposal(None, why="only looking")
 
 
 TOKENS = {"x": np.random.default_rng(3).normal(size=(16, 5, 8)).astype(np.float32)}

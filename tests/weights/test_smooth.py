@@ -23,7 +23,7 @@ from onnxq.samples import open_samples
 from onnxq.weights import Smooth, improve_model
 from onnxq.weights import smooth as smooth_module
 from onnxq.weights.judgement import Judgement
-from onnxq.weights.smoothing_sites import Site, sites_of, with_smoothing_scales
+from onnxq.weights.smoothing_sites import SmoothingSite, sites_of, with_smoothing_scales
 from tests.examples import ALL_INTEGERS, model, weights
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_any_factors_leave_the_float_model_as_it_is(pre_norm: bool) -> None:
 def test_tensors_that_carry_factors_have_names_of_their_own() -> None:
     prepared = onnxq.prepare(encoder())
     made = with_smoothing_scales(
-        prepared.model, {Site("c3", ("matmul_o",), True): np.full(WIDTH, 2.0)}
+        prepared.model, {SmoothingSite("c3", ("matmul_o",), True): np.full(WIDTH, 2.0)}
     )
     names = {v.name for node, _ in walk(made.graph) for v in node.outputs}
     assert {"c3_divided", "c2_divided", "c1_divided", "v3_divided", "v1_divided"} <= names
