@@ -12,7 +12,7 @@ from onnxq.core.arrays import Array
 
 
 class Unit(enum.StrEnum):
-    """What a difference is counted in; a later member takes the place of an earlier one."""
+    """Unit that differences are counted in; a later member takes the place of an earlier one."""
 
     LSB = "LSB"
     """Integers and booleans: 1."""

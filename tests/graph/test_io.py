@@ -223,7 +223,7 @@ def test_nodes_that_only_a_body_reads_are_sorted_too() -> None:
     last = model.graph.node(1)
     model.graph.remove(last)
     model.graph.insert_before(model.graph.node(0), last)
-    with pytest.raises(ModelError, match=r"later one gives. Call model\.graph\.sort\(\)"):
+    with pytest.raises(ModelError, match=r"output of a later node. Call model\.graph\.sort\(\)"):
         load(model)
 
 

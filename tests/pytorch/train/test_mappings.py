@@ -36,5 +36,5 @@ def test_the_mappings_that_are_computed_are_those_that_a_reader_expects() -> Non
     floats = {*STATIC_MAPPING, *QAT_MAPPING} - {*QAT_MAPPING.values()}
     static = "\n".join(sorted(map(row, floats)))
     pairs = DYNAMIC_MAPPING.items()
-    dynamic = "\n".join(sorted(f"{shown(kind):<19}{shown(made)}" for kind, made in pairs))
+    dynamic = "\n".join(sorted(f"{shown(kind):<21}{shown(made)}" for kind, made in pairs))
     assert f"{static}\n\n{dynamic}\n" == GOLDEN.read_text("utf-8")
