@@ -38,7 +38,7 @@ from onnxq.dynamic.dynamic_weights import (
     with_one_scale,
 )
 from onnxq.dynamic.known_inputs import ALIKE, raw_tensors
-from onnxq.dynamic.lookup_tables import kept_in_float, too_little_saved
+from onnxq.dynamic.lookup_tables import computed_from_less, kept_in_float, too_little_saved
 from onnxq.dynamic.positive_inputs import positive_values
 from onnxq.dynamic.tied_weights import find_tied, notes_on_copies, notes_on_tied, shared_limits
 from onnxq.graph.io import model_hash
@@ -336,9 +336,13 @@ class _Planner:
             self.objective,
             rows_of(node, rule, self.sizes),
         )
-        if precision is Precision.WEIGHT_ONLY and self._is_default(node, rule, entry):
-            return too_little_saved(node) or precision
-        return precision
+        is_alone = precision is Precision.WEIGHT_ONLY
+        if not is_alone and self.objective is not Objective.SIZE:
+            return precision
+        if not self._is_default(node, rule, entry):
+            return precision
+        grown = computed_from_less(input_at(node, weight.slot) for weight in rule.weights)
+        return grown or (too_little_saved(node) if is_alone else None) or precision
 
     def _is_default(self, node: ir.Node, rule: DynamicRule, entry: QConfigDynamic) -> bool:
         """Whether the qconfig names neither a precision nor an observer for this node's weights."""

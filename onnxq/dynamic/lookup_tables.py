@@ -1,10 +1,11 @@
-"""Lookup tables that stay in float, as their integers would hardly shrink the file."""
+"""Weights that stay in float, as their integers would hardly shrink the file."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import onnx_ir as ir
 
-from onnxq.dynamic.reasons import OneNumberPerRow, SavesTooLittle, TableInFloat
+from onnxq.dynamic.reasons import ComputedFromLess, OneNumberPerRow, SavesTooLittle, TableInFloat
+from onnxq.graph.folded import given_bytes
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Float
 from onnxq.operator.nodes import input_at, tensor_of
@@ -37,6 +38,15 @@ def kept_in_float(
     if not floats or len(floats) < len(others):
         return None
     return TableInFloat(value_name(table), node_name(floats[0]))
+
+
+def computed_from_less(weights: Iterable[ir.Value]) -> Float | None:
+    """Why a node stays float for the file's size: the file computes a weight from less; or None."""
+    for weight in weights:
+        given = given_bytes(tensor := tensor_of(weight))
+        if given <= tensor.size:
+            return Float(ComputedFromLess(value_name(weight), given))
+    return None
 
 
 def too_little_saved(node: ir.Node) -> Float | None:

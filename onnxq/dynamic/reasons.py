@@ -104,6 +104,12 @@ class SavesTooLittle(Reason):
     least: int
 
 
+class ComputedFromLess(Reason):
+    WORDS = "the file computes its weight '{weight}' from {bytes} bytes: integers take more"
+    weight: str
+    bytes: int
+
+
 class NoPrecisionTakes(Reason):
     WORDS = "none of the precisions that {op_type} has here ({precisions}) takes {dtype} weights"
     op_type: str

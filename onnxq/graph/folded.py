@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnxq.core.arrays import Array
 from onnxq.dtypes import BYTE_BITS
 from onnxq.graph.edit import FreeNames, home_of, new_initializer
+from onnxq.graph.saving import weight_bytes
 from onnxq.graph.walk import value_name
 from onnxq.graph.weights import renamed
 from onnxq.operator.nodes import tensor_of
@@ -26,6 +27,9 @@ Compute = Callable[[Sequence[Array | None]], Array]
 _KEY = "onnxq.folded"
 _WIDENS = ("Cast", "DequantizeLinear")
 LEAST_SAVED_BYTES = 1024  # smaller constants are not worth their nodes
+GROWN = 0.05
+"""Share of all constants' bytes from which on tables (Range, Cos, Expand) stay the nodes they were:
+ONNX Runtime computes them when it loads the file, which grows to 8 times its size with them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,18 +115,21 @@ def as_given(model: ir.Model) -> ir.Model:
 
 
 def _smaller(model: ir.Model) -> list[ir.Value]:
-    """Initializers that were given in fewer bytes."""
-    return [
+    """Initializers that were given in fewer bytes; those of as many bits, where they are many."""
+    found = [
         value
         for graph in model.graphs()
         for value in graph.initializers.values()
         if (tensor := value.const_value) is not None
-        and _is_widened(tensor)
         and tensor.nbytes - given_bytes(tensor) >= LEAST_SAVED_BYTES
         and value.uses()
         and not value.is_graph_output()
         and not value.is_graph_input()
     ]
+    widened = [value for value in found if _is_widened(value.const_value)]
+    grown = {id(t): t for v in found if not _is_widened(t := tensor_of(v))}.values()
+    more = sum(tensor.nbytes - given_bytes(tensor) for tensor in grown)
+    return found if more > GROWN * weight_bytes(model) else widened
 
 
 def _is_widened(tensor: ir.TensorProtocol | None) -> bool:

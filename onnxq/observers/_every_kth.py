@@ -1,4 +1,4 @@
-"""EveryKth: the part of a large tensor that a histogram counts, and how far that can mislead it.
+"""EveryKth: the part of a large tensor that a histogram counts.
 
 Of N values, those at places i with i = o (mod k) are counted, each for k. In the first 16 batches,
 the few values near the minimum and the maximum are all counted, each for itself. o goes round with
@@ -7,29 +7,8 @@ divides no size of the tensor, so that it has no factor in common with the dista
 neighbours along any axis: of every row, column and channel every k-th value is counted, never the
 same few channels again and again. Minimum and maximum are exact.
 
-How far off is the sum of k e(x) over counted values from E, that of e(x) over all, where e is the
-squared error of rounding, say? For o uniform in 0..k-1 and places that say nothing of the values,
-its mean is E, and what is counted in full has no variance. The rest of a batch has
-
-    variance <= (k - 1) sum e^2
-
-- *Clipping* at t adds (|x| - t)^2 of the values beyond it. 8 bits cut off less than what
-  is counted in full, so that their clipping is exact. Otherwise a few far values would decide, each
-  counted k times or not at all. Later batches count far values as all others: of b batches, b - 16
-  have a variance, 1/64 of that in one at most (b = 32), and what is lost beside the least error
-  grows with the square of the deviation.
-- Fewer bits clip more. Let m values that are counted in full lie beyond u > t, and B be
-  the error of the others. Then E >= m (u - t)^2 + B, with a variance of (k - 1) (u - t)^2 B at
-  most: the deviation is at most sqrt((k - 1) / (4 m)) of E, whatever the distribution.
-- *Rounding* with scale s makes errors that are spread evenly over +-s/2. Squared, they have
-  a mean square of 9/5 of their square mean: a deviation of sqrt(9/5 / n) of E, n being the values
-  that are counted and that are no integers themselves. With LEAST = 8,192 of them that is 1.5%,
-  with half of them zeros 2.1%. Scales that differ little err on the same values, so that their
-  order hardly changes: one batch costs 0.1 dB at most in tests/observers/test_every_kth.py.
-- *A share* p of the values, of which a percentile is the inverse, is exact within what is counted
-  in full, and else has a deviation of sqrt((1 - p) / (p n)) of itself.
-
-Rounding and shares are for one batch; b batches divide their deviation by sqrt(b).
+How far that can mislead a histogram, and why 8,192 counted values are enough, is derived in
+docs/why/numerics.md, under "Every k-th value".
 """
 
 from __future__ import annotations

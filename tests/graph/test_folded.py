@@ -101,7 +101,24 @@ def test_a_constant_that_is_one_number_stays_as_it_is() -> None:
     graph.constant("one", np.float32(1))
     graph.constant("shape", np.array([given.K, given.N], np.int64))
     graph.op("Expand", ["one", "shape"], "w")
-    file = graph.model(graph.op("MatMul", ["x", "w"], "y"))
+    graph.constant("most", np.ones((40 * given.K, given.N), np.float32))
+    graph.op("MatMul", ["x", "w"], "p")
+    graph.op("Gemm", ["p", "most"], "q", transB=1)
+    file = graph.model("q")
     model = canonical(lambda: file)
     write_as_given(model)
     assert model.graph.initializers["w"].dtype == ir.DataType.FLOAT
+
+
+def test_tables_that_would_double_the_file_stay_the_nodes_that_compute_them() -> None:
+    graph = given.Graph()
+    graph.constant("rows", np.arange(given.K, dtype=np.float32)[:, None])
+    graph.constant("columns", np.arange(given.N, dtype=np.float32)[None])
+    graph.op("Mul", ["rows", "columns"], "phase")
+    graph.op("Cos", ["phase"], "w")
+    file = graph.model(graph.op("MatMul", ["x", "w"], "y"))
+    model = canonical(lambda: file)
+    assert "w" in model.graph.initializers
+    write_as_given(model)
+    assert [node.op_type for node in model.graph] == ["Mul", "Cos", "MatMul"]
+    assert set(model.graph.initializers) == {"rows", "columns"}

@@ -1,40 +1,29 @@
 """Compares an exported quantized model with its module, in LSB of its outputs.
 
 Both round with the same qparams, but add up in another order: the module in float32, ONNX Runtime
-in integers. A sum that lies at a tie within float32's error may then come out one LSB apart. That
-is rare (below 0.2% of the elements of one layer on equal inputs), but what differs by one LSB makes
-sums behind it differ. At worst that turns the rounding of every layer into an independent one. The
-difference of two independent roundings has a variance of 1/6 of a squared LSB, so that for L
-quantized tensors, one behind the other, each with the amplification of 1 that scales fitted to
+in integers. A sum that lies at a tie within float32's error may come out one LSB apart: below 0.2%
+of a layer's elements, each of which may move sums behind it. At worst the rounding of every layer
+becomes an independent one. Two of these differ with a variance of 1/6 of a squared LSB, so that for
+L quantized tensors, one behind the other, each with the amplification of 1 that scales fitted to
 their ranges have on average,
 
     root mean square <= 1 + sqrt(L / 6)        largest <= 1 + 6 sqrt(L / 6)
 
 in LSB, the 1 for a tie at the output itself. An output in float32 has an LSB of its largest
-absolute value / 127.
+absolute value / 127. A wrong translation (another padding, a lost bias) moves many elements by tens
+of LSB.
 
 Scales fitted to other data than what runs, or a tensor that is many times smaller than its
-neighbour, amplify more: in a small EfficientNet one LSB of a batch norm is 64 of the SiLU
-behind it. Where the bound is exceeded, the movement is therefore measured, on the module itself
-(rounding_noise); it takes the place of sqrt(L / 6), with a warning, as long as it is below the
-spread of the output: what roundings move as far as that cannot be told from anything else.
-
-Then the whole says nothing, and each layer is looked at by itself: given the integers that ONNX
-Runtime computed ahead of it, the module's integers are equal or one LSB apart, at a tie. That is
-known of modules whose graph is at hand; it is a bound on wrong translations that no amplification
-widens.
-
-A wrong translation shows as far more: another padding or a lost bias moves
-many elements by tens of LSB.
-
-Distance that roundings alone move a quantized module's outputs, measured on its inputs.
+neighbour, amplify more: in a small EfficientNet one LSB of a batch norm is 64 of the SiLU behind
+it. Where the bound is exceeded, rounding_noise measures the movement on the module itself, with
 
     rounded(x + u scale),  u uniform in [-1/2, 1/2)
 
-in place of rounded(x), for every quantized tensor. With fractions of x / scale spread evenly the
-integers of the two differ by 1/4 of a squared LSB, those of two independent roundings by 1/6: what
-is measured is not less than what another order of sums can do, with the module's scales and
-amplification.
+in place of rounded(x), for every quantized tensor: 1/4 of a squared LSB, which is not less than
+what another order of sums can do. It takes the place of sqrt(L / 6), with a warning, as long as it
+is below the spread of the output. Beyond that the whole says nothing, and each layer is looked at
+by itself: given the integers that ONNX Runtime computed ahead of it, the module's are equal or one
+LSB apart, at a tie. No amplification widens that bound; it wants the module's graph.
 """
 
 from __future__ import annotations

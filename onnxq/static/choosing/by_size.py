@@ -2,7 +2,7 @@
 
 ONNX Runtime makes floats of them when a session is made, so that they take no time of a run.
 
-    saved = 4 size - (size + 5 channels)       bytes of a weight: integers, scales and zero points
+    saved = bytes in the file - (size + 5 channels)     of a weight: integers, scales, zero points
 """
 
 import math
@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.catalog import has_dynamic_quantization
 from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.graph.folded import given_bytes
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, tensor_of
@@ -22,7 +23,7 @@ from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
 from onnxq.static.prepared import Prepared
 from onnxq.static.reasons import QuantizedAtRunTime
 
-FLOAT_BYTES, PER_CHANNEL = 4, 5
+PER_CHANNEL = 5
 WORTH_A_WORD = 0.05
 """Share of the bytes of all constants that a note is worth."""
 MEGA, KILO = 1e6, 1e3
@@ -47,7 +48,7 @@ def note_on_size(prepared: Prepared, objective: Objective) -> list[str]:
         return []
     nodes = _storable(prepared)
     weights = {value: weight for node in nodes for value, weight in _weights(node)}
-    floats = sum(FLOAT_BYTES * tensor_of(value).size for value in weights)
+    floats = sum(given_bytes(tensor_of(value)) for value in weights)
     saved = sum(_saved_bytes(value, weight) for value, weight in weights.items())
     constants = prepared.model.graph.initializers.values()
     whole = sum(tensor_of(value).nbytes for value in constants if value.const_value is not None)
@@ -89,9 +90,9 @@ def _can_be_stored(prepared: Prepared, node: ir.Node) -> bool:
     if isinstance(rule, Float) or Precision.WEIGHT_ONLY not in rule.precisions:
         return False
     weights = _weights(node)
-    return len(weights) == len(rule.weights) and all(
-        prepared.qconfig.for_tensor(value_name(value)) is not None for value, _ in weights
-    )
+    if len(weights) < len(rule.weights) or sum(_saved_bytes(*each) for each in weights) <= 0:
+        return False
+    return all(prepared.qconfig.for_tensor(value_name(value)) is not None for value, _ in weights)
 
 
 def _weights(node: ir.Node) -> list[tuple[ir.Value, DynamicWeight]]:
@@ -113,11 +114,11 @@ def _is_float_constant(value: ir.Value) -> bool:
 
 
 def _saved_bytes(value: ir.Value, weight: DynamicWeight) -> int:
-    """Bytes that integers, with a scale and a zero point per channel, take less than floats."""
+    """Bytes that integers, with a scale and a zero point per channel, save in the file."""
     sizes = tensor_of(value).shape.numpy()
     channels = 1 if weight.axis is None else sizes[weight.axis]
     count = math.prod(sizes)
-    return (FLOAT_BYTES - 1) * count - PER_CHANNEL * channels
+    return given_bytes(tensor_of(value)) - count - PER_CHANNEL * channels
 
 
 def _bytes(count: float) -> str:
