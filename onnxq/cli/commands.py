@@ -13,7 +13,7 @@ import click
 
 from onnxq.cli.common_options import DEBUG
 from onnxq.core import signals
-from onnxq.errors import OnnxqError, OutputError, first_line
+from onnxq.errors import LimitError, OnnxqError, OutputError, first_line
 from onnxq.report.detail import is_quiet
 from onnxq.report.wrapping import say_aside
 from onnxq.shown import shown, shown_lines
@@ -109,7 +109,7 @@ def _said(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError) and error.filename is None and error.errno in STDOUT_ERRORS:
         return f"Error: stdout cannot be written: {error.strerror}.", OutputError.exit_code
     if isinstance(error, MemoryError):
-        return f"Error: out of memory{f' ({error})' if str(error) else ''}.", OnnxqError.exit_code
+        return f"Error: out of memory{f' ({error})' if str(error) else ''}.", LimitError.exit_code
     return (
         f"Error: {type(error).__name__}: {first_line(error)}. This is a fault of onnxq: "
         "please report it, with the traceback that --debug shows.",

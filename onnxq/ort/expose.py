@@ -6,7 +6,7 @@ the reader sees which branch ran. Nested Ifs repeat this outwards. Bodies of Loo
 opened: their tensors have one value per iteration.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +55,8 @@ def expose(model: ir.Model, tensors: Sequence[str]) -> Exposed:
         The outputs of the original come first, in their order; the others follow as asked.
     """
     copy = model.clone()
-    if any(_is_untyped_inside(place, tensors) for place in _walk(copy.graph, ())):
+    inside = (place.value for place in _walk(copy.graph, ()) if place.way)
+    if any(x.type is None and x.name in tensors for x in inside):  # which files need not say there
         type_bodies(copy)
     places = {place.value.name or "": place for place in _walk(copy.graph, ())}
     taken = NamePool([*places, *copy.graph.initializers])
@@ -83,11 +84,6 @@ def _walk(graph: ir.Graph, way: tuple[tuple[ir.Node, str], ...]) -> Iterator[_Pl
             continue
         for branch in BRANCHES:
             yield from _walk(node.attributes[branch].as_graph(), (*way, (node, branch)))
-
-
-def _is_untyped_inside(place: _Place, tensors: Collection[str]) -> bool:
-    """Whether it is wanted from a branch, where files need not say its type."""
-    return bool(place.way) and place.value.type is None and place.value.name in tensors
 
 
 def _unknown(

@@ -15,6 +15,10 @@ from onnxq.samples.made_up import batch_of_ones
 
 MOST_SIZES, LARGEST_SIZE, LONGEST = 16, 256, 16
 """Sizes of a batch to try, the largest of them, and elements of a constant that has some."""
+LENGTHS = (16, 64, 256, 512, 1024, 4096, 16384)
+"""Sizes of other axes to try: windows, strides and paddings of images and audio ask for some."""
+MOST_ELEMENTS = 1 << 22
+"""Of a batch of such sizes: 1,024 x 1,024 pixels of four channels."""
 
 
 def types_by_run(
@@ -23,8 +27,9 @@ def types_by_run(
     """Type and shape of the named values, found by one real run: {value name: (dtype, shape)}.
 
     A run without feeds gets ones (True for booleans), with 1 for each dimension that is not static;
-    where the model does not run on these, its constants suggest other sizes of the first. Samples
-    have no say: the canonical form is a function of the model alone, as `verify` relies upon.
+    where the model does not run on these, its constants suggest other sizes of the first, and the
+    others get those of LENGTHS. Samples have no say: the canonical form is a function of the model
+    alone, as `verify` relies upon.
     A value in a branch of an If that does not run is not in the result.
 
     The run happens in the child process first, within its bounds.
@@ -48,9 +53,12 @@ def types_by_run(
 
 def _on_ones(session: Session, model: ir.Model) -> Sequence[Array]:
     specs, first = input_specs(model), None
-    for size in (1, *_suggested_sizes(model)):
+    tried = [*((size, 1) for size in (1, *_suggested_sizes(model))), *((1, n) for n in LENGTHS)]
+    for sizes in tried:
         try:
-            return session.run(with_windows(model, batch_of_ones(specs, size)))
+            feeds = batch_of_ones(specs, *sizes)
+            if first is None or sum(x.size for x in feeds.values()) <= MOST_ELEMENTS:
+                return session.run(with_windows(model, feeds))
         except (UnsupportedError, LimitError) as error:
             raise ModelError(f"types are not found by a run on inputs of ones: {error}") from error
         except CalibrationError as error:

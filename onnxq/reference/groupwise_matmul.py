@@ -142,7 +142,8 @@ def groupwise_matmul(node: ir.Node) -> GroupwiseMatMul | None:
         return None
     columns = integers.shape.numpy()[1]
     twin = _has_duplicate(source) or _shares_scale(source)
-    alone = _reads(source.outputs[0]) == [node] and not twin
+    reals = source.outputs[0]
+    alone = [use.node for use in reals.uses()] == [node] and not (twin or reals.is_graph_output())
     if not alone or not _is_plain(node, columns) or not _gives_floats(node, columns):
         return None
     limit = None if facts.of(node).packs_beside_16_bits else MAX_BLOCK
@@ -315,8 +316,3 @@ def _is_turn(node: ir.Node) -> bool:
     if node.op_type != "Transpose" or node.domain:
         return False
     return "perm" not in node.attributes or list(node.attributes["perm"].as_ints()) == TURN
-
-
-def _reads(value: ir.Value) -> list[ir.Node]:
-    """The nodes that read it, once per slot; empty where it is an output of its graph."""
-    return [] if value.is_graph_output() else [node for node, _ in value.uses()]

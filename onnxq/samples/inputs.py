@@ -232,8 +232,10 @@ def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
 
 
 def have_batch_axis(inputs: Sequence[InputSpec]) -> bool:
-    """False where static first dimensions differ, as a sequence's and its initial state's."""
-    return len({spec.static_batch for spec in inputs} - {None}) < 2
+    """False where first dimensions differ: static ones; or layers of a state beside an open one."""
+    firsts = {spec.shape[0] for spec in inputs if spec.shape}
+    static = {size for size in firsts if isinstance(size, int)}
+    return len(static) < 2 and (firsts == static or max(static, default=1) <= 1)
 
 
 def has_dynamic_batch(inputs: Sequence[InputSpec]) -> bool:

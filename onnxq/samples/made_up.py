@@ -1,5 +1,6 @@
 """Inputs that nobody gave: random numbers to run a model on, or ones to ask it for types."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -108,9 +109,9 @@ def _example(spec: InputSpec, batch_size: int | None) -> str:
     return ",".join(str(size) if isinstance(size, int) else "N" for size in sizes)
 
 
-def batch_of_ones(inputs: Iterable[InputSpec], first_size: int = 1) -> Batch:
-    """Ones (True for booleans); of the dynamic axes, the first has that size, and the others 1."""
-    shapes = [(spec, _shape(_with_first(spec, first_size), None)) for spec in inputs]
+def batch_of_ones(inputs: Iterable[InputSpec], first_size: int = 1, others: int = 1) -> Batch:
+    """Ones (True for booleans), with these sizes of the first dynamic axis, and of the others."""
+    shapes = [(spec, _shape(_with_sizes(spec, first_size, others), None)) for spec in inputs]
     _check_size(shapes)
     return {
         spec.name: _texts(shape) if spec.dtype.hasobject else np.ones(shape, spec.dtype)
@@ -118,14 +119,11 @@ def batch_of_ones(inputs: Iterable[InputSpec], first_size: int = 1) -> Batch:
     }
 
 
-def _with_first(spec: InputSpec, size: int) -> InputSpec:
-    """The input with that size of the first axis that is dynamic."""
-    shape = list(spec.shape or ())
-    for axis, known in enumerate(shape):
-        if not isinstance(known, int):
-            shape[axis] = size
-            return replace(spec, shape=tuple(shape))
-    return spec
+def _with_sizes(spec: InputSpec, first: int, others: int) -> InputSpec:
+    """The input with these sizes of the first axis that is dynamic, and of the others."""
+    sizes = itertools.chain([first], itertools.repeat(others))
+    shape = (known if isinstance(known, int) else next(sizes) for known in spec.shape or ())
+    return spec if spec.shape is None else replace(spec, shape=tuple(shape))
 
 
 def _shape(spec: InputSpec, batch_size: int | None) -> tuple[int, ...]:

@@ -92,7 +92,7 @@ def test_the_module_is_the_command() -> None:
     ("raised", "code", "said"),
     [
         (ValueError("odd\nmore"), 1, "Error: ValueError: odd. This is a fault of onnxq: please"),
-        (MemoryError(), 1, "Error: out of memory."),
+        (MemoryError(), 12, "Error: out of memory."),
         (KeyboardInterrupt(), 130, "stopped"),
         (OSError(errno.ENOSPC, "No space left"), 9, "Error: stdout cannot be written: No space"),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), 9, ""),

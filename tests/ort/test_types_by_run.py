@@ -88,3 +88,17 @@ FIXED = """
 
 def test_a_size_of_the_batch_that_a_constant_fixes_is_tried() -> None:
     assert types_by_run(parsed(FIXED))["y"] == (ir.DataType.FLOAT, (3, 3))
+
+
+PADDED = """
+g (float[n,length] x) => (float[n,m] y)
+<int64[4] pads = {0, 0, 0, 64}>
+{
+    padded = Pad <mode = "reflect"> (x, pads)
+    y = Identity (padded)
+}
+"""
+
+
+def test_lengths_that_a_padding_wants_are_tried() -> None:
+    assert types_by_run(parsed(PADDED))["y"] == (ir.DataType.FLOAT, (1, 256 + 64))

@@ -9,7 +9,7 @@ import pytest
 
 from onnxq.errors import CalibrationError
 from onnxq.samples import InputSpec, input_specs
-from onnxq.samples.inputs import batch_of, check_finite, check_shape
+from onnxq.samples.inputs import batch_of, check_finite, check_shape, have_batch_axis
 
 MODEL = """
 <ir_version: 3, opset_import: ["" : 21]>
@@ -82,3 +82,21 @@ def test_a_model_whose_batch_is_0_takes_no_sample() -> None:
     spec = InputSpec("x", np.dtype(np.float32), (0, 4))
     with pytest.raises(CalibrationError, match="'x' is 0, so that it takes no sample"):
         batch_of([spec], None, "samples")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "has"),
+    [
+        ((("n", 3), ("n", 4)), True),
+        (((2, 3), (2, 4)), True),
+        (((2, 3), (4, 3)), False),
+        (((1, 3), ("n", 3)), True),
+        ((("n", 576), (2, "n", 128), ()), False),
+        (((None, None), (2, None, 128)), False),
+    ],
+)
+def test_a_state_of_layers_has_no_batch_axis_in_common(
+    shapes: tuple[tuple[int | str | None, ...], ...], has: bool
+) -> None:
+    specs = [InputSpec(f"x{i}", np.dtype(np.float32), shape) for i, shape in enumerate(shapes)]
+    assert have_batch_axis(specs) is has

@@ -54,6 +54,10 @@ def _with_means(made: Plan, count: int) -> Plan:
 
 
 WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
+    "no activation": (
+        lambda p: _with(p, "conv1", activations=()),
+        "'conv1': the plan reads no activation of it.",
+    ),
     "a node that is not there": (
         lambda p: replace(p, decisions={**p.decisions, "conv9": p.decisions["conv1"]}),
         "'conv9': the model has no such node. Did you mean 'conv",

@@ -156,6 +156,8 @@ def _check_slots(node: ir.Node, decision: Quantize) -> None:
     read = [*rule.activations, *weights]
     if len(set(read)) < len(read) or any(find_input(node, slot) is None for slot in read):
         raise does_not_fit(name, f"it has {len(node.inputs)} inputs; the plan reads {read}.")
+    if not rule.activations:
+        raise does_not_fit(name, "the plan reads no activation of it.")
     if rule.bias is not None and rule.bias in read:
         raise does_not_fit(name, f"its bias is input {rule.bias}, which is something else too.")
     for slot in weights:
