@@ -129,7 +129,7 @@ def _made_of(prepared: Prepared, name: str, made: EqualModel) -> Prepared:
 
 
 def improve_weights(prepared: Prepared, plan: Plan, samples: Batches) -> Improved:
-    """The plan that its WeightImprovements make, with notes; itself where it asks for none."""
+    """The plan that its WeightAlgorithms make, with notes; itself where it asks for none."""
     improved = Improved(prepared, plan)
     for algorithm in wanted(prepared.qconfig.algorithms):
         if isinstance(algorithm, WeightAlgorithm):
