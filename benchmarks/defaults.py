@@ -3,12 +3,11 @@
     python -m benchmarks defaults                           # all of them, some 15 CPU minutes
     python -m benchmarks defaults transformer bert_block    # those alone
 
-Each model (scripts/_defaults) is quantized in these ways:
-default: `onnxq.quantize(model, samples, target="x86-vnni")`, no other option. portable: the same
-for that target. all integers: every node that can. products: MatMul and Gemm with constant weights
-in integers by MinMax, with float results, everything else in float. dynamic:
-`onnxq.quantize_dynamic(model)`. quantize_static and quantize_dynamic: of onnxruntime.quantization,
-per channel.
+Each model (scripts/_defaults) is quantized in these ways: default: `onnxq.quantize(model, samples,
+target="x86-vnni")`, no other option. portable: the same for that target. all integers: every node
+that can. linear layers only: MatMul and Gemm with constant weights in integers by MinMax, with
+float results, everything else in float. dynamic: `onnxq.quantize_dynamic(model)`. quantize_static
+and quantize_dynamic: of onnxruntime.quantization, per channel.
 
 dB: SQNR of the first output against float's, on samples that nothing was calibrated on. Time: CPU
 time over float's, one thread, batch 1, in turns with float: median of 31 pairs, and its interval of

@@ -7,8 +7,8 @@ The models come out of wheels on PyPI, pinned by version and hash (scripts/_corp
 is drawn by Pillow, files are those of Python's own library or what Python writes, voices are
 synthesized, reactions are of the Golden benchmark; no recordings, no photographs. Count: of what is
 scored. Default: `onnxq.quantize(model, samples, target="x86-vnni")` on samples that are not scored;
-all integers: with that choice; dynamic: without samples, objective size; products: MatMul and Gemm
-with constant weights alone, by MinMax, with float results. quantize_static: of
+all integers: with that choice; dynamic: without samples, objective size; linear layers only: MatMul
+and Gemm with constant weights alone, by MinMax, with float results. quantize_static: of
 onnxruntime.quantization, per channel, on the same samples. Differing: integers of the first two
 files, against the reference kernels. dB: SQNR of the first output against float's. Time: CPU time
 over float's, one thread, in turns: median of the rounds, and its interval of 95%.

@@ -23,7 +23,8 @@ HOMES = (
     "operators", "ort", "times/microbenchmarks", "qdq", "graph/passes", "graph/affine.py",
     "graph/pixels.py", "graph/types.py", "graph/folded.py", "graph/prequantized_weights.py",
     "graph/inference.py", "graph/untrusted/ranks.py",
-    "reference/groupwise_matmul.py", "checking/prove.py", "checking/inventory.py", "graph/checks.py",
+    "reference/groupwise_matmul.py", "checking/prove.py", "checking/inventory.py",
+    "graph/checks.py",
     "float16_model.py", "pytorch/importers",
     "pytorch/modules/program_file.py",  # functions of sympy that are called so, too
 )  # fmt: skip

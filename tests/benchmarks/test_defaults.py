@@ -47,7 +47,9 @@ def test_every_way_makes_a_file_of_the_block_with_its_figures(block: Row) -> Non
 
 def test_a_file_within_all_bounds_misses_nothing() -> None:
     demand = Demand(0.6, 40, 0.5, 0.03, 0.3, 0.01, 0.6)
-    assert not list(unmet(row(DEFAULT=GOOD, PRODUCTS=GOOD, PORTABLE=GOOD, DYNAMIC=GOOD), demand))
+    assert not list(
+        unmet(row(DEFAULT=GOOD, LINEAR_LAYERS=GOOD, PORTABLE=GOOD, DYNAMIC=GOOD), demand)
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_each_bound_that_is_missed_is_told_with_its_figure(
     worse: dict[str, object], demand: Demand, told: str
 ) -> None:
     default = dataclasses.replace(GOOD, **worse)  # type: ignore[arg-type]  # of several types
-    misses = list(unmet(row(DEFAULT=default, PRODUCTS=GOOD, PORTABLE=GOOD), demand))
+    misses = list(unmet(row(DEFAULT=default, LINEAR_LAYERS=GOOD, PORTABLE=GOOD), demand))
     assert len(misses) == 1
     assert told in misses[0]
 
