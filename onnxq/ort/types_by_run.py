@@ -18,7 +18,7 @@ MOST_SIZES, LARGEST_SIZE, LONGEST = 16, 256, 16
 LENGTHS = (16, 64, 256, 512, 1024, 4096, 16384)
 """Sizes of other axes to try: windows, strides and paddings of images and audio ask for some."""
 MOST_ELEMENTS = 1 << 22
-"""Of a batch of such sizes: 1,024 x 1,024 pixels of four channels."""
+"""Elements of such a batch, at most: 1,024 x 1,024 pixels of four channels."""
 
 
 def types_by_run(
