@@ -121,14 +121,11 @@ def _with_rest(
     made = quantize(free, Samples.of(rest), qconfig=mapping, target=exact, check=Check.NONE)
     widen_weights(made, target)
     tensors = [v.const_value for v in made.graph.initializers.values()]
-    scales_in = {float(t.numpy()) for t in tensors if t is not None and _is_number(t)}
+    floats = [t for t in tensors if t is not None and t.dtype == ir.DataType.FLOAT]
+    scales_in = {float(t.numpy()) for t in floats if not len(t.shape)}
     kept = sum(float(qparams.scale) in scales_in for qparams in known.values())
     note = f"{kept} of the {len(known)} scales of activations in the file are in the result"
     return QuantizedModel.of(as_format(made, format)), note
-
-
-def _is_number(tensor: ir.TensorProtocol) -> bool:
-    return tensor.dtype == ir.DataType.FLOAT and tensor.size == 1 and not len(tensor.shape)
 
 
 def _fixed(qparams: QParams) -> ObserverSpec:

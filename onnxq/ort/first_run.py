@@ -130,7 +130,10 @@ class FirstRun:
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] | None) -> ChildReply | None:
         """The child's reply on one run; None: the inputs do not go through a pipe."""
-        if not all(_fits(x) for x in feeds.values()):
+        # no sequence goes through the pipe, and no type that NumPy lacks
+        if not all(
+            isinstance(x, np.ndarray) and x.dtype.kind in "biufcOSU" for x in feeds.values()
+        ):
             return None
         size = self.source.size_bytes + sum(x.nbytes for x in feeds.values())
         request = msgspec.structs.replace(
@@ -175,11 +178,6 @@ class FirstRun:
                 f"{name}: ONNX Runtime {does} it, and gets no more memory: {cause}. {REMEDY}"
             ) from cause
         return reply
-
-
-def _fits(array: object) -> bool:
-    """Whether an input goes through the pipe: no sequence, and no type that NumPy lacks."""
-    return isinstance(array, np.ndarray) and array.dtype.kind in "biufcOSU"
 
 
 def _part(name: str, array: Array) -> SentArray:
