@@ -1,5 +1,6 @@
 """Types and shapes of values, told by a run where inference does not know them."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -54,15 +55,20 @@ def types_by_run(
 def _on_ones(session: Session, model: ir.Model) -> Sequence[Array]:
     specs, first = input_specs(model), None
     tried = [*((size, 1) for size in (1, *_suggested_sizes(model))), *((1, n) for n in LENGTHS)]
+    failed: set[tuple[tuple[int, ...], ...]] = set()  # shapes
     for sizes in tried:
         try:
             feeds = batch_of_ones(specs, *sizes)
-            if first is None or sum(x.size for x in feeds.values()) <= MOST_ELEMENTS:
+            shapes = tuple(x.shape for x in feeds.values())
+            if shapes not in failed and not (
+                failed and sum(map(math.prod, shapes)) > MOST_ELEMENTS
+            ):
                 return session.run(with_windows(model, feeds))
         except (UnsupportedError, LimitError) as error:
             raise ModelError(f"types are not found by a run on inputs of ones: {error}") from error
         except CalibrationError as error:
             first = first or error
+            failed.add(shapes)
     raise ModelError(
         f"types are not found by a run on inputs of ones, which the model does not take: {first} "
         "Run shape inference first (onnx.shape_inference.infer_shapes), or give the inputs static "
