@@ -8,7 +8,7 @@ A pass that computes a constant notes on its tensor what it was computed from. W
 constants in a result is written as it was given, so that no file grows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +28,8 @@ _KEY = "onnxq.folded"
 _WIDENS = ("Cast", "DequantizeLinear")
 LEAST_SAVED_BYTES = 1024  # smaller constants are not worth their nodes
 GROWN = 0.05
-"""Share of all constants' bytes from which on tables (Range, Cos, Expand) stay the nodes they were:
-ONNX Runtime computes them when it loads the file, which grows to 8 times its size with them."""
+"""Share of all constants' bytes from which on tables (Range, Cos, Expand) stay the nodes they were,
+which ONNX Runtime computes when it loads the file; chosen, not measured."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ def note_factor(
 
 def given_bytes(tensor: ir.TensorProtocol) -> int:
     """Bytes of the constants that the tensor is computed from, or its own where it is not."""
-    return sum(one.nbytes for one in {id(one): one for one in _stored(tensor)}.values())
+    return sum(one.nbytes for one in computed_from(tensor) if folded_of(one) is None)
 
 
 def saved_by_writing_as_given(model: ir.Model) -> int:
@@ -126,28 +126,32 @@ def _smaller(model: ir.Model) -> list[ir.Value]:
         and not value.is_graph_output()
         and not value.is_graph_input()
     ]
-    widened = [value for value in found if _is_widened(value.const_value)]
+    widened = [value for value in found if _is_widened(tensor_of(value))]
     grown = {id(t): t for v in found if not _is_widened(t := tensor_of(v))}.values()
     more = sum(tensor.nbytes - given_bytes(tensor) for tensor in grown)
     return found if more > GROWN * weight_bytes(model) else widened
 
 
-def _is_widened(tensor: ir.TensorProtocol | None) -> bool:
+def _is_widened(tensor: ir.TensorProtocol) -> bool:
     """Whether integers, or floats of fewer bits, became its numbers: not one Expand of a scalar."""
-    folded = folded_of(tensor)
-    if folded is None or tensor is None:
-        return False
-    stored = folded.inputs[0]
-    if folded.op_type in _WIDENS and stored is not None:
-        return stored.dtype.bitwidth < tensor.dtype.bitwidth
-    return any(map(_is_widened, folded.inputs))
+    for one in computed_from(tensor):
+        folded = folded_of(one)
+        stored = folded.inputs[0] if folded and folded.op_type in _WIDENS else None
+        if stored is not None and stored.dtype.bitwidth < one.dtype.bitwidth:
+            return True
+    return False
 
 
-def _stored(tensor: ir.TensorProtocol) -> list[ir.TensorProtocol]:
-    folded = folded_of(tensor)
-    if folded is None:
-        return [tensor]
-    return [one for x in folded.inputs if x is not None for one in _stored(x)]
+def computed_from(tensor: ir.TensorProtocol) -> Iterator[ir.TensorProtocol]:
+    """The tensor and all constants that it was computed from, each once, the nearest first."""
+    waiting, seen = [tensor], {id(tensor)}
+    while waiting:
+        yield (one := waiting.pop())
+        folded = folded_of(one)
+        for x in reversed(folded.inputs if folded else ()):
+            if x is not None and id(x) not in seen:
+                seen.add(id(x))
+                waiting.append(x)
 
 
 class _Writer:

@@ -16,7 +16,7 @@ from onnxq.affine import fake_quantize
 from onnxq.core.arrays import Singles
 from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.errors import counted
-from onnxq.graph.folded import Folded, folded_of
+from onnxq.graph.folded import Folded, computed_from, folded_of
 from onnxq.graph.weights import constant_array
 from onnxq.observers.tensor_noise import decibels
 from onnxq.observers.weight_observation import WeightKey, observe_weight
@@ -186,11 +186,8 @@ def _power(array: Singles) -> float:
 
 def _leaf(tensor: ir.TensorProtocol | None) -> Folded | None:
     """The node that made real numbers of integers, of those that the tensor was computed by."""
-    folded = folded_of(tensor)
-    if folded is None or _reads_integers(folded):
-        return folded
-    found = (_leaf(x) for x in folded.inputs)
-    return next((leaf for leaf in found if leaf is not None), None)
+    found = map(folded_of, [] if tensor is None else computed_from(tensor))
+    return next((folded for folded in found if folded and _reads_integers(folded)), None)
 
 
 def _reads_integers(folded: Folded) -> bool:

@@ -122,3 +122,15 @@ def test_tables_that_would_double_the_file_stay_the_nodes_that_compute_them() ->
     write_as_given(model)
     assert [node.op_type for node in model.graph] == ["Mul", "Cos", "MatMul"]
     assert set(model.graph.initializers) == {"rows", "columns"}
+
+
+def test_a_chain_that_doubles_itself_is_gone_through_once() -> None:
+    graph = given.Graph()
+    graph.constant("c0", np.full((1, 64), 1e-9, np.float32))
+    for i in range(60):  # 2^60 ways back to c0
+        graph.op("Add", [f"c{i}", f"c{i}"], f"c{i + 1}")
+    graph.op("MatMul", ["x", "w"], "p")
+    graph.constant("w", np.ones((given.K, 64), np.float32))
+    model = canonical(lambda: graph.model(graph.op("Add", ["p", "c60"], "y")))
+    folded = [v for v in model.graph.initializers.values() if folded_of(v.const_value)]
+    assert [given_bytes(v.const_value) for v in folded if v.const_value is not None] == [256]
