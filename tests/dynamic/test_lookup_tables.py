@@ -108,3 +108,28 @@ def test_a_small_lookup_table_is_stored_as_integers_where_the_qconfig_says_so(
 
 def test_a_lookup_table_of_1024_bytes_is_stored_as_integers() -> None:
     assert not isinstance(planned(picked(weights(1, 8, 32)))[1].decisions["rows"], Float)
+
+
+def computed() -> onnx.ModelProto:
+    """y = x cos(rows columns): a table of 64 KB from two rows of 512 bytes."""
+    row = np.arange(128, dtype=np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Mul", ["rows", "columns"], ["phase"], "mul"),
+            helper.make_node("Cos", ["phase"], ["table"], "cos"),
+            helper.make_node("MatMul", ["x", "table"], ["y"], "matmul"),
+        ],
+        "computed",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [64, 128])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [64, 128])],
+        [
+            onnx.numpy_helper.from_array(row[:, None], "rows"),
+            onnx.numpy_helper.from_array(row[None], "columns"),
+        ],
+    )
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def test_objective_size_leaves_a_table_in_float_that_the_file_computes() -> None:
+    with pytest.raises(NothingQuantizedError, match="computes its weight 'table' from 1024 bytes"):
+        planned(computed(), objective="size")
