@@ -50,45 +50,16 @@ GOOD_DB = 40.0
 """SQNR of an output from which on no further node is kept; float16 has 73 dB for one number."""
 LOST_DB = 10.0
 """Loss of a node from which on it is kept, where an output is below GOOD_DB."""
-ROUNDS, MOST_BATCHES, MOST_EXPOSED = 3, 8, 64
-SUMS = (
-    "sum",
-    frozenset(["CumSum", "ReduceL1", "ReduceL2", "ReduceMean", "ReduceProd", "ReduceSum"]),
-)
-NORMS = (
-    "norm",
-    frozenset(
-        [
-            "BatchNormalization",
-            "GroupNormalization",
-            "InstanceNormalization",
-            "LayerNormalization",
-            "LpNormalization",
-            "RMSNormalization",
-            "ReduceSumSquare",
-            "SimplifiedLayerNormalization",
-            "SkipLayerNormalization",
-            "SkipSimplifiedLayerNormalization",
-        ]
-    ),
-)
-EXPS = (
-    "exp",
-    frozenset(
-        [
-            "Exp",
-            "Log",
-            "LogSoftmax",
-            "Pow",
-            "Reciprocal",
-            "ReduceLogSum",
-            "ReduceLogSumExp",
-            "Softmax",
-        ]
-    ),
-)
-
-
+ROUNDS, MOST_BATCHES = 3, 8
+FEW_TENSORS, MOST_SESSIONS = 64, 8
+OP_TYPES = {
+    "sum": "CumSum ReduceL1 ReduceL2 ReduceMean ReduceProd ReduceSum",
+    "norm": "BatchNormalization GroupNormalization InstanceNormalization LayerNormalization "
+    "LpNormalization RMSNormalization ReduceSumSquare SimplifiedLayerNormalization "
+    "SkipLayerNormalization SkipSimplifiedLayerNormalization",
+    "exp": "Exp Log LogSoftmax Pow Reciprocal ReduceLogSum ReduceLogSumExp Softmax",
+}
+"""Reason -> operators that want more than float16."""
 FATAL = "ONNX Runtime crashes on it in float16"
 
 
@@ -227,8 +198,8 @@ def _by_type(model: ir.Model) -> dict[str, str]:
     found = {
         node_name(node): reason
         for node in model.graph.all_nodes()
-        for reason, op_types in (SUMS, NORMS, EXPS)
-        if node.op_type in op_types
+        for reason, op_types in OP_TYPES.items()
+        if node.op_type in op_types.split()
     }
     moved = {node_name(node): FATAL for node in model.graph.all_nodes() if _is_fatal(node)}
     return found | moved
@@ -278,8 +249,9 @@ def _computed(model: ir.Model, batch: Batch) -> Iterator[tuple[str, Array]]:
         for value in node.outputs
         if value.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
     ]
-    for start in range(0, len(names), MOST_EXPOSED):
-        exposed = expose(model, names[start : start + MOST_EXPOSED])
+    count = max(FEW_TENSORS, -(-len(names) // MOST_SESSIONS))  # each opens the whole model
+    for start in range(0, len(names), count):
+        exposed = expose(model, names[start : start + count])
         plain = runtime.Optimization.NONE
         with runtime.open_session(exposed.model, threads=1, optimization=plain) as session:
             wanted = list(exposed.outputs)
@@ -319,13 +291,13 @@ def _runnable(
 
     def in_float16(every: Mapping[str, str]) -> list[str]:
         nodes = [node for node in source.graph if node_name(node) not in every]
-        return [node_name(node) for node in sorted(nodes, key=_has_no_weight)]
+        with_weights_first = sorted(
+            nodes,
+            key=lambda node: not any(x is not None and x.is_initializer() for x in node.inputs),
+        )
+        return [node_name(node) for node in with_weights_first]
 
     return runnable(make, in_float16, lambda _: Summary(()), validation)
-
-
-def _has_no_weight(node: ir.Node) -> bool:
-    return not any(x is not None and x.is_initializer() for x in node.inputs)
 
 
 def _rounded(model: ir.Model, kept: Collection[str]) -> ir.Model:

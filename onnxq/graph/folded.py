@@ -25,6 +25,9 @@ from onnxq.operator.nodes import tensor_of
 Compute = Callable[[Sequence[Array | None]], Array]
 
 _KEY = "onnxq.folded"
+_DEPTH = "onnxq.folded.depth"
+DEEPEST = 64
+"""Nodes in a row that are noted: what was computed behind more of them counts as stored."""
 _WIDENS = ("Cast", "DequantizeLinear")
 LEAST_SAVED_BYTES = 1024  # smaller constants are not worth their nodes
 GROWN = 0.05
@@ -52,8 +55,16 @@ class Folded:
 
 def note(tensor: ir.TensorProtocol, folded: Folded) -> ir.TensorProtocol:
     """The tensor, with how it was computed; every copy of the model shares it."""
-    tensor.meta[_KEY] = folded
+    depth = 1 + max((depth_of(x) for x in folded.inputs if x is not None), default=0)
+    if depth <= DEEPEST:
+        tensor.meta[_KEY], tensor.meta[_DEPTH] = folded, depth
     return tensor
+
+
+def depth_of(tensor: ir.TensorProtocol) -> int:
+    """Nodes in a row that computed the tensor; 0: it is stored as it is."""
+    depth: int = tensor.meta.get(_DEPTH, 0)
+    return depth
 
 
 def folded_of(tensor: ir.TensorProtocol | None) -> Folded | None:

@@ -16,7 +16,7 @@ from onnxq.affine import fake_quantize
 from onnxq.core.arrays import Singles
 from onnxq.dtypes import BYTE_BITS, INT8
 from onnxq.errors import counted
-from onnxq.graph.folded import Folded, computed_from, folded_of
+from onnxq.graph.folded import Folded, computed_from, depth_of, folded_of
 from onnxq.graph.weights import constant_array
 from onnxq.observers.tensor_noise import decibels
 from onnxq.observers.weight_observation import WeightKey, observe_weight
@@ -200,27 +200,34 @@ def _reads_integers(folded: Folded) -> bool:
     return stored.dtype.is_integer() and stored.dtype.bitwidth <= BYTE_BITS
 
 
-def _carried(tensor: ir.TensorProtocol | None, slot: int) -> Singles | None:
+def _carried(tensor: ir.TensorProtocol, slot: int) -> Singles | None:
     """The scale (or zero point) of each number, moved as the numbers of the tensor were."""
-    folded = folded_of(tensor)
-    if folded is None or tensor is None:
-        return None
+    known: dict[int, Singles | None] = {}
+    for one in sorted(computed_from(tensor), key=depth_of):  # what it reads comes before it
+        folded = folded_of(one)
+        known[id(one)] = None if folded is None else _moved(one, folded, slot, known)
+    return known[id(tensor)]
+
+
+def _moved(
+    tensor: ir.TensorProtocol, folded: Folded, slot: int, known: Mapping[int, Singles | None]
+) -> Singles | None:
+    """What `_carried` says of a tensor, from what is known of the inputs of its node."""
     if _reads_integers(folded):
         return _of_each_number(folded, slot)
     inputs = [x for x in folded.inputs if x is not None]
-    found = [_carried(x, slot) for x in inputs]
+    found = [known[id(x)] for x in inputs]
     first = next((array for array in found if array is not None), None)
     if first is None or folded.op_type in _SAME:
         return first
     if folded.op_type == "Sub":  # the zero point, behind a Cast
         return first if slot == SCALE else np.asarray(first + inputs[1].numpy(), np.float32)
+    pairs = list(zip(found, inputs, strict=True))
     if folded.op_type in _FACTORS:
         if slot == ZERO_POINT:
             return np.broadcast_to(first, tensor.shape.numpy())
-        pairs = zip(found, inputs, strict=True)
         left, right = (np.abs(x.numpy()) if array is None else array for array, x in pairs)
         return np.asarray(left * right if folded.op_type == "Mul" else left / right)
-    pairs = zip(found, inputs, strict=True)
     moved = folded.compute([x.numpy() if array is None else array for array, x in pairs])
     return np.asarray(moved, np.float32) if moved.shape == tuple(tensor.shape.numpy()) else None
 

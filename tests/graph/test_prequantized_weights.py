@@ -7,6 +7,7 @@ from onnx import helper, numpy_helper
 
 from onnxq.dtypes import INT8
 from onnxq.graph.canonical import canonicalize
+from onnxq.graph.folded import DEEPEST
 from onnxq.graph.prequantized_weights import (
     find_prequantized,
     is_prequantized,
@@ -81,3 +82,26 @@ def test_a_float_weight_is_not_given() -> None:
     weight = weight_of(given.nbits())
     assert not is_prequantized(weight)
     assert (stored_bits(weight), find_prequantized(weight)) == (32, None)
+
+
+def a_chain(op_type: str, count: int, *other: str) -> onnx.ModelProto:
+    """Nodes in a row behind a DequantizeLinear; without `other` each reads the last twice."""
+    graph = given.Graph()
+    graph.constant("integers", given.integers(-127, 128, given.K, given.N).astype(np.int8))
+    graph.constant("scale", np.float32(0.01))
+    graph.constant("factor", np.float32(1.001))
+    graph.op("DequantizeLinear", ["integers", "scale"], "w0")
+    for i in range(count):
+        graph.op(op_type, [f"w{i}", *(other or (f"w{i}",))], f"w{i + 1}")
+    return graph.model(graph.op("MatMul", ["x", f"w{count}"], "y"))
+
+
+def test_scales_go_once_through_a_chain_that_doubles_itself() -> None:
+    found = prequantized_qparams(weight_of(a_chain("Max", 60)), 1, 127)  # 2^60 ways back
+    assert found is not None
+    assert found.scale == np.float32(0.01)
+
+
+def test_a_weight_behind_very_many_nodes_counts_as_stored() -> None:
+    assert is_prequantized(weight_of(a_chain("Mul", DEEPEST - 1, "factor")))
+    assert not is_prequantized(weight_of(a_chain("Mul", 1200, "factor")))
