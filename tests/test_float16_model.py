@@ -14,15 +14,18 @@ from onnxq import float16_model
 from onnxq.checking.validation import refusal
 from onnxq.errors import ModelError, QConfigError
 from onnxq.ort import runtime
+from onnxq.ort.expose import expose
 from onnxq.ort.float16 import as_float16
 from tests.dynamic_models import parsed
 from tests.examples import images, network, weights
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
+    from onnxq.ort.expose import Exposed
     from onnxq.quantized.quantized_model import QuantizedModel
 
 X = np.random.default_rng(0).normal(0, 1, (8, 32)).astype(np.float32)
@@ -180,3 +183,17 @@ def test_nodes_with_which_onnxruntime_does_not_run_stay_float32(
     monkeypatch.setattr(float16_model, "_is_fatal", lambda _: False)
     made = onnxq.half(model)
     assert "1 Transpose (with it in float16, ONNX Runtime does not run)" in notes_of(made)
+
+
+def test_few_sessions_are_opened_for_many_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(model: ir.Model, tensors: Sequence[str]) -> Exposed:
+        asked.append(len(tensors))
+        return expose(model, tensors)
+
+    steps = "".join(f"t{i + 1} = Add (t{i}, w)\n" for i in range(600))
+    text = "g (float[n, 32] t0) => (float[n, 32] t600)"
+    monkeypatch.setattr(float16_model, "expose", counted)
+    onnxq.half(parsed(f"{text} {{\n{steps}}}", {"w": SQUARE[0]}))
+    assert min(asked) == 600 // float16_model.MOST_SESSIONS
