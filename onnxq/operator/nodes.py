@@ -27,8 +27,8 @@ def input_at(node: ir.Node, slot: int) -> ir.Value:
 
 
 def find_input(node: ir.Node, slot: int) -> ir.Value | None:
-    """The value in an input slot; None where it is left out, or lies behind the node's last."""
-    return node.inputs[slot] if slot < len(node.inputs) else None
+    """The value in an input slot; None where it is left out, or the node has no such slot."""
+    return node.inputs[slot] if 0 <= slot < len(node.inputs) else None
 
 
 def has_input(node: ir.Node, slot: int) -> bool:

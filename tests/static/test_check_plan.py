@@ -7,6 +7,7 @@ import pytest
 
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import CalibrationError
+from onnxq.operator.rule import WeightSlot
 from onnxq.pipeline import plan_dynamic
 from onnxq.static.calibrate import calibrate
 from onnxq.static.insertion.decision import Quantize
@@ -67,6 +68,8 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
         "'add': the plan has no such node",
     ),
     "a slot that is not there": (lambda p: _with(p, "conv1", activations=(7,)), "has 3 inputs"),
+    "a slot below 0": (lambda p: _with(p, "conv1", activations=(-3,)), "has 3 inputs"),
+    "a weight below 0": (lambda p: _with(p, "conv1", weight=WeightSlot(-2, 0)), "has 3 inputs"),
     "a slot twice": (lambda p: _with(p, "add", activations=(0, 0)), "the plan reads"),
     "no such output": (lambda p: _with(p, "conv1", outputs=(1,)), "it has 1 outputs"),
     "no such tensor": (lambda p: _with(p, "add", results=("s9",)), "has no tensor 's9'"),
