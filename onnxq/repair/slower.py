@@ -4,9 +4,9 @@
     weighed anew           the same decider `by_time`, by the times of this model's own nodes
     still slower           everything that nobody named goes to float: "float is faster here"
 
-Runs tell it on the machine that the model is made for, and on it alone. A model that is larger than
-float and no faster is treated alike. What the user named stays as it is, and so does everything
-with all integers, objective "size", times from a file, or no repair asked for.
+Runs tell it on the machine that the model is made for, and on it alone. A model that is neither
+faster nor smaller than float is treated alike. What the user named stays as it is, and so does
+everything with all integers, objective "size", times from a file, or no repair asked for.
 """
 
 from collections import defaultdict
@@ -44,6 +44,8 @@ PORTABLE = "portable"
 TIMED_S, TIMED_SHARE = 0.2, 0.1
 """CPU seconds of the runs that tell whether a model is slower, and share of the work so far, where
 that is more. Runs of 1 ms take 20 rounds of each model in them."""
+LEAST_SMALLER = 0.99
+"""Share of float's size from which on a file that is no faster has no gain."""
 IN_DOUBT = 4
 """Times as long are the runs of a model that seems slower, where their interval leaves a doubt."""
 HERE = "this machine"
@@ -57,7 +59,7 @@ class SlowerHere(Reason):
 
 
 class LargerHere(Reason):
-    """The file was larger with the node in integers, and the model no faster.
+    """The file was no smaller with the node in integers, and the model no faster.
 
     Attributes:
         ratio: of its size to float's.
@@ -77,7 +79,7 @@ def why_not_worth(
 ) -> Reason | None:
     """Why float is better than a quantized model; None: it is not.
 
-        speed   slower, or larger without being faster
+        speed   slower, or neither faster nor smaller
         size    larger
 
     The verdict gets the interval of the time where it leaves a doubt.
@@ -99,7 +101,7 @@ def why_not_worth(
     made.model.attach(told)
     if told.is_slower:
         return SlowerHere(float(f"{time.ratio:.3g}"))
-    return LargerHere(ratio) if ratio > 1 and time.high >= 1 else None
+    return LargerHere(ratio) if ratio > LEAST_SMALLER and time.high >= 1 else None
 
 
 def _with_word_on_size(made: Made[P], objective: Objective) -> Made[P]:
