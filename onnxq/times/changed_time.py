@@ -14,9 +14,9 @@ import onnx_ir as ir
 from onnxq.operator import Precision
 from onnxq.times import Change, Costs
 from onnxq.times.microbenchmarks.link import READS, Parts, changing_link, tensors_of
-from onnxq.times.model_times import ChangeTime
 from onnxq.times.time_model import (
     FLOATS,
+    ChangeTime,
     TensorState,
     TimeSource,
     Walked,
@@ -27,8 +27,8 @@ from onnxq.times.time_model import (
 from onnxq.times.timed_runs import profiled
 from onnxq.times.work import moving
 
-Needs = Counter[TensorState]
-"State -> how many readers want a tensor in it."
+Needs = Counter[TensorState | None]
+"State -> how many readers want a tensor in it; None: readers that the node ahead computes."
 
 
 class ChangedTime:
@@ -44,7 +44,7 @@ class ChangedTime:
                 self._needs.setdefault(value, Counter())[state] += 1
 
     def ns(
-        self, changed: Collection[ir.Node], precision_of: Callable[[ir.Node], Precision]
+        self, changed: Collection[ir.Node], precision_of: Callable[[ir.Node], Precision | None]
     ) -> float:
         """Nanoseconds that the model takes longer where these nodes have other precisions.
 
@@ -61,12 +61,13 @@ class ChangedTime:
             node = self._nodes[heapq.heappop(waiting)]
             known = ChainMap(states, found.states)
             step = step_of(node, precision_of(node), precision_of, known, found.sizes, self._costs)
-            ns += total_ns(step.own or ()) - total_ns(found.own[node] or ())
-            if step.reads != found.reads[node]:
+            ns += total_ns(step.own or ()) - total_ns(found.own.get(node) or ())
+            before = found.reads.get(node)
+            if step.reads != before:
                 for value in dict.fromkeys(moving(node)):
                     more = needs.setdefault(value, Counter())
                     more[step.reads] += 1
-                    more[found.reads[node]] -= 1
+                    more[before] -= 1
             if all(found.states[value] == step.writes for value in node.outputs):
                 continue
             states |= dict.fromkeys(node.outputs, step.writes)
@@ -88,7 +89,8 @@ class ChangedTime:
     def _changes_ns(self, value: ir.Value, state: TensorState, more: Needs | None) -> float:
         """Nanoseconds of the changes of one tensor until all readers have theirs."""
         count = self._needs.get(value, Counter())
-        needs = {s for s in (*count, *(more or ())) if count[s] + (more[s] if more else 0) > 0}
+        more = more or Counter()
+        needs = {s for s in (*count, *more) if s and count[s] + more[s] > 0}
         if not needs:
             return 0.0
         return total_ns(changing(value, state, needs, self._found.sizes, self._costs))

@@ -17,8 +17,9 @@ from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Precision
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import as_taken, input_specs
+from onnxq.times.changed_time import ChangedTime
 from onnxq.times.table import Change, Estimate
-from onnxq.times.time_model import Precisions, changes_of, total_ns, walked
+from onnxq.times.time_model import ChangeTime, Precisions, predicted, walked
 from onnxq.times.work import PrecisionOf, moving
 
 IN_FLOAT = (Precision.FLOAT, Precision.WEIGHT_ONLY)
@@ -31,6 +32,8 @@ SHARED = {
     Precision.INT8_FLOAT_OUTPUT: Precision.INT8,
 }
 """Precisions that run the kernel of another one, or nearly, where they were not measured."""
+FEW = 8
+"""Share of the nodes, as one in so many, up to which changes are looked at alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +65,6 @@ class NodeTimes:
         """Nanoseconds in float behind a node of that precision."""
         known = self.behind.get(ahead.value)
         return (self.of(Precision.FLOAT) or 0.0) if known is None else known
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeTime:
-    """Time of a change of a tensor between two nodes: fixed_ns + per_element_ns * elements."""
-
-    fixed_ns: float
-    per_element_ns: float
-
-    def ns(self, elements: int) -> float:
-        """Nanoseconds for a tensor of so many elements."""
-        return self.fixed_ns + self.per_element_ns * elements
 
 
 @dataclass(frozen=True)
@@ -145,8 +136,9 @@ class TimeModel:
         self._model = model
         self._sizes: Mapping[str, Sizes] = every_size(model, times.shapes)
         self._others = sum(times.others.values())
-        named = {node_name(node) for node in model.graph}
-        self._inner = {name: each for name, each in times.nodes.items() if name not in named}
+        self._nodes = {node_name(node): node for node in model.graph}
+        self._inner = {n: each for n, each in times.nodes.items() if n not in self._nodes}
+        self._last: tuple[Precisions, float, ChangedTime] | None = None  # precisions, their ns
 
     def __reduce__(self) -> tuple[Callable[..., TimeModel], tuple[object, ...]]:
         """Pickles with the bytes of its model, whose nodes may hold tensors that are computed."""
@@ -168,11 +160,30 @@ class TimeModel:
 
     def ns(self, precisions: Precisions) -> float:
         """Predicted nanoseconds of one run; arguments as of `ratio`."""
-        found = walked(self._model, precisions, self._sizes, self)
         inner = sum(_within(*each, precisions) for each in self._inner.items())
-        nodes = sum(total_ns(own or ()) for own in found.own.values())
-        changes = changes_of(self._model, found, self)
-        return self._others + inner + nodes + sum(map(total_ns, changes.values()))
+        return self._others + inner + self._outer_ns(precisions)
+
+    def _outer_ns(self, precisions: Precisions) -> float:
+        """Nanoseconds of the main graph: from those of the last walk, where little is another."""
+
+        def precision_of(node: ir.Node) -> Precision | None:
+            return precisions.get(node_name(node), Precision.FLOAT)
+
+        if self._last is not None:
+            last, last_ns, changed_time = self._last
+            names = {**last, **precisions}
+            changed = [
+                self._nodes[name]
+                for name in names
+                if last.get(name, Precision.FLOAT) is not precisions.get(name, Precision.FLOAT)
+                and name in self._nodes
+            ]
+            if len(changed) * FEW <= len(self._nodes):
+                return last_ns + changed_time.ns(changed, precision_of)
+        found = walked(self._model, precisions, self._sizes, self)
+        ns = predicted(self._model, found, self).ns
+        self._last = dict(precisions), ns, ChangedTime(self._model, found, self)
+        return ns
 
     def of_node(
         self,

@@ -119,6 +119,18 @@ class PredictedTime:
         return sum(self.nodes.values()) + sum(self.changes.values()) + self.run
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeTime:
+    """Time of a change of a tensor between two nodes: fixed_ns + per_element_ns * elements."""
+
+    fixed_ns: float
+    per_element_ns: float
+
+    def ns(self, elements: int) -> float:
+        """Nanoseconds for a tensor of so many elements."""
+        return self.fixed_ns + self.per_element_ns * elements
+
+
 class TimeSource(Protocol):
     """Times of nodes and of changes between them: a table's, or those of one model's own nodes."""
 
@@ -172,35 +184,38 @@ def walked(
         return precisions.get(node_name(node), Precision.FLOAT)
 
     for node in model.graph:
-        precision = precision_of(node)
-        if precision is None:
-            ahead = next((found.states.get(value, FLOATS) for value in moving(node)), FLOATS)
-            found.states.update(dict.fromkeys(node.outputs, ahead))
-            continue
-        step = step_of(node, precision, precision_of, found.states, sizes, times)
-        found.reads[node], found.own[node] = step.reads, step.own
+        step = step_of(node, precision_of(node), precision_of, found.states, sizes, times)
+        if step.reads is not None:
+            found.reads[node], found.own[node] = step.reads, step.own
         found.states.update(dict.fromkeys(node.outputs, step.writes))
     return found
 
 
 class Step(NamedTuple):
-    """The work of a node in a precision."""
+    """The work of a node in a precision.
 
-    reads: TensorState
+    Attributes:
+        reads: None where the node ahead computes it too.
+    """
+
+    reads: TensorState | None
     writes: TensorState
     own: tuple[Estimate, ...] | None
 
 
 def step_of(
     node: ir.Node,
-    precision: Precision,
+    precision: Precision | None,
     precision_of: PrecisionOf,
     states: Mapping[ir.Value, TensorState],
     sizes: Mapping[str, Sizes],
     times: TimeSource,
 ) -> Step:
     """Step of the node in its precision."""
-    layouts = [states.get(value, FLOATS).layout for value in moving(node)]
+    ahead = [states.get(value, FLOATS) for value in moving(node)]
+    if precision is None:
+        return Step(None, next(iter(ahead), FLOATS), None)
+    layouts = [state.layout for state in ahead]
     reads, writes = layout_of(node, precision, layouts, sizes)
     return Step(
         TensorState(precision in READS_INTEGERS, reads),

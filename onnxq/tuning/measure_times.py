@@ -24,7 +24,6 @@ from onnxq.times.attribution import TimeOwner, TimePart, times_by_owner
 from onnxq.times.changed_time import change_times, changes_of
 from onnxq.times.model_times import (
     IN_FLOAT,
-    ChangeTime,
     NodeTimes,
     TimeModel,
     Times,
@@ -32,7 +31,7 @@ from onnxq.times.model_times import (
     known_shapes,
     precision_ahead,
 )
-from onnxq.times.time_model import Precisions, walked
+from onnxq.times.time_model import ChangeTime, Precisions, walked
 from onnxq.times.timed_runs import check_runs, profiled
 from onnxq.tuning.evaluation.evaluations import REFUSALS
 from onnxq.tuning.evaluation.evaluator import Evaluator, precisions_of

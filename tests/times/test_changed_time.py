@@ -21,13 +21,13 @@ from onnxq.times.time_model import predicted, step_of, walked
 if TYPE_CHECKING:
     from onnxq.times import Costs
 
-FORMS = (Precision.FLOAT, Precision.INT8, Precision.INT8_FLOAT_OUTPUT)
+FORMS = (Precision.FLOAT, Precision.INT8, Precision.INT8_FLOAT_OUTPUT, None)
 OPERATORS = ("Conv", "Relu", "Add", "Sigmoid", "Mul", "Transpose")
 SHAPE = (1, 32, 8, 8)
 W = np.ones((32, 32, 1, 1), np.float32)
 
 
-def _form(forms: dict[str, Precision], node: ir.Node) -> Precision:
+def _form(forms: dict[str, Precision | None], node: ir.Node) -> Precision | None:
     return forms[node_name(node)]
 
 
@@ -59,7 +59,7 @@ def random_model(seed: int, count: int = 24) -> ir.Model:
 def test_difference_is_that_of_two_predictions(seed: int) -> None:
     model, table, rng = random_model(seed), costs(), np.random.default_rng(seed)
     sizes = sizes_of(model, {"x": SHAPE})
-    forms = {node_name(node): FORMS[rng.integers(3)] for node in model.graph}
+    forms = {node_name(node): FORMS[rng.integers(4)] for node in model.graph}
     found = walked(model, forms, sizes, table)
     times, base = ChangedTime(model, found, table), predicted(model, found, table).ns
     nodes = list(model.graph)

@@ -8,7 +8,8 @@ import pytest
 
 from onnxq.graph.weights import renamed
 from onnxq.operator import Precision
-from onnxq.times.model_times import ChangeTime, NodeTimes, TimeModel, Times
+from onnxq.times.model_times import NodeTimes, TimeModel, Times
+from onnxq.times.time_model import ChangeTime
 from onnxq.tuning.evaluation.evaluator import precisions_of
 from tests.examples import ALL_INTEGERS
 from tests.small_networks import perceptron

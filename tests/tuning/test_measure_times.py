@@ -8,7 +8,8 @@ import pytest
 from onnxq.errors import ModelError
 from onnxq.operator import Precision
 from onnxq.times import Change, costs_of, timed_runs
-from onnxq.times.model_times import ChangeTime, TimeModel
+from onnxq.times.model_times import TimeModel
+from onnxq.times.time_model import ChangeTime
 from onnxq.tuning import measure_times as module
 from onnxq.tuning.evaluation.evaluator import precisions_of
 from onnxq.tuning.measure_times import measure_times, times_of
