@@ -136,11 +136,7 @@ class Conv(op.Operator):
             return op.Float.because(
                 "its weight is computed at run time; constant weights are needed"
             )
-        return op.DynamicRule(
-            (op.DynamicWeight(1, 0),),
-            STORED,
-            missing=SLOW,
-        )
+        return op.DynamicRule((op.DynamicWeight(1, 0),), STORED, missing=SLOW)
 
     def lower_dynamic(self, site: op.DynamicSite) -> Sequence[ir.Value]:
         """Conv in float, on weights that are dequantized when a session is made."""

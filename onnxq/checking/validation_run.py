@@ -294,10 +294,7 @@ class _Run:
         allowed = max(TIME_SHARE * self._validation.work.spent_s, LEAST_TIME_S)
         one = self._one_sample(beside, feeds)
         given = as_taken(one, input_specs(self._model))
-        runs = [
-            partial(quantized.run, given, self._names),
-            partial(beside.run, one, self._names),
-        ]
+        runs = [partial(quantized.run, given, self._names), partial(beside.run, one, self._names)]
         if one is not feeds:
             _, self._last_s = ([taken(run) for run in runs] for _ in range(2))
             self.ratios = []

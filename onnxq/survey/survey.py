@@ -119,10 +119,7 @@ def survey(
 
 
 def _node_counts(
-    source: ir.Model,
-    choices: Mapping[str, ShownPrecision],
-    beside: BesideFiles,
-    findings: Findings,
+    source: ir.Model, choices: Mapping[str, ShownPrecision], beside: BesideFiles, findings: Findings
 ) -> NodeCounts:
     """Nodes of the float model, as the verdict counts them; as the file shows them without one."""
     plan, weights, runs = beside.plan, beside.weights, findings.execution

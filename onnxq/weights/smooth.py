@@ -29,20 +29,8 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.algorithm import EqualModel, ModelAlgorithm, register
 from onnxq.weights.judgement import Judgement, too_few
-from onnxq.weights.smoothing import (
-    SiteChoice,
-    SiteInput,
-    outliers_cost,
-    site_choices,
-    site_inputs,
-)
-from onnxq.weights.smoothing_run import (
-    NO_SMOOTHING,
-    Flow,
-    SmoothingRun,
-    in_integers,
-    validation_of,
-)
+from onnxq.weights.smoothing import SiteChoice, SiteInput, outliers_cost, site_choices, site_inputs
+from onnxq.weights.smoothing_run import NO_SMOOTHING, Flow, SmoothingRun, in_integers, validation_of
 from onnxq.weights.smoothing_sites import SmoothingSite, sites_of
 
 NO_SITES = "the model has no linear layer whose input could be smoothed"

@@ -27,13 +27,7 @@ from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind, positional
 from onnxq.pytorch.arguments.flat import flattened, is_flat, without_cache
 from onnxq.pytorch.arguments.flat import output_names as names_of
-from onnxq.pytorch.arguments.forward import (
-    FORWARD_RAISES,
-    compute,
-    eval_mode,
-    first_run,
-    flatten,
-)
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, eval_mode, first_run, flatten
 from onnxq.pytorch.exporting.agreement import Engine, layer_by_layer
 from onnxq.pytorch.exporting.check import (
     check_against,

@@ -5,12 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from onnxq.pytorch.modules.transposed import (
-    CONVS,
-    TRANSPOSED,
-    convolved,
-    per_weight,
-)
+from onnxq.pytorch.modules.transposed import CONVS, TRANSPOSED, convolved, per_weight
 from onnxq.pytorch.nn.qat.base import QatModule
 from onnxq.pytorch.nn.triplets import given, names_of, signature_of, triplet
 
