@@ -27,7 +27,6 @@ from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float
 from onnxq.ort.target_here import target_here
 from onnxq.qconfig import Choice
-from onnxq.quantized.verdict import LEAST_SPEEDUP
 from onnxq.static.choosing.proposals import in_float
 from onnxq.static.deciders import decided_again
 from onnxq.static.insertion.decision import Quantize
@@ -46,6 +45,8 @@ TIMED_S, TIMED_SHARE = 0.2, 0.1
 that is more. Runs of 1 ms take 20 rounds of each model in them."""
 LEAST_SMALLER = 0.99
 """Share of float's size from which on a file that is no faster has no gain."""
+CLEAR_SPEEDUP = 1.2
+"""Speedup of the validation run, few pairs of runs, from which on no more of them are needed."""
 IN_DOUBT = 4
 """Times as long are the runs of a model that seems slower, where their interval leaves a doubt."""
 HERE = "this machine"
@@ -90,7 +91,7 @@ def why_not_worth(
     ratio = verdict.quantized_bytes / max(verdict.float_bytes, 1)
     if objective is Objective.SIZE:
         return LargerHere(ratio) if ratio > 1 else None
-    if verdict.speedup is None or verdict.speedup >= LEAST_SPEEDUP or not made.timed_on:
+    if verdict.speedup is None or verdict.speedup >= CLEAR_SPEEDUP or not made.timed_on:
         return None
     seconds = max(TIMED_S, TIMED_SHARE * spent_s)
     file = given_file(source)  # which the canonical model may be faster than
