@@ -53,6 +53,12 @@ def test_a_number_is_far_from_nan() -> None:
     assert (sums.differing, sums.largest) == (2, 2**31)
 
 
+def test_numbers_below_the_least_normal_one_are_alike() -> None:
+    wanted = np.array([-1e-41, 0, 1e-41, 0, 0], np.float32)
+    got = np.array([0, 1e-41, -1e-41, np.nan, 2e-38], np.float32)
+    assert of(got, wanted).differing == 2
+
+
 def test_both_zeros_and_all_nans_are_equal() -> None:
     x = np.array([0.0, np.nan], np.float32)
     assert of(x, np.array([-0.0, np.nan], np.float32)).differing == 0
