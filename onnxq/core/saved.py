@@ -192,7 +192,7 @@ def _suits(kind: Any, data: object) -> bool:
         needed = {key for key, field in found.items() if field.needed}
         return isinstance(data, Mapping) and data.keys() >= needed
     if kind is float:
-        return data in NOT_FINITE or type(data) in (int, float)
+        return data in NOT_FINITE or type(data) is float or _suits(int, data)
     if issubclass(kind, enum.Enum):
         return any(data == member.value for member in kind)
     if kind is int:

@@ -34,6 +34,8 @@ ml_dtypes, one integer per element; kernels take and return these, and compute i
 
 def stored(x: Array) -> IntArray:
     """The integers in their QDType's storage: int4 of ml_dtypes becomes int8."""
+    if x.dtype not in QDTYPES:
+        raise ShapeError(f"an integer kernel reads an array of {x.dtype}; wanted integers.")
     return np.asarray(x, QDTYPES[x.dtype].storage)
 
 

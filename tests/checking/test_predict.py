@@ -11,7 +11,7 @@ import onnxq
 from onnxq import reference
 from onnxq.checking.differences import Unit
 from onnxq.checking.predict import predict
-from onnxq.errors import CalibrationError, QConfigError
+from onnxq.errors import CalibrationError, QConfigError, ShapeError
 from onnxq.targets.accumulation import SaturationMode
 from tests.examples import ALL_INTEGERS, as_ir, images, model, network, weights
 
@@ -193,6 +193,14 @@ def test_floats_without_a_scale_differ_by_numbers_beside_their_size(fast: ir.Mod
     assert output.unit == Unit.ULP
     assert output.error == pytest.approx(float(np.abs(exact - saturating).max()), rel=1e-6)
     assert output.size == float(np.abs(exact).max())
+
+
+def test_a_kernel_whose_inputs_are_floats_is_refused() -> None:
+    wrong = onnxq.quantize(network(), {"x": images(2)}, format="qoperator", check=onnxq.Check.NONE)
+    conv = next(node for node in wrong.graph if node.op_type == "QLinearConv")
+    conv.replace_input_with(3, conv.inputs[4])
+    with pytest.raises(ShapeError, match="an integer kernel reads an array of float32"):
+        predict(wrong, {"x": images(2)})
 
 
 def test_unknown_machines_and_empty_samples_are_refused(fast: ir.Model) -> None:

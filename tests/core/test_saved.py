@@ -109,6 +109,7 @@ def test_a_key_that_is_missing_has_its_default() -> None:
         ({"pages": {"a": {"reason": "why"}}}, r"pages\['a'\]: got .*; wanted .*Kept \|"),
         ({"pages": {"a": {"float": 3}}}, r"pages\['a'\]\.float: got 3; wanted str"),
         ({"numbers": [1, "many"]}, r"numbers\[1\]: got 'many'; wanted float"),
+        ({"numbers": [10**400]}, r"numbers\[0\]: got 1000.*; wanted float"),
         ({"numbers": [True]}, r"numbers\[0\]: got True; wanted float"),
         ({"pair": [1]}, "zip"),
         ({"exact": 1}, "exact: got 1; wanted bool"),
