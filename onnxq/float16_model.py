@@ -124,9 +124,13 @@ def half(
     notes = (*verdict.notes, *_notes(source, kept))
     stored, runs = len(names - kept.keys()), made.execution
     assert runs is not None, "it was run"
-    integers, floats = (sum(c.values()) for c in (runs.integer_nodes, runs.float_nodes))
+    integers = sum(runs.integer_nodes.values())
     verdict = replace(
-        verdict, integer_nodes=integers, float_nodes=floats, stored_nodes=stored, notes=notes
+        verdict,
+        integer_nodes=integers,
+        float_nodes=len(names) - integers,
+        stored_nodes=stored,
+        notes=notes,
     )
     result.attach(verdict)
     if verdict.warning:

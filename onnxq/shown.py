@@ -13,7 +13,10 @@ def shown(text: str) -> str:
     """One line: everything that does not print is escaped, ends of lines too."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in _SPACES else _escaped(c) for c in text)
+    return "".join(
+        c if c.isprintable() or c in _SPACES else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
 
 
 def shown_lines(text: str) -> str:
@@ -33,7 +36,3 @@ def shown_lines(text: str) -> str:
 def shown_json(text: str) -> str:
     """JSON of ASCII, in which json.dumps leaves one character that does not print."""
     return text.replace("\x7f", "\\u007f")
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

@@ -197,3 +197,16 @@ def test_few_sessions_are_opened_for_many_tensors(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(float16_model, "expose", counted)
     onnxq.half(parsed(f"{text} {{\n{steps}}}", {"w": SQUARE[0]}))
     assert min(asked) == 600 // float16_model.MOST_SESSIONS
+
+
+def test_weights_in_a_file_beside_the_model_become_float16(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "model.onnx"
+    path.parent.mkdir()
+    onnx.save(network(), path, save_as_external_data=True, size_threshold=0, location="weights")
+    made = onnxq.half(path)
+    plain = onnxq.half(network())
+    got, wanted = (m.graph.initializers.values() for m in (made, plain))
+    for one, other in zip(got, wanted, strict=True):
+        assert one.const_value is not None
+        assert other.const_value is not None
+        assert np.array_equal(one.const_value.numpy(), other.const_value.numpy())

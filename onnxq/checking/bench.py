@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnxq.checking.execution import execution
 from onnxq.checking.findings import Execution
+from onnxq.checking.sides import check_order
 from onnxq.core.arrays import Array
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.given_file import given_size
@@ -87,7 +88,7 @@ def bench(
         runs: pairs of timed runs.
         provider: execution provider of ONNX Runtime that both run on.
     Raises:
-        ModelError: a model cannot be read, or the two have different inputs.
+        ModelError: a model cannot be read, or the two are swapped or have different inputs.
         CalibrationError: unusable samples; samples and shapes; neither, where sizes beside the
             batch are dynamic; shapes that do not fit; or fewer than 1 run.
         QConfigError: samples with state, which goes round from batch to batch; a provider that the
@@ -99,6 +100,7 @@ def bench(
     runtime.check_provider(provider)
     given = without_state(Samples.of(samples), "bench")
     ours_model, theirs_model = load(model), load(quantized)
+    check_order(ours_model, theirs_model)
     _check_comparable((model, ours_model), (quantized, theirs_model))
     theirs_takes = input_specs(theirs_model)
     ours_takes = input_specs(

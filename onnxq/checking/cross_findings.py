@@ -226,7 +226,7 @@ class CrossFindings(Saved):
         if not broken:
             return
         raise VerificationError(
-            f"{len(broken)} finding(s):{in_lines(broken)}\n{self._remedy(broken)}"
+            f"{len(broken)} finding(s):{in_lines(broken)}\n{self._remedy(broken, unchecked)}"
         )
 
     def _broken(self, bounds: _Bounds) -> list[str]:
@@ -257,7 +257,7 @@ class CrossFindings(Saved):
                 )
         return broken
 
-    def _remedy(self, broken: Sequence[str]) -> str:
+    def _remedy(self, broken: Sequence[str], unchecked: Unchecked) -> str:
         """Remedy in words: a kernel is to blame only where nodes differ on the inputs they had."""
         unreached = set(map(_not_checked, self.unreached))
         if unreached.issuperset(broken):
@@ -265,7 +265,8 @@ class CrossFindings(Saved):
                 "No integers were compared. Give samples that reach these nodes (the other branch "
                 "of an If, a Loop that runs), or allow it: --allow-unchecked."
             )
-        if not self.nodes and not self.unchecked and not self.weights_alone:
+        refused = unchecked is Unchecked.REFUSED
+        if refused and not self.nodes and not self.unchecked and not self.weights_alone:
             return (
                 "Give a quantized model, as onnxq.quantize(model, samples) makes it. By default "
                 "all nodes stay in float where integers would save too little time; --all-integers "

@@ -64,7 +64,7 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
         raise QConfigError(f"only: got {only!r}; wanted a list of globs, such as ['logits'].")
     loaded = load(quantized)
     given = load(model)
-    _check_order(given, loaded)
+    check_order(given, loaded)
     target = _with_own_names(unpacked(loaded))
     source = _float_side(given, target)
     # its hash is asked for once: it reads every weight
@@ -100,7 +100,7 @@ def _with_own_names(target: ir.Model) -> ir.Model:
     return UniqueNames()(target.clone()).model
 
 
-def _check_order(given: ir.Model, target: ir.Model) -> None:
+def check_order(given: ir.Model, target: ir.Model) -> None:
     """Refuses a model of onnxq in the float model's place, and a float one in its own."""
     if FLOAT_HASH_KEY not in given.metadata_props or FLOAT_HASH_KEY in target.metadata_props:
         return

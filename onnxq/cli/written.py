@@ -207,12 +207,12 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
         [*made.notes, *remaining.sentences(), *elsewhere],
         values,
         tables,
-        _tuned_further(written),
+        _tuned_further(written, made.target),
     )
     tell(written, account, as_json)
 
 
-def _tuned_further(written: Written) -> list[str]:
+def _tuned_further(written: Written, target: str) -> list[str]:
     """The command that searches for a model nearer to float; none where none is known to be."""
     from onnxq.report.print_verdict import next_goal
 
@@ -224,7 +224,7 @@ def _tuned_further(written: Written) -> list[str]:
     words = [str(written.source), *samples_arguments(samples)]
     if written.samples is not None and written.samples.source != samples.source:
         words += ["--check", str(written.samples.source)]
-    command = ["onnxq", "tune", *words, *goal, "-o", output]
+    command = ["onnxq", "tune", *words, "--target", target, *goal, "-o", output]
     return [f"{shlex.join(command)}   # nearer to float"]
 
 

@@ -1,6 +1,7 @@
 """Reasons of dynamic quantization: why a node stays in float, or how its weights are stored."""
 
 from onnxq.core.reason import Reason
+from onnxq.operator import Precision
 
 
 class NotAsked(Reason):
@@ -78,8 +79,11 @@ class SlowerThanFloat(Reason):
         at = ""
         if self.rows is not None:
             at = f", at {self.rows} row{'s' * (self.rows > 1)}: the model leaves sizes open"
+        slower = f"run at {self.speedup:.2f} of its float speed"
+        if self.precision == Precision.WEIGHT_ONLY.value:
+            slower = "be no faster than in float"
         return (
-            f"on {self.target} it would run at {self.speedup:.2f} of its float speed "
+            f"on {self.target} it would {slower} "
             f"(precision '{self.precision}'{at}); objective 'size' quantizes it anyway"
         )
 

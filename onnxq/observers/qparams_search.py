@@ -157,16 +157,12 @@ def _first_good(
         scale, zero = first[0] * (best[0] / first[0]) ** _WAY, np.full(_WAY.shape, best[1])
     scale[-1], zero[-1] = best
     error = _errors(moments, integers, scale, zero)
-    good = error <= (1 + _tolerance(moments.total)) * error[-1]
+    noise = np.clip(FEW / np.sqrt(max(moments.total, 1)), TOLERANCE, MOST_TOLERANCE)
+    good = error <= (1 + float(noise)) * error[-1]  # a share of it, in so many values
     if moments.one_sided:
         good &= _WAY >= _ONE_SIDED_WAY
     i = int(np.argmax(good))  # the last one is good
     return float(scale[i]), int(zero[i])
-
-
-def _tolerance(values: int) -> float:
-    """Share of the least error that is noise, in a sample of that many values."""
-    return float(np.clip(FEW / np.sqrt(max(values, 1)), TOLERANCE, MOST_TOLERANCE))
 
 
 def _between(

@@ -8,6 +8,7 @@ import contextlib
 import io
 from collections.abc import Collection
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -27,7 +28,7 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
         )
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
-    proto = ir.to_proto(model)
+    proto = ir.to_proto(_in_memory(model))
     # a weight whose type stands there, too, would be rounded for the nodes that are kept
     constants = {tensor.name for tensor in proto.graph.initializer}
     typed = [info for info in proto.graph.value_info if info.name not in constants]
@@ -46,6 +47,16 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
         graph.sort()  # its Cast nodes stand at the end
     _keep_between_kept(result)
     return result
+
+
+def _in_memory(model: ir.Model) -> ir.Model:
+    """A copy that refers to no file."""
+    copy = model.clone()
+    for graph in copy.graphs():
+        for value in graph.initializers.values():
+            if isinstance(tensor := value.const_value, ir.ExternalTensor):
+                value.const_value = ir.tensor(np.array(tensor.numpy()), tensor.dtype, tensor.name)
+    return copy
 
 
 def _drop_duplicates(graph: onnx.GraphProto) -> None:

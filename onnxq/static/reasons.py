@@ -270,7 +270,7 @@ class NobodyReads(Reason):
 
 
 class NoStaticForm(Reason):
-    WORDS = "no kernel with scales known ahead; an LSTM takes 0.70 of its float time so"
+    WORDS = "no kernel with scales known ahead: ranges of each run, where that is faster"
 
 
 class RepeatedByLoop(Reason):

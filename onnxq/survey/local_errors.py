@@ -26,6 +26,7 @@ from onnxq.checking.visible import CutModel, cut_at, cuttable
 from onnxq.core.arrays import Array, Reals
 from onnxq.graph.walk import walk
 from onnxq.observers.tensor_noise import accumulated_db
+from onnxq.operator.nodes import is_constant
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.ort.runtime import Session
@@ -269,7 +270,7 @@ def channel_axes(source: ir.Model) -> dict[str, int]:
     found: dict[str, int] = {}
     for node, _ in walk(source.graph):
         rule = catalog.rule_of(node)
-        if rule is None or not rule.pair_axes or not _has_weights(node):
+        if rule is None or not rule.pair_axes or not is_constant(node, 1):
             continue
         axis = 1 if len(rule.pair_axes) > 1 else -1
         turned = node.attributes.get("transA")
@@ -298,10 +299,6 @@ def median_share(maxima: Reals, qparams: QParams) -> float | None:
     zero, scale, dtype = int(qparams.zero_point), float(qparams.scale), qparams.dtype
     whole = max(dtype.qmax - zero, zero - dtype.qmin) * scale
     return min(float(np.median(seen)) / whole, 1.0)
-
-
-def _has_weights(node: ir.Node) -> bool:
-    return any(value is not None and value.is_initializer() for value in node.inputs[1:2])
 
 
 def _back(value: ir.Value | None, hops: int) -> Iterator[ir.Value]:

@@ -43,10 +43,6 @@ class InParts:
         )
 
 
-def _in_parts(solvers: Sequence[tuple[slice, RowSolver]]) -> RowSolver:
-    return solvers[0][1] if len(solvers) == 1 else InParts(solvers)
-
-
 def prepared(
     method: Method, inputs: InputHessians | None = None, known: Known = UNKNOWN
 ) -> RowSolver:
@@ -57,7 +53,8 @@ def prepared(
         )
     if method is Method.GPTQ:
         assert inputs is not None, "just looked"
-        return _in_parts([(part, GroupwiseGPTQ.of(inputs.of_part(part))) for part in inputs.parts])
+        solvers = [(part, GroupwiseGPTQ.of(inputs.of_part(part))) for part in inputs.parts]
+        return solvers[0][1] if len(solvers) == 1 else InParts(solvers)
     return HalfQuadratic(known) if method is Method.HQQ else Nearest(alike=known.alike)
 
 

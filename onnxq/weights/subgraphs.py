@@ -51,7 +51,7 @@ def subgraphs_of(
         if node_name(node) in layers:
             parts.append([])
         parts[-1].append(node)
-    reads = [_read(part) for part in parts]
+    reads = [[value_name(v) for v in _values(p) if not v.is_initializer()] for p in parts]
     wanted = set(outputs)
     found: list[Subgraph] = []
     for part, read in zip(reversed(parts), reversed(reads), strict=True):
@@ -117,10 +117,6 @@ def _values(nodes: Sequence[ir.Node]) -> Iterator[ir.Value]:
         read += [v for each in every for body in bodies(each) for v in body.outputs]
         found |= {v: None for v in read if v is not None and v.graph is home}
     yield from found
-
-
-def _read(nodes: Sequence[ir.Node]) -> list[str]:
-    return [value_name(v) for v in _values(nodes) if not v.is_initializer()]
 
 
 # --- Activations between two subgraphs, for every batch: in memory, or in files beyond a limit

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import onnxq
 from onnxq.checking.bench import bench
 from onnxq.errors import CalibrationError, ModelError
 from onnxq.graph.given_file import external_files
@@ -120,3 +121,9 @@ def test_models_in_memory_are_timed_and_the_value_prints_in_a_line(tmp_path: Pat
     assert found.float_bytes > 0
     assert repr(found).startswith("Benchmark(")
     assert len(repr(found)) < 100
+
+
+def test_swapped_models_are_refused() -> None:
+    quantized = onnxq.quantize(network(), {"x": images(2)}, check=onnxq.Check.NONE)
+    with pytest.raises(ModelError, match="look swapped"):
+        bench(quantized, network())

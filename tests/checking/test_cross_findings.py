@@ -227,6 +227,10 @@ def test_a_model_without_integers_does_not_pass() -> None:
         floats.check()
     assert "--all-integers" in str(raised.value)
     floats.check(unchecked=Unchecked.ALLOWED)  # as the message advises
+    far = dataclasses.replace(floats, outputs=(OutputAgreement("y", 9, 9, 99, Unit.ULP, ""),))
+    with pytest.raises(VerificationError) as raised:
+        far.check(unchecked=Unchecked.ALLOWED)
+    assert "meant to be all float" not in str(raised.value)
 
 
 def test_five_findings_are_named_and_the_rest_counted() -> None:
