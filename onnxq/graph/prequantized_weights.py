@@ -212,7 +212,7 @@ def _carried(tensor: ir.TensorProtocol, slot: int) -> Singles | None:
 def _moved(
     tensor: ir.TensorProtocol, folded: Folded, slot: int, known: Mapping[int, Singles | None]
 ) -> Singles | None:
-    """What `_carried` says of a tensor, from what is known of the inputs of its node."""
+    """The scale (or zero point) of each number of a tensor, from those of its node's inputs."""
     if _reads_integers(folded):
         return _of_each_number(folded, slot)
     inputs = [x for x in folded.inputs if x is not None]
