@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from onnxq.errors import CalibrationError, listed
 
+MOST_SHARDS = 1 << 16  # a note names those that are missing
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shard:
@@ -14,16 +16,17 @@ class Shard:
         index: 0 to count - 1.
         count: number of shards.
     Raises:
-        CalibrationError: the index is outside.
+        CalibrationError: the index is outside, or the shards are more than MOST_SHARDS.
     """
 
     index: int = 0
     count: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.index < self.count:
+        if not 0 <= self.index < self.count <= MOST_SHARDS:
             raise CalibrationError(
-                f"shard {self.index} of {self.count}; wanted an index from 0 to {self.count - 1}."
+                f"shard {self.index} of {self.count}; wanted an index from 0 to {self.count - 1}, "
+                f"of at most {MOST_SHARDS} shards."
             )
 
     def has(self, batch: int) -> bool:

@@ -146,7 +146,7 @@ def _of_another_shape(arrays: dict[str, Array], rng: np.random.Generator) -> dic
         lambda x: x.reshape(-1),
         lambda x: x[..., None],
         lambda x: np.asarray(x.reshape(-1)[:1].reshape(())) if x.size else x,
-        lambda x: x[0] if x.ndim else x,
+        lambda x: x[0] if x.ndim and len(x) else x,
         lambda x: np.repeat(x, 2, axis=-1) if x.ndim else x,
         lambda x: np.asfortranarray(x),
         lambda x: x[:1] if x.ndim else x,

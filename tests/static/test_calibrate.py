@@ -135,6 +135,8 @@ def test_shards_merge_to_the_whole_in_any_order(count: int) -> None:
 def test_a_shard_outside_is_an_error() -> None:
     with pytest.raises(CalibrationError, match="shard 3 of 3"):
         Shard(3, 3)
+    with pytest.raises(CalibrationError, match="at most 65536 shards"):
+        Shard(0, 1 << 40)
 
 
 def test_more_samples_come_on_top_of_earlier_ones() -> None:

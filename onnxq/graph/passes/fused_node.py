@@ -41,11 +41,9 @@ def inner_nodes(node: ir.Node, leaves: Collection[ir.Value]) -> list[ir.Node] | 
                 found[producer] = None
                 ahead.append(producer)
     between = [y for inner in found if inner is not node for y in inner.outputs]
-    return list(found) if all(_is_inside(y, found) for y in between) else None
-
-
-def _is_inside(value: ir.Value, nodes: Mapping[ir.Node, None]) -> bool:
-    return not value.is_graph_output() and all(use.node in nodes for use in value.uses())
+    if any(y.is_graph_output() or any(u.node not in found for u in y.uses()) for y in between):
+        return None
+    return list(found)
 
 
 def fuse_all(model: ir.Model, match: Callable[[ir.Node], FusedNode | None], opset: int) -> bool:
