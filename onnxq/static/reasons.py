@@ -270,7 +270,7 @@ class NobodyReads(Reason):
 
 
 class NoStaticForm(Reason):
-    WORDS = "no kernel with scales known ahead: ranges of each run, where that is faster"
+    WORDS = "no kernel with scales known ahead: ranges of each run if faster (0.70 for an LSTM)"
 
 
 class RepeatedByLoop(Reason):
