@@ -52,7 +52,7 @@ LOST_DB = 10.0
 """Loss of a node from which on it is kept, where an output is below GOOD_DB."""
 ROUNDS, MOST_BATCHES = 3, 8
 FEW_TENSORS, MOST_SESSIONS = 64, 8
-OP_TYPES = {
+WANT_FLOAT32 = {
     "sum": "CumSum ReduceL1 ReduceL2 ReduceMean ReduceProd ReduceSum",
     "norm": "BatchNormalization GroupNormalization InstanceNormalization LayerNormalization "
     "LpNormalization RMSNormalization ReduceSumSquare SimplifiedLayerNormalization "
@@ -202,7 +202,7 @@ def _by_type(model: ir.Model) -> dict[str, str]:
     found = {
         node_name(node): reason
         for node in model.graph.all_nodes()
-        for reason, op_types in OP_TYPES.items()
+        for reason, op_types in WANT_FLOAT32.items()
         if node.op_type in op_types.split()
     }
     moved = {node_name(node): FATAL for node in model.graph.all_nodes() if _is_fatal(node)}
@@ -295,11 +295,8 @@ def _runnable(
 
     def in_float16(every: Mapping[str, str]) -> list[str]:
         nodes = [node for node in source.graph if node_name(node) not in every]
-        with_weights_first = sorted(
-            nodes,
-            key=lambda node: not any(x is not None and x.is_initializer() for x in node.inputs),
-        )
-        return [node_name(node) for node in with_weights_first]
+        nodes.sort(key=lambda node: not any(v and v.is_initializer() for v in node.inputs))
+        return [node_name(node) for node in nodes]  # those with weights first
 
     return runnable(make, in_float16, lambda _: Summary(()), validation)
 

@@ -86,7 +86,7 @@ class Differences:
         if floats and self.unit is Unit.LSB:
             self.unit = Unit.ULP
         differ = got != wanted
-        if floats:
+        if floats and differ.any():
             differ &= ~(np.isnan(got) & np.isnan(wanted))
             differ &= ~((np.abs(got) < SMALLEST) & (np.abs(wanted) < SMALLEST))
         if not differ.any():

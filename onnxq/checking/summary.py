@@ -224,9 +224,7 @@ def summarize(model: ir.Model, decisions: Mapping[str, DynamicDecision]) -> Summ
         if isinstance(decision, QuantizeDynamic):
             precision, why = decision.precision, decision.how
         else:
-            why = decision.reason
-            groupwise = isinstance(why, InGroupsAlready)
-            precision = Precision.WEIGHT_ONLY_GROUPWISE if groupwise else Precision.FLOAT
+            precision, why = _left(decision.reason)
         name, label, stored = node_name(node), op_label(node), precision.stores_weights_alone
         nodes.append(
             NodeDecision(name, label, False, why, stored, precision, constants=weights_of(node))
@@ -247,9 +245,7 @@ def summarize_precisions(
         decision, chosen = decisions[name], precisions[name]
         precision, why = chosen.precision, chosen.reason
         if isinstance(decision, Float) and not precision.stores_weights_alone:
-            why = decision.reason
-            groupwise = isinstance(why, InGroupsAlready)
-            precision = Precision.WEIGHT_ONLY_GROUPWISE if groupwise else Precision.FLOAT
+            precision, why = _left(decision.reason)
         wide = _wide_type(node, decision, decisions, dtypes)
         if wide is not None:
             precision, why = Precision.FLOAT_BETWEEN_QDQ, FloatBetweenWideIntegers(str(wide))
@@ -270,6 +266,12 @@ def summarize_precisions(
             )
         )
     return Summary(tuple(nodes))
+
+
+def _left(why: Reason) -> tuple[Precision, Reason]:
+    """The precision of a node that stays as it was given."""
+    groupwise = isinstance(why, InGroupsAlready)
+    return Precision.WEIGHT_ONLY_GROUPWISE if groupwise else Precision.FLOAT, why
 
 
 def _is_float_between(decision: Quantize) -> bool:

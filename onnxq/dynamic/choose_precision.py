@@ -50,7 +50,7 @@ def choose_precision(
     may_stay = objective is Objective.SPEED and not rule.no_float_kernel
     if may_stay and known.get(best, AS_FAST) < AS_FAST:
         assumed = rows.least if rows.assumed else None
-        return Float(reasons.SlowerThanFloat(str(target), known[best], best.value, assumed))
+        return Float(reasons.SlowerThanFloat(str(target), known[best], best, assumed))
     return best
 
 

@@ -71,7 +71,7 @@ class SlowerThanFloat(Reason):
 
     target: str
     speedup: float
-    precision: str
+    precision: Precision
     rows: int | None
 
     @property
@@ -80,11 +80,11 @@ class SlowerThanFloat(Reason):
         if self.rows is not None:
             at = f", at {self.rows} row{'s' * (self.rows > 1)}: the model leaves sizes open"
         slower = f"run at {self.speedup:.2f} of its float speed"
-        if self.precision == Precision.WEIGHT_ONLY.value:
+        if self.precision is Precision.WEIGHT_ONLY:
             slower = "be no faster than in float"
         return (
             f"on {self.target} it would {slower} "
-            f"(precision '{self.precision}'{at}); objective 'size' quantizes it anyway"
+            f"(precision '{self.precision.value}'{at}); objective 'size' quantizes it anyway"
         )
 
 

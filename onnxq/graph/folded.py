@@ -27,7 +27,7 @@ Compute = Callable[[Sequence[Array | None]], Array]
 _KEY = "onnxq.folded"
 _DEPTH = "onnxq.folded.depth"
 DEEPEST = 64
-"""Nodes in a row that are noted: what was computed behind more of them counts as stored."""
+"""Nodes in a row that are noted: what more of them computed counts as stored; chosen."""
 _WIDENS = ("Cast", "DequantizeLinear")
 LEAST_SAVED_BYTES = 1024  # smaller constants are not worth their nodes
 GROWN = 0.05

@@ -158,7 +158,7 @@ def _first_good(
     scale[-1], zero[-1] = best
     error = _errors(moments, integers, scale, zero)
     noise = np.clip(FEW / np.sqrt(max(moments.total, 1)), TOLERANCE, MOST_TOLERANCE)
-    good = error <= (1 + float(noise)) * error[-1]  # a share of it, in so many values
+    good = error <= (1 + float(noise)) * error[-1]  # noise: share of the error, in a sample
     if moments.one_sided:
         good &= _WAY >= _ONE_SIDED_WAY
     i = int(np.argmax(good))  # the last one is good

@@ -44,9 +44,9 @@ TIMED_S, TIMED_SHARE = 0.2, 0.1
 """CPU seconds of the runs that tell whether a model is slower, and share of the work so far, where
 that is more. Runs of 1 ms take 20 rounds of each model in them."""
 LEAST_SMALLER = 0.99
-"""Share of float's size from which on a file that is no faster has no gain."""
+"""Share of float's size from which on a file that is no faster has no gain; chosen."""
 CLEAR_SPEEDUP = 1.2
-"""Speedup of the validation run, few pairs of runs, from which on no more of them are needed."""
+"""Speedup of the validation run, few pairs of runs, from which on they are enough; chosen."""
 IN_DOUBT = 4
 """Times as long are the runs of a model that seems slower, where their interval leaves a doubt."""
 HERE = "this machine"

@@ -33,7 +33,7 @@ SHARED = {
 }
 """Precisions that run the kernel of another one, or nearly, where they were not measured."""
 FEW = 8
-"""Share of the nodes, as one in so many, up to which changes are looked at alone."""
+"""Share of the nodes, as one in so many, up to which changes are looked at alone; chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class TimeModel:
         return self._others + inner + self._outer_ns(precisions)
 
     def _outer_ns(self, precisions: Precisions) -> float:
-        """Nanoseconds of the main graph: from those of the last walk, where little is another."""
+        """Nanoseconds of the main graph, to rounding: from the last walk if little is another."""
 
         def precision_of(node: ir.Node) -> Precision | None:
             return precisions.get(node_name(node), Precision.FLOAT)

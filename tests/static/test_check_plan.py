@@ -70,6 +70,7 @@ WRONG: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     "a slot that is not there": (lambda p: _with(p, "conv1", activations=(7,)), "has 3 inputs"),
     "a slot below 0": (lambda p: _with(p, "conv1", activations=(-3,)), "has 3 inputs"),
     "a weight below 0": (lambda p: _with(p, "conv1", weight=WeightSlot(-2, 0)), "has 3 inputs"),
+    "a bias below 0": (lambda p: _with(p, "conv1", bias=-1), "its bias is input -1"),
     "a slot twice": (lambda p: _with(p, "add", activations=(0, 0)), "the plan reads"),
     "no such output": (lambda p: _with(p, "conv1", outputs=(1,)), "it has 1 outputs"),
     "no such tensor": (lambda p: _with(p, "add", results=("s9",)), "has no tensor 's9'"),

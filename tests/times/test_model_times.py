@@ -4,6 +4,7 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from onnxq.graph.weights import renamed
@@ -64,6 +65,18 @@ def test_all_in_integers_converts_at_the_ends_alone(
 ) -> None:
     model, names = model_and_names
     assert model.ns(dict.fromkeys(names, INTEGER)) == 40.0 * len(names) + 5.0 + 17.0
+
+
+def test_the_order_of_questions_changes_no_answer(network: tuple[ir.Model, Times]) -> None:
+    made, times = network
+    one, rng = TimeModel(times, made), np.random.default_rng(0)
+    choices = (Precision.FLOAT, INTEGER, Precision.INT8_FLOAT_OUTPUT, None)
+    asked: dict[str, Precision | None] = dict.fromkeys(times.nodes, Precision.FLOAT)
+    for name in rng.choice(list(times.nodes), 40):  # of one node, then many at once
+        asked = {**asked, str(name): choices[rng.integers(4)]}
+        assert one.ns(asked) == pytest.approx(TimeModel(times, made).ns(asked), rel=1e-12)
+    every = dict.fromkeys(times.nodes, INTEGER)
+    assert one.ns(every) == pytest.approx(TimeModel(times, made).ns(every), rel=1e-12)
 
 
 def test_a_float_node_in_between_costs_two_conversions_more(

@@ -158,8 +158,8 @@ def _check_slots(node: ir.Node, decision: Quantize) -> None:
         raise does_not_fit(name, f"it has {len(node.inputs)} inputs; the plan reads {read}.")
     if not rule.activations:
         raise does_not_fit(name, "the plan reads no activation of it.")
-    if rule.bias is not None and rule.bias in read:
-        raise does_not_fit(name, f"its bias is input {rule.bias}, which is something else too.")
+    if rule.bias is not None and (rule.bias < 0 or rule.bias in read):
+        raise does_not_fit(name, f"its bias is input {rule.bias}: none, or something else too.")
     for slot in weights:
         value = find_input(node, slot)
         if value is None or value.const_value is None:
