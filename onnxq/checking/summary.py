@@ -249,7 +249,10 @@ def summarize_precisions(
         wide = _wide_type(node, decision, decisions, dtypes)
         if wide is not None:
             precision, why = Precision.FLOAT_BETWEEN_QDQ, FloatBetweenWideIntegers(str(wide))
-        elif isinstance(decision, Quantize) and _is_float_between(decision):
+        elif (
+            isinstance(decision, Quantize)
+            and decision.rule.precision is Precision.FLOAT_BETWEEN_QDQ
+        ):
             precision = Precision.FLOAT_BETWEEN_QDQ
         integers = precision in (Precision.INT8, Precision.INT8_FLOAT_OUTPUT)
         part_of = decision.folded_into if isinstance(decision, Quantize) else ""
@@ -272,10 +275,6 @@ def _left(why: Reason) -> tuple[Precision, Reason]:
     """The precision of a node that stays as it was given."""
     groupwise = isinstance(why, InGroupsAlready)
     return Precision.WEIGHT_ONLY_GROUPWISE if groupwise else Precision.FLOAT, why
-
-
-def _is_float_between(decision: Quantize) -> bool:
-    return decision.rule.precision is Precision.FLOAT_BETWEEN_QDQ
 
 
 def weights_of(node: ir.Node) -> int:

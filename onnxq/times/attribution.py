@@ -15,7 +15,7 @@ What none of this tells is a row of its own, by its operator; nothing is dropped
 import enum
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -120,9 +120,7 @@ class _Attribution:
             for each in ahead:
                 if each.op_type == op_type:
                     return node_name(each)
-            ahead = [
-                p for each in ahead for v in each.inputs if v is not None and (p := v.producer())
-            ]
+            ahead = [p for each in ahead for p in each.predecessors()]
         return node_name(maker)
 
     def _given(self, node: ir.Node) -> str:
@@ -134,8 +132,8 @@ class _Attribution:
 
     def _between(self, node: ir.Node) -> TimeOwner:
         """Owner of a conversion or a change of layout, or of what nobody knows."""
-        producers = list(self._beside(node, _producers))
-        readers = list(self._beside(node, _readers))
+        producers = list(self._beside(node, ir.Node.predecessors))
+        readers = list(self._beside(node, ir.Node.successors))
         if node.op_type == QUANTIZE:
             if producers and self._precision(producers[0]) is Precision.INT8:
                 # it computed in float, between integers
@@ -154,7 +152,7 @@ class _Attribution:
             return TimeOwner(node.op_type, TimePart.OTHER)
         return TimeOwner(needing[0], TimePart.AROUND)
 
-    def _beside(self, node: ir.Node, step: Callable[[ir.Node], list[ir.Node]]) -> Iterator[str]:
+    def _beside(self, node: ir.Node, step: Callable[[ir.Node], Sequence[ir.Node]]) -> Iterator[str]:
         """Names of the float nodes next to a node, behind other conversions."""
         waiting, seen = [node], {node}
         while waiting:
@@ -167,14 +165,6 @@ class _Attribution:
 
     def _precision(self, name: str) -> Precision | None:
         return self._precisions.get(name, Precision.FLOAT)
-
-
-def _producers(node: ir.Node) -> list[ir.Node]:
-    return [p for v in node.inputs if v is not None and (p := v.producer()) is not None]
-
-
-def _readers(node: ir.Node) -> list[ir.Node]:
-    return [use.node for value in node.outputs for use in value.uses()]
 
 
 def _profiled_names(nodes: list[ir.Node]) -> dict[ir.Node, str]:

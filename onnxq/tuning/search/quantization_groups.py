@@ -140,7 +140,7 @@ class _Parts:
         """Puts a cheap node without one ahead of it to the first that reads it, or by itself."""
         if not self._is_free(node):
             return
-        readers = [use.node for value in node.outputs for use in value.uses()]
+        readers = node.successors()
         self._join(node, [self._anchor[r] for r in readers if r in self._anchor])
         if node not in self._anchor:
             self._alone(node)
