@@ -69,25 +69,29 @@ class Pad(op.Operator):
         return site.emit(slots)
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
-        x = call.integers(0)
-        qparams = call.shared()
-        before, behind = _widths(x.ndim, call.vector(1), call.optional_vector(3))
-        widths = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
-        mode, value = (
-            call.text("mode", "constant"),
-            call.inputs[2] if len(call.inputs) > 2 else None,
-        )
+        value = call.optional(2)
         with call.shape_errors():
-            if mode == "constant":
-                y = np.pad(x, widths, constant_values=_integer(value, qparams).item())
-                return (_cropped(y, before, behind),)
-            x = _cropped(x, before, behind)  # what is cut away is not repeated on the other side
-            _check_reflection(x.shape, widths, mode)
-            y = np.pad(x, widths, mode)  # type: ignore[call-overload]  # it takes these names
-        return (np.asarray(y),)
+            return _padded(call, call.integers(0), _integer(value, call.shared()).item())
+
+    def float_kernel(self, call: op.NodeCall) -> tuple[op.Array, ...]:
+        """Copies of float32, bit for bit; onnx's own takes no negative pads."""
+        value = call.optional(2)
+        with call.shape_errors():
+            return _padded(call, call.plain(0), 0.0 if value is None else value.item())
 
 
-def _cropped(x: IntArray, before: Sequence[int], behind: Sequence[int]) -> IntArray:
+def _padded(call: op.NodeCall, x: op.Array, value: float) -> tuple[op.Array, ...]:
+    before, behind = _widths(x.ndim, call.vector(1), call.optional_vector(3))
+    widths = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
+    mode = call.text("mode", "constant")
+    if mode == "constant":
+        return (_cropped(np.pad(x, widths, constant_values=value), before, behind),)
+    x = _cropped(x, before, behind)  # what is cut away is not repeated on the other side
+    _check_reflection(x.shape, widths, mode)
+    return (np.asarray(np.pad(x, widths, mode)),)  # type: ignore[call-overload]  # it takes these
+
+
+def _cropped(x: op.Array, before: Sequence[int], behind: Sequence[int]) -> op.Array:
     """X without what negative pads cut away."""
     cut = [
         slice(max(-b, 0), n - max(-e, 0)) for b, e, n in zip(before, behind, x.shape, strict=True)

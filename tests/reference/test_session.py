@@ -245,6 +245,15 @@ def test_float_norms_take_no_signs(p: int, axis: int) -> None:
     np.testing.assert_allclose(got, np.asarray(wanted, np.float32), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+@pytest.mark.parametrize("value", [0.0, -1.5, float("-inf")])
+def test_negative_pads_cut_floats_away(mode: str, value: float) -> None:
+    constants = {"pads": np.array([0, -1, 2, 0, 1, -2]), "value": np.array(value, np.float32)}
+    pad = make("Pad", ["x", "pads", "value"], ["y"], "pad", mode=mode)
+    proto = model([pad], constants, {"x": [2, 4, 5]})
+    assert_equals_onnx_runtime(proto, {"x": weights(3, 2, 4, 5)})
+
+
 @pytest.mark.parametrize(("axis", "shape"), [(1, (1, 9)), (0, (40, 100)), (-1, (1, 600))])
 def test_elements_are_gathered_from_axes_of_any_length(axis: int, shape: tuple[int, int]) -> None:
     gather = make("GatherElements", ["x", "i"], ["y"], "gather", axis=axis)
