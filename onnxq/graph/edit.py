@@ -72,10 +72,14 @@ def home_of(value: ir.Value) -> ir.Graph:
     return value.graph
 
 
+def sole_user(value: ir.Value) -> ir.Node | None:
+    """The node that alone reads a value, once; the graph may give the value, too."""
+    return next(iter(value.uses())).node if len(value.uses()) == 1 else None
+
+
 def sole_reader(value: ir.Value) -> ir.Node | None:
     """The node that alone reads a value, once; None also of what the graph gives."""
-    uses = value.uses()
-    return next(iter(uses)).node if len(uses) == 1 and not value.is_graph_output() else None
+    return None if value.is_graph_output() else sole_user(value)
 
 
 def graphs_of(model: ir.Model, nodes: Iterable[ir.Node]) -> list[ir.Graph]:

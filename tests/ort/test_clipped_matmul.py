@@ -51,6 +51,18 @@ def test_the_matmul_runs_in_integers(matmul: str, clip: str, written: str) -> No
     assert INTEGERS & set(op_types(runtime.optimized_graph(made)))
 
 
+@pytest.mark.parametrize("reader", ["y = Softmax (r)", "y = MatMul (r, w)"])
+@pytest.mark.parametrize("outputs", [["p"], ["r"], ["p", "r"]], ids=str)
+@pytest.mark.parametrize("matmul", ["MatMul", "Gemm"])
+def test_the_matmul_runs_in_integers_where_the_graph_gives_its_result(
+    matmul: str, outputs: list[str], reader: str
+) -> None:
+    source = clipped(matmul, RELU, reader)
+    source.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    made = made_of(onnx.shape_inference.infer_shapes(source))
+    assert not {"MatMul", "Gemm"} & set(op_types(runtime.optimized_graph(made)))
+
+
 @pytest.mark.parametrize("matmul", ["MatMul", "Gemm"])
 def test_onnx_runtime_leaves_it_in_float_without(
     matmul: str, monkeypatch: pytest.MonkeyPatch

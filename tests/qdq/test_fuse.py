@@ -371,6 +371,28 @@ def test_batches_of_gemm_are_not_fused_with_a_relu() -> None:
     assert kernels(fused.model) == kernels(model)
 
 
+@pytest.mark.parametrize("outputs", ["y", "ry", "cy", "cry"])
+@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize("clamp", ["Relu", "Clip"])
+@pytest.mark.parametrize("op_type", ["Conv", "Gemm", "MatMul"])
+def test_results_of_the_graph_ahead_of_a_clamp_fuse_as_in_onnx_runtime(
+    op_type: str, clamp: str, quantized: bool, outputs: str
+) -> None:
+    g = Graph()
+    q, shape = g.qdq("x"), SHAPE if op_type == "Conv" else (4, 6)
+    c = g.conv(q, "c") if op_type == "Conv" else g.op(op_type, [q, g.weight((6, 5), 1)], "c")
+    ends = [g.constant("low", 0, np.float32), g.constant("high", 6, np.float32)]
+    g.op(clamp, [c, *(ends if clamp == "Clip" else [])], "r")
+    y = g.qdq("r", 6 / 255, 0) if quantized else g.op("Exp", ["r"], "y")
+    model = g.model(*(y if name == "y" else name for name in outputs), shape=shape)
+    fused = fuse(model)
+    assert kernels(fused.model) == kernels(model)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 2
+    got = this_machine.evaluator(model).run(None, {"x": x})
+    for ours, theirs in zip(got, run(model, shape), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("quantized", [False, True])
 def test_gemm_needs_zero_points(with_bias: bool, quantized: bool) -> None:

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.core.arrays import Singles
 from onnxq.dtypes import INT32
-from onnxq.graph.edit import sole_reader
+from onnxq.graph.edit import sole_reader, sole_user
 from onnxq.graph.walk import is_read
 from onnxq.graph.weights import constant
 from onnxq.operator import Float, NodePlan, OpCategory, Operator, Rule, WeightSlot
@@ -195,6 +195,9 @@ class Results:
     absorbed: list[ir.Node] = field(default_factory=list)
 
 
+READ_IN_FLOAT = Kept("its result is read in float32 too, or not quantized at all")
+
+
 def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
     """The Results, or why the node cannot give integers."""
     results = Results([None] * len(node.outputs))
@@ -206,7 +209,8 @@ def results_of(node: ir.Node, rule: Rule, scales: Scales) -> Results | Kept:
         quantizing = [r for r in value.consumers() if read.is_quantize(r) and r.graph is node.graph]
         if clamp is None and not quantizing and not rule.needs_output:
             continue
-        qparams = _qparams_behind(value, quantizing, scales)
+        is_given = node.outputs[slot].is_graph_output()
+        qparams = READ_IN_FLOAT if is_given else _qparams_behind(value, quantizing, scales)
         if isinstance(qparams, Kept):
             return qparams
         if clamp is not None and value is clamp.outputs[0]:
@@ -224,7 +228,7 @@ def _qparams_behind(
 ) -> QParams | Kept:
     """The one QParams that all readers of the value quantize it with, or why there is none."""
     if not quantizing or len(quantizing) < len(value.consumers()) or value.is_graph_output():
-        return Kept("its result is read in float32 too, or not quantized at all")
+        return READ_IN_FLOAT
     found = [scales.of(quantizer) for quantizer in quantizing]
     qparams = found[0]
     if isinstance(qparams, read.Unread):
@@ -235,8 +239,11 @@ def _qparams_behind(
 
 
 def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:
-    """Relu or Clip that alone reads the value and has one reader itself, as ONNX Runtime asks."""
-    reader = sole_reader(value)
+    """Relu or Clip that alone reads the value and has one reader itself, as ONNX Runtime asks.
+
+    A result of the graph that it also is does not count, though its node cannot give integers then.
+    """
+    reader = sole_user(value)
     if reader is None or not facts.of(reader).swallowed or reader.graph is not node.graph:
         return None
     return None if sole_reader(reader.outputs[0]) is None else reader
