@@ -107,7 +107,7 @@ class BodyWriter:
     def argument(self, label: str, dtype: ir.DataType, columns: int) -> ir.Value:
         """An input (N, columns) of the body."""
         name = f"{self._prefix}_{label}"
-        return ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape([None, columns]))
+        return ir.val(name, dtype, [None, columns])
 
     def ops(
         self,

@@ -133,11 +133,8 @@ def cut_at(model: ir.Model, tensors: Mapping[str, Array]) -> CutModel:
     given = {}
     for name, array in tensors.items():
         value = values[name]
-        outside = ir.Value(
-            name=taken.take(f"{name}_given"),
-            type=ir.TensorType(ir.DataType.from_numpy(array.dtype)),
-            shape=ir.Shape([None] * array.ndim),
-        )
+        kind = ir.DataType.from_numpy(array.dtype)
+        outside = ir.val(taken.take(f"{name}_given"), kind, [None] * array.ndim)
         for use in list(value.uses()):
             use.node.replace_input_with(use.idx, outside)
         copy.graph.inputs.append(outside)

@@ -113,12 +113,7 @@ def replace(node: ir.Node, made: ir.Node, names: FreeNames) -> None:
 
 def new_initializer(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
     """A new initializer of the graph."""
-    value = ir.Value(
-        name=name,
-        type=ir.TensorType(tensor.dtype),
-        shape=ir.Shape(tensor.shape.numpy()),
-        const_value=tensor,
-    )
+    value = ir.val(name, const_value=tensor)
     graph.register_initializer(value)
     return value
 

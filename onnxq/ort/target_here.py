@@ -34,9 +34,9 @@ def saturates_here_alone(target: Target) -> bool:
 
 def _pair_of_products() -> int:
     """Result of [255, 255] by [127, 127]: LARGEST, or 32767 where it saturates."""
-    a = ir.Value(name="a", shape=ir.Shape([1, 2]), type=ir.TensorType(ir.DataType.UINT8))
-    b = ir.Value(name="b", const_value=ir.tensor(np.full((2, 1), 127, np.int8), name="b"))
-    y = ir.Value(name="y", shape=ir.Shape([1, 1]), type=ir.TensorType(ir.DataType.INT32))
+    a = ir.val("a", ir.DataType.UINT8, [1, 2])
+    b = ir.val("b", const_value=ir.tensor(np.full((2, 1), 127, np.int8), name="b"))
+    y = ir.val("y", ir.DataType.INT32, [1, 1])
     node = ir.Node("", "MatMulInteger", [a, b], outputs=[y], name="matmul")
     graph = ir.Graph([a], [y], nodes=[node], initializers=[b], opset_imports={"": 21})
     here = FirstRunIn.THIS_PROCESS

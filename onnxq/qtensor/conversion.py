@@ -113,10 +113,7 @@ def from_onnx(node: onnx.NodeProto, initializers: Iterable[onnx.TensorProto]) ->
 
 
 def _constant(name: str, array: npt.NDArray[np.generic]) -> ir.Value:
-    tensor = ir.Tensor(array, name=name)
-    return ir.Value(
-        name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
-    )
+    return ir.val(name, const_value=ir.Tensor(array, name=name))
 
 
 def _array(node: ir.Node, slot: int) -> Array | None:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnxq import catalog
 from onnxq.core.arrays import Reals
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.graph.edit import FreeNames, divider_name, insert_behind
+from onnxq.graph.edit import FreeNames, divider_name, insert_behind, new_initializer
 from onnxq.graph.exchange import ConstantExchange
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.graph.weights import constant, derived
@@ -264,11 +264,7 @@ def _insert_mul(
 ) -> None:
     """Lets the readers read x * factors."""
     name = names.value(f"{x.name}_factors")
-    tensor = ir.Tensor(factors.astype(np.float32), name=name)
-    constant = ir.Value(
-        name=name, type=ir.TensorType(ir.DataType.FLOAT), shape=tensor.shape, const_value=tensor
-    )
-    graph.register_initializer(constant)
+    constant = new_initializer(graph, name, ir.Tensor(factors.astype(np.float32), name=name))
     node = ir.node("Mul", [x, constant], name=names.node(divider_name(value_name(x))))
     result = node.outputs[0]
     result.name, result.type, result.shape = names.value(f"{x.name}_divided"), x.type, x.shape

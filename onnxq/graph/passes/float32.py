@@ -65,9 +65,7 @@ def _open_input(x: ir.Value, graph: ir.Graph, names: FreeNames) -> bool:
     if not readers:
         return False
     stem = str(x.name)
-    inside = ir.Value(
-        name=names.value(f"{stem}_float32"), type=ir.TensorType(_SINGLE), shape=x.shape
-    )
+    inside = ir.val(names.value(f"{stem}_float32"), _SINGLE, x.shape)
     for reader in readers:
         reader.node.replace_input_with(reader.idx, inside)
     graph.insert_before(graph[0], _cast(x, inside, _SINGLE, names.node(f"{stem}_to_float32")))
@@ -81,7 +79,7 @@ def _open_output(y: ir.Value, place: int, graph: ir.Graph, names: FreeNames) -> 
     if y.is_graph_input() or is_there:
         return False
     stem = str(y.name)
-    outside = ir.Value(name=stem, type=ir.TensorType(_HALF), shape=y.shape)
+    outside = ir.val(stem, _HALF, y.shape)
     y.name = names.value(f"{stem}_float32")
     graph.outputs[place] = outside
     graph.append(_cast(y, outside, _HALF, names.node(f"{stem}_to_float16")))

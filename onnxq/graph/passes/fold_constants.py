@@ -218,13 +218,7 @@ def _identity(constant: ir.Value) -> Hashable:
 
 def _initializers(node: ir.Node, tensors: list[ir.TensorProtocol]) -> list[ir.Value]:
     return [
-        ir.Value(
-            name=y.name,
-            type=ir.TensorType(tensor.dtype),
-            shape=ir.Shape(tensor.shape.numpy()),
-            const_value=tensor,
-            metadata_props=dict(y.metadata_props),
-        )
+        ir.val(y.name, const_value=tensor, metadata_props=dict(y.metadata_props))
         for y, tensor in zip(node.outputs, tensors, strict=True)
     ]
 

@@ -122,9 +122,9 @@ def seen(value: ir.Value, scales: Scales) -> ir.Value:
 
 
 def _copy(value: ir.Value, tensor: ir.TensorProtocol | None) -> ir.Value:
-    shape = value.shape if tensor is None else ir.Shape(tensor.shape.numpy())
-    kind = value.type if tensor is None else ir.TensorType(tensor.dtype)
-    return ir.Value(name=value.name, type=kind, shape=shape, const_value=tensor)
+    if tensor is None:
+        return ir.val(value.name, type=value.type, shape=value.shape)
+    return ir.val(value.name, const_value=tensor)
 
 
 def _real(tensor: ir.TensorProtocol, qparams: QParams) -> ir.TensorProtocol:
