@@ -172,6 +172,7 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
     """Says what static quantization made of a model."""
     from onnxq.graph.checks import FORMAT_KEY
     from onnxq.qdq.qoperator import remains
+    from onnxq.quantized.outcome import summaries
     from onnxq.report import print_prediction
     from onnxq.report.print_verdict import algorithm_rows
 
@@ -204,7 +205,7 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
     account = Account(
         f"quantized for {made.target}",
         summary,
-        [*made.notes, *remaining.sentences(), *elsewhere],
+        [*summaries(made.outcomes), *made.notes, *remaining.sentences(), *elsewhere],
         values,
         tables,
         _tuned_further(written, made.target),

@@ -6,7 +6,7 @@ op_types:
 nodes:
   /layer1/*: fbgemm                    # glob over node names
   /head/Gemm: {weight: {observer: MinMaxObserver, dtype: qint8, qscheme: per_tensor_symmetric}}
-  /encoder/*: dynamic                  # activations quantized at run time
+  /encoder/*: dynamic_int8             # activations quantized at run time
   /decoder/*: {dynamic: {weight: {observer: NarrowRangeObserver, dtype: int4, quant_max: 7},
                          precision: weight_only_groupwise, block_size: 32}}
 tensors:
@@ -156,7 +156,7 @@ class QConfigMapping:
         return replace(self, weight_bits=bits)
 
     def without_precisions(self) -> QConfigMapping:
-        """The mapping without the precisions that it names: what could be chosen in their place.
+        """The mapping without the static precisions that it names: what could be chosen instead.
 
         An entry that then says no more than the global one does is left out: its node counts as
         one that nobody named.
@@ -171,7 +171,7 @@ class QConfigMapping:
         return replace(self, global_qconfig=overall, op_types=op_types, nodes=kept)
 
     def all_open(self) -> QConfigMapping:
-        """The mapping without precisions and PTQ algorithms: the best are to be chosen."""
+        """The mapping without static precisions and PTQ algorithms: the best are to be chosen."""
         return replace(self.without_precisions(), choice=Choice.BEST, improve=None)
 
     def entry_for_node(self, name: str, op_type: str) -> Entry:

@@ -85,7 +85,7 @@ def entry_from(data: object, where: str, base: QConfig) -> Entry:
     if not isinstance(data, dict) or not data:
         raise QConfigError(
             f"{where}: got {reprlib.repr(data)}; wanted null, a name ({', '.join(NAMED)}) or the "
-            "keys 'activation', 'weight' and 'precision'."
+            "keys 'activation', 'weight' and 'precision', or 'dynamic'."
         )
     if "dynamic" in data:
         return _dynamic_from(data, where)

@@ -59,7 +59,7 @@ def search_ranges(
     """
     w, p = in_groups(weight, spec.group_size), None
     is_short = spec.scheme is Scheme.REAL and weight.shape[1] % spec.group_size
-    if importance is not None or is_short:  # a real zero point gives what fills groups up an error
+    if importance is not None or is_short:  # what fills a short group up has an error then
         p = np.ones(weight.shape[1], np.float32) if importance is None else importance
         p = in_groups(p[np.newaxis], spec.group_size)
     scale = np.empty(w.shape[:2], np.float32)
@@ -84,7 +84,7 @@ def rounded(weight: Singles, spec: GroupSpec, scale: Singles, point: Points) -> 
 def unshrunk(
     weight: Singles, integers: GroupIntegers, importance: Singles | None = None
 ) -> GroupIntegers:
-    """The same integers with the scales of each row raised, so that its errors are none of its own.
+    """The same integers with the scales of each row raised, so that errors shrink no weights.
 
         f = sum_i p_i w_i^2 / sum_i p_i w_i v_i        v_i integer i; then v_i f
 

@@ -9,6 +9,7 @@ from onnxq.operator import Precision
 from onnxq.static.choosing.node_precisions import precisions_of
 from onnxq.static.choosing.proposals import Decided, SoFar
 from onnxq.static.insertion.candidates import alone
+from onnxq.static.insertion.context import Context
 from onnxq.static.insertion.insert_quantizers import by_clip_bounds, by_conversions
 from onnxq.static.insertion.unbounded import by_infinity
 from onnxq.static.prepared import Prepared
@@ -42,11 +43,17 @@ def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
     if first is not None:
         said = [Said(first[0], Precision.FLOAT, first[1].reason)]
     else:
-        decisions = SoFar(context, Decided(context.asked)).insertion.decisions
-        inserted = precisions_of(context.model, decisions, {}, context.target.throughput)[name]
-        decider = _INSERTED_BY.get(type(inserted.reason), by_conversions.__name__)
-        said = [Said(decider, inserted.precision, inserted.reason)]
+        said = [_inserted(context, Decided(context.asked), name)]
     for by, proposal in prepared.chosen.chain.get(name, ()):
         asked = None if proposal.entry is None else proposal.entry.precision
         said.append(Said(by, asked or Precision.DYNAMIC_INT8, proposal.reason))
-    return tuple(said)
+    again = _inserted(context, prepared.chosen, name)
+    return (*said, *([] if again.precision is said[-1].precision else [again]))
+
+
+def _inserted(context: Context, decided: Decided, name: str) -> Said:
+    """Finds what inserting quantizers says of a node, with what is decided so far."""
+    decisions = SoFar(context, decided).insertion.decisions
+    found = precisions_of(context.model, decisions, {}, context.target.throughput)[name]
+    decider = _INSERTED_BY.get(type(found.reason), by_conversions.__name__)
+    return Said(decider, found.precision, found.reason)

@@ -64,7 +64,7 @@ def print_sensitivity(console: Console, sensitivity: Sensitivity) -> None:
 def print_revert(console: Console, sensitivity: Sensitivity, groups: Iterable[NodeGroup]) -> None:
     """Options of `quantize` that leave the dearest of these groups in float; nothing without one.
 
-    Groups that were measured in parts besides stand in the table by their parts, too.
+    A group that was measured in parts, too, has a row for each part.
     """
     nodes = {group.name: group.nodes for group in groups}
     name = next((cost.group for cost in sensitivity.costs if cost.group in nodes), None)
@@ -106,7 +106,7 @@ def _print_first(
     rows: Sequence[Sequence[str]],
     text: int = 0,
 ) -> None:
-    """The first MOST_ROWS rows, and a line that counts the others."""
+    """The first MOST_ROWS rows, a line that counts the others; the last `text` hold no numbers."""
     print_table(console, title, header, rows[:MOST_ROWS], numbers=range(1, len(header) - text))
     if len(rows) > MOST_ROWS:
         console.print(f"and {len(rows) - MOST_ROWS} more\n")
@@ -197,7 +197,7 @@ def front_rows(
 
 def _shortly(changes: Sequence[str]) -> str:
     """The first changes, as many as a row has place for, and how many more there are."""
-    lengths = itertools.accumulate(len(change) for change in changes)
+    lengths = itertools.accumulate(len(f"{change}, ") for change in changes)
     most = sum(length <= CHANGES_WIDTH for length in lengths)
     first = [shortened(change, CHANGES_WIDTH) for change in changes[:1]]
     return counted([*first, *changes[1:]], max(most, 1))
@@ -236,7 +236,10 @@ def score_words(score: Score, float_metric: float, digits: int) -> str:
 def print_left_in_float(
     console: Console, left: Sequence[LeftInFloat], score: Score, goal: Goal, *, more: str
 ) -> None:
-    """A row for each layer type, and a line that says why more is kept than was asked for."""
+    """A row for each layer type, and a line that says why more is kept than was asked for.
+
+    `more`: option that searches on; empty: there is none.
+    """
     if not left:
         return
     rows = [(each.group, f"{each.time:+.3f}", db_text(each.db), each.why.value) for each in left]

@@ -8,7 +8,7 @@ import pytest
 
 from onnxq.errors import QConfigError
 from onnxq.observers import Observer
-from onnxq.qconfig import QConfigMapping, file_form
+from onnxq.qconfig import QConfigMapping, _mapping, file_form
 from onnxq.qconfig._defaults import NAMED
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "qconfig.md"
@@ -26,6 +26,13 @@ def test_the_schema_names_the_entries_and_every_argument_of_an_observer() -> Non
     assert {"bins", "percentile", "averaging_constant", "ch_axis", "dtype"} <= arguments.keys()
     assert parts["Settings"]["additionalProperties"] is False
     assert "additionalProperties" not in parts["Observer"]  # one's own may have others
+
+
+def test_the_docstring_is_read_as_it_stands() -> None:
+    assert _mapping.__doc__ is not None
+    mapping = QConfigMapping.from_yaml(_mapping.__doc__.partition("\n")[2])
+    assert len(mapping.nodes) == 4
+    assert mapping.weight_bits == 4
 
 
 def test_the_page_is_read_as_it_stands() -> None:

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from onnx import helper
 
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name
+from onnxq.operator import Precision
+from onnxq.operator.reasons import LeftByRequest
 from onnxq.static import deciders
 from onnxq.static.calibrate import calibrate
+from onnxq.static.choosing.proposals import Proposal
 from onnxq.static.deciders import DECIDERS, with_measurements
 from onnxq.static.prepare import prepare
 from onnxq.static.why import chain_of
+from tests.examples import model, weights
 from tests.small_networks import encoder_block
 
 
@@ -29,6 +36,23 @@ def test_a_chain_ends_with_what_was_chosen_and_names_listed_deciders() -> None:
             assert chain[-1].reason == decided.precisions[node_name(node)].reason
         lengths.add(len(chain))
     assert max(lengths) > 1
+
+
+def test_a_chain_tells_what_inserting_quantizers_again_took_away() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        helper.make_node("MaxPool", ["c"], ["p"], "pool", kernel_shape=[2, 2]),
+        helper.make_node("Conv", ["p", "w2"], ["y"], "last"),
+    ]
+    constants = {"w": weights(1, 4, 3, 1, 1), "w2": weights(2, 4, 4, 1, 1)}
+    prepared = prepare(model(nodes, constants, {"x": ["N", 3, 8, 8]}))
+    assert [said.precision for said in chain_of(prepared, "pool")] == [Precision.INT8]
+    left = dict.fromkeys(("conv", "last"), Proposal(None, LeftByRequest()))
+    changed = replace(prepared, chosen=prepared.chosen.following("by_stored_bits", left))
+    assert [(said.decider, said.precision) for said in chain_of(changed, "pool")] == [
+        ("by_conversions", Precision.INT8),
+        ("by_conversions", Precision.FLOAT),
+    ]
 
 
 def test_the_table_of_contents_names_every_decider() -> None:

@@ -44,12 +44,8 @@ class ConvertToFloat32(ir.passes.InPlacePass):
             if value.const_value is not None and value.const_value.dtype in _NARROW:
                 value.const_value = _widened(value.const_value)
                 modified = True
-            if (
-                value.dtype in _NARROW
-                and isinstance(value.type, ir.TensorType)
-                and value not in inputs_and_outputs
-            ):
-                value.type = ir.TensorType(_SINGLE)  # may be shared: never changed in place
+            if value.dtype in _NARROW and value not in inputs_and_outputs:
+                value.type = _single(value.type)
                 modified = True
         for node in all_nodes(model):
             if node in edge_casts:
@@ -84,6 +80,13 @@ def _open_output(y: ir.Value, place: int, graph: ir.Graph, names: FreeNames) -> 
     graph.outputs[place] = outside
     graph.append(_cast(y, outside, _HALF, names.node(f"{stem}_to_float16")))
     return True
+
+
+def _single(kind: ir.TypeProtocol | None) -> ir.TypeProtocol:
+    """The type with float32 inside; it may be shared: never changed in place."""
+    if isinstance(kind, ir.SequenceType | ir.OptionalType):
+        return type(kind)(_single(kind.elem_type))
+    return ir.TensorType(_SINGLE)
 
 
 def _cast(x: ir.Value, y: ir.Value, to: ir.DataType, name: str) -> ir.Node:

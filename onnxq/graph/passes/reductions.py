@@ -21,7 +21,7 @@ class Reduced:
 
 
 def axes_of(node: ir.Node) -> tuple[int, ...] | None:
-    """Constant axes of a reduction, from 0, in order; None: all axes, computed ones, unknown rank.
+    """Constant axes of a reduction, from 0, in order; None: none given, computed, unknown rank.
 
     Input 1 since opset 18 (ReduceSum: 13), an attribute before.
     """
@@ -31,10 +31,10 @@ def axes_of(node: ir.Node) -> tuple[int, ...] | None:
     rank = len(x.shape)
     if has_input(node, 1):
         tensor = constant(node.inputs[1])
-        given = None if tensor is None else [int(a) for a in tensor.numpy().reshape(-1)]
+        given = [] if tensor is None else [int(a) for a in tensor.numpy().reshape(-1)]
     else:
-        given = list(node.attributes.get_ints("axes", [])) or None
-    if given is None or not all(-rank <= axis < rank for axis in given):
+        given = list(node.attributes.get_ints("axes", []))
+    if not given or not all(-rank <= axis < rank for axis in given):
         return None
     return tuple(sorted(axis % rank for axis in given))
 

@@ -123,7 +123,7 @@ class _Pass:
         self.saved_ahead: dict[str, float] = {}  # tensor -> what its readers save on integers
 
     def naming(self) -> Proposals:
-        """Entries for the nodes that lose their integers or their integers, last ones first."""
+        """Entries for nodes that lose their integers or their integer results, last ones first."""
         found: dict[str, Proposal] = {}
         for base in reversed(self.bases):
             entry = self.asked.for_node(node_name(base.node), base.node.op_type)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.graph.passes.float32 import ConvertToFloat32
+from onnxq.graph.types import infer_types
 from tests.examples import tensor_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,20 @@ def test_an_input_that_is_an_output_stays_as_it_is(parse: Parse, run: Run) -> No
     y, x = run(model, {"x": np.array([1, 2], np.float16)})
     assert (y.tolist(), x.tolist()) == ([-1, -2], [1, 2])
     assert {y.dtype, x.dtype} == {np.dtype(np.float16)}
+
+
+def test_sequences_hold_float32_then(parse: Parse, run: Run) -> None:
+    model = parse(
+        "g (float16[4] x) => (float16[2] y) {"
+        " s = SplitToSequence(x, two) e = SequenceEmpty<dtype = 10>()"
+        " a = SequenceAt(s, one) t = SequenceInsert(e, a) b = SequenceAt(t, zero) y = Neg(b) }",
+        {"two": np.array(2), "one": np.array(1), "zero": np.array(0)},
+    )
+    infer_types(model)
+    ConvertToFloat32()(model)
+    assert not [v for n in model.graph for v in n.outputs[:1] if v.dtype == HALF and v.name != "y"]
+    (y,) = run(model, {"x": np.array([1, 2, 3, 4], np.float16)})
+    assert y.tolist() == [-3, -4]
 
 
 def test_branches_and_constants_in_attributes_are_converted(parse: Parse) -> None:

@@ -154,6 +154,14 @@ def test_what_is_nearly_one_stays(body: str, parse: Parse) -> None:
     assert op_types(model) == before
 
 
+@pytest.mark.parametrize("noop", [0, 1])
+def test_a_mean_over_axes_that_are_not_named_stays(noop: int, parse: Parse) -> None:
+    mean = f"s = Mul(x, x) v = ReduceMean<noop_with_empty_axes = {noop}>(s, none)"
+    numbers = {**NUMBERS, "none": np.array([], np.int64)}
+    model = sized(parse, f"{mean} {ROOT} z = Div(x, r)", 18, numbers)
+    assert not fuse(model)
+
+
 @pytest.mark.parametrize("extra", ["extra = Sub(m, o)", "extra = Sub(c, o)"])
 def test_a_mean_that_is_read_elsewhere_leaves_the_root_mean_square_of_the_rest(
     extra: str, parse: Parse, run: Run

@@ -125,7 +125,7 @@ def test_a_float_stream_that_convolutions_begin_stays_float() -> None:
         helper.make_node("Add", ["t", "places"], ["s"], "placed"),
         helper.make_node("MatMul", ["s", "m"], ["p"], "matmul"),
         helper.make_node("Add", ["s", "p"], ["r"], "residual"),
-        helper.make_node("Shrink", ["r"], ["y"], "float"),
+        helper.make_node("RandomUniformLike", ["r"], ["y"], "float"),
     ]
     constants = {
         "w": weights(1, WIDTH, 3, 1, 1),

@@ -375,5 +375,5 @@ def test_nodes_that_stay_float_tell_the_conversions_that_integers_would_take() -
     assert "take 1 conversion in place of 1" in str(idle.decisions["n1_Tanh"])
     moved = inserted("c = Conv(x, w) y = Transpose(c)")
     assert "take 1 conversion in place of 1" in str(moved.decisions["n1_Transpose"])
-    unknown = inserted("c = Conv(x, w) y = Shrink(c)")
-    assert "integers would take 2 conversions" in str(unknown.decisions["n1_Shrink"])
+    unknown = inserted("c = Conv(x, w) y = RandomUniformLike(c)")
+    assert "integers would take 2 conversions" in str(unknown.decisions["n1_RandomUniformLike"])

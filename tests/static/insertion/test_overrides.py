@@ -26,13 +26,13 @@ OTHER = MinMaxObserver.with_args(dtype="int8")
 
 
 def network() -> onnx.ModelProto:
-    """x -> Conv -> Relu -> MaxPool -> Conv -> Shrink -> y."""
+    """x -> Conv -> Relu -> MaxPool -> Conv -> RandomUniformLike -> y."""
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv"),
         helper.make_node("Relu", ["c"], ["r"], "relu"),
         helper.make_node("MaxPool", ["r"], ["m"], "pool", kernel_shape=[2, 2]),
         helper.make_node("Conv", ["m", "w2"], ["d"], "last"),
-        helper.make_node("Shrink", ["d"], ["y"], "shrink"),
+        helper.make_node("RandomUniformLike", ["d"], ["y"], "random"),
     ]
     constants = {"w": weights(1, 4, 3, 1, 1), "b": weights(2, 4), "w2": weights(3, 4, 4, 1, 1)}
     return model(nodes, constants, {"x": ["N", 3, 8, 8]})
@@ -105,23 +105,25 @@ def test_a_named_observer_replaces_the_range_that_an_operator_guarantees() -> No
 @pytest.mark.parametrize(
     "mapping",
     [
-        QConfigMapping(onnxq_default_qconfig).set_op_type("Shrink", onnxq_default_qconfig),
-        QConfigMapping(None).set_node("shrink", onnxq_default_qconfig),
+        QConfigMapping(onnxq_default_qconfig).set_op_type(
+            "RandomUniformLike", onnxq_default_qconfig
+        ),
+        QConfigMapping(None).set_node("random", onnxq_default_qconfig),
     ],
     ids=["op type", "node"],
 )
 def test_a_named_node_that_stays_in_float_is_noted_with_the_reason(mapping: QConfigMapping) -> None:
     assert prepare(network(), mapping).notes == (
-        "Shrink 'shrink': asked for by the qconfig, but stays in float: "
-        "onnxq has no integer form of Shrink: integers would take 2 conversions",
+        "RandomUniformLike 'random': asked for by the qconfig, but stays in float: "
+        "onnxq has no integer form of RandomUniformLike: integers would take 2 conversions",
     )
 
 
 @pytest.mark.parametrize(
     "mapping",
     [
-        QConfigMapping(onnxq_default_qconfig).set_op_type("Shrink", None),
-        QConfigMapping(onnxq_default_qconfig).set_node("sh*", onnxq_default_qconfig),
+        QConfigMapping(onnxq_default_qconfig).set_op_type("RandomUniformLike", None),
+        QConfigMapping(onnxq_default_qconfig).set_node("ra*", onnxq_default_qconfig),
         QConfigMapping(onnxq_default_qconfig),
     ],
     ids=["float as asked", "glob", "not named"],
