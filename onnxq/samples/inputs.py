@@ -211,10 +211,10 @@ def check_finite(array: Array, where: str, first: int) -> None:
 
 
 def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
-    """The batch as a model takes it: quantized inputs as integers, or the other way round.
+    """The batch as a model takes it: quantized inputs as integers or back, floats in its own type.
 
     Args:
-        batch: input name -> integers, or the numbers that they stand for.
+        batch: input name -> floats, integers, or the numbers that these stand for.
         inputs: of the model.
     Raises:
         CalibrationError: numbers that stand for no pixels.
@@ -222,9 +222,12 @@ def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
     made = dict(batch)
     for spec in inputs:
         array = made.get(spec.name)
-        if spec.quantized is None or array is None or array.dtype == spec.dtype:
+        if array is None or array.dtype == spec.dtype:
             continue
-        if spec.dtype.kind == "f":
+        if spec.quantized is None:
+            is_float = array.dtype.kind == spec.dtype.kind == "f"
+            made[spec.name] = array.astype(spec.dtype) if is_float else array
+        elif spec.dtype.kind == "f":
             made[spec.name] = spec.quantized.decode(array).astype(spec.dtype)
         else:
             made[spec.name] = spec.quantized.encode(array, f"samples, input '{spec.name}'")

@@ -182,6 +182,16 @@ def test_an_output_of_another_shape_keeps_no_bound() -> None:
         findings.check(min_sqnr_db=-1000)
 
 
+def test_a_float16_file_is_fed_the_float_models_samples_in_its_own_type() -> None:
+    text = """<ir_version: 9, opset_import: ["": 17]>
+        g (TYPE[2,3] x) => (TYPE[2,3] y) { y = Tanh (x) }"""
+    source, half = (onnx.parser.parse_model(text.replace("TYPE", t)) for t in ("float", "float16"))
+    findings = verify(source, half, [{"x": weights(1, 2, 3)}])
+    assert 60 < findings.outputs[0].sqnr_db < 90
+    back = verify(half, source, [{"x": weights(1, 2, 3).astype(np.float16)}])
+    assert 60 < back.outputs[0].sqnr_db < 90
+
+
 def test_indices_of_another_number_are_no_loss_of_decibels() -> None:
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], "q"),
