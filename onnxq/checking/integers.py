@@ -67,7 +67,8 @@ def find_integers(model: ir.Model) -> list[QuantizedTensor]:
 def _writes_final_integers(value: ir.Value) -> bool:
     """Whether QuantizeLinear writes the final integers: no Clip on integers follows."""
     node = value.producer()
-    if not is_quantize(node) or _is_constant(node.inputs[0]):
+    real = node.inputs[0] if is_quantize(node) else None
+    if real is None or ir.convenience.get_const_tensor(real) is not None:
         return False
     return not any(use.node.op_type == "Clip" for use in value.uses())
 
@@ -99,10 +100,6 @@ def _integers(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> Q
             name, tensor, None, f"ONNX Runtime does not hand out {found.dtype} integers"
         )
     return QuantizedTensor(name, tensor, found, channel_scale=scale)
-
-
-def _is_constant(value: ir.Value | None) -> bool:
-    return value is not None and ir.convenience.get_const_tensor(value) is not None
 
 
 def _tensor(integers: ir.Value) -> str:

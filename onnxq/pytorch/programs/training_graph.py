@@ -131,10 +131,17 @@ class _Building:
 
     def _module(self, name: str, module: nn.Module, args: list[Any]) -> fx.Node:
         """A call of a new module, at the root of the model."""
+        return self._graph.call_module(self._add(name, module), tuple(args))
+
+    def _add(self, name: str, part: nn.Module | torch.Tensor) -> str:
+        """The name under which the model has a module now, or a buffer that is not saved."""
         while hasattr(self._model, name):
             name += "_"
-        self._model.add_module(name, module.train(self._model.training))
-        return self._graph.call_module(name, tuple(args))
+        if isinstance(part, nn.Module):
+            self._model.add_module(name, part.train(self._model.training))
+        else:
+            self._model.register_buffer(name, part, persistent=False)
+        return name
 
     # --- values
 
@@ -145,7 +152,16 @@ class _Building:
     def _value(self, node: fx.Node) -> Any:
         if node not in self._values and node.op == "placeholder":
             self._values[node] = self._attribute(node)
+        elif node not in self._values and node.op == "get_attr":
+            self._values[node] = self._body(node)
         return self._values[node]
+
+    def _body(self, node: fx.Node) -> fx.Node:
+        """A branch of torch.cond, or the body of another operator of graphs: it stays in float."""
+        body = getattr(self._program.exported.graph_module, str(node.target))
+        made = self._graph.get_attr(self._add(str(node.target), body))
+        made.meta |= {PROGRAM_NODES: (), SCOPE: ""}
+        return made
 
     def _attribute(self, node: fx.Node) -> fx.Node:
         """A parameter, buffer or constant of the model."""
@@ -164,12 +180,7 @@ class _Building:
         signature = exported.graph_signature
         target = signature.inputs_to_lifted_tensor_constants.get(node.name)
         target = target or self._sources[node.name]
-        value = exported.constants[target]
-        name = f"constant_{node.name}"
-        while hasattr(self._model, name):
-            name += "_"
-        self._model.register_buffer(name, value.detach().clone(), persistent=False)
-        return name
+        return self._add(f"constant_{node.name}", exported.constants[target].detach().clone())
 
     def _set(self, node: fx.Node, made: Any) -> None:
         self._values[node] = made

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from onnxq.ort.runtime import open_session
+from onnxq.pytorch import convert, prepare_qat
+from onnxq.pytorch.exporting.exporter import export
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.training_graph import PROGRAM_NODES, training_graph
 from tests.pytorch.programs.nets import DropPath, Mixed, Nested, Result, images, sequences
@@ -135,6 +139,46 @@ class Detached(nn.Module):
             factor = y.abs().mean()
         z: Tensor = y / factor
         return z
+
+
+class Branching(nn.Module):
+    """One of two layers, by the sign of a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.above, self.below = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        y = torch.cond(x.sum() > 0, lambda v: self.above(v), lambda v: self.below(v), (x,))
+        return self.last(y)  # type: ignore[no-any-return]  # torch's
+
+
+@pytest.mark.filterwarnings("ignore:train mode fails on the example inputs")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # inside of torch
+def test_branches_of_cond_stay_in_float_and_train() -> None:
+    torch.manual_seed(0)
+    module, x = Branching(), torch.randn(4, 8)
+    model: Any = prepare_qat(module.train(), inputs=(x,))
+    for sign in (1, -1):
+        model.zero_grad()
+        model(sign * x).sum().backward()
+        of_above, of_below = model.above.weight.grad, model.below.weight.grad
+        assert (of_above is None or not of_above.any()) != (of_below is None or not of_below.any())
+    assert model.first.weight.grad is not None
+    trained = model.eval()(x)
+    converted = convert(model)
+    torch.testing.assert_close(converted(x), trained, rtol=0, atol=0)
+    written = export(converted, (x,))
+    assert [n.op_type for n in written.graph if n.op_type in ("Gemm", "If")] == [
+        "Gemm",
+        "If",
+        "Gemm",
+    ]
+    with open_session(written, threads=1) as session:
+        (y,) = session.run({str(written.graph.inputs[0].name): x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(np.array(y)), trained, rtol=1e-5, atol=1e-6)
 
 
 def test_regions_without_gradients_have_none() -> None:
