@@ -68,6 +68,7 @@ def inline_regions(program: ExportedProgram) -> None:
         )
     outputs = set(map(str, program.graph_signature.user_outputs))
     regions = [node for node in module.graph.nodes if _is_region(node)]
+    names = set()
     for node in regions:
         with module.graph.inserting_before(node):
             results = _inlined(module, node, module, {})
@@ -77,13 +78,15 @@ def inline_regions(program: ExportedProgram) -> None:
         bodies = [x for x in node.all_input_nodes if x.op == "get_attr"]
         module.graph.erase_node(node)
         for body in bodies:
+            names.add(str(body.target))
             if not body.users:
                 module.graph.erase_node(body)
     if any(str(node.target) == _AUTOCAST for node in regions):  # which makes other dtypes
         for check in module.graph.find_nodes(op="call_function", target=_DTYPE_CHECK):
             module.graph.erase_node(check)
     module.graph.lint()
-    module.delete_all_unused_submodules()
+    for name in names - {str(n.target) for n in module.graph.find_nodes(op="get_attr")}:
+        module.delete_submodule(name)  # not all unused ones: torch takes those in branches for such
     module.recompile()
 
 

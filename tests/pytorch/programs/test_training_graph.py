@@ -142,7 +142,7 @@ class Detached(nn.Module):
 
 
 class Branching(nn.Module):
-    """One of two layers, by the sign of a sum."""
+    """One of two layers, by the sign of a sum, behind a branch with a branch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,8 +151,13 @@ class Branching(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
+        x = torch.cond(x.sum() > 99, self.clipped, lambda v: v + 0, (x,))
         y = torch.cond(x.sum() > 0, lambda v: self.above(v), lambda v: self.below(v), (x,))
         return self.last(y)  # type: ignore[no-any-return]  # torch's
+
+    def clipped(self, x: Tensor) -> Tensor:
+        made: Tensor = torch.cond(x.max() > 9, lambda v: v - 1, lambda v: v + 1, (x,))
+        return made
 
 
 @pytest.mark.filterwarnings("ignore:train mode fails on the example inputs")
@@ -171,11 +176,8 @@ def test_branches_of_cond_stay_in_float_and_train() -> None:
     converted = convert(model)
     torch.testing.assert_close(converted(x), trained, rtol=0, atol=0)
     written = export(converted, (x,))
-    assert [n.op_type for n in written.graph if n.op_type in ("Gemm", "If")] == [
-        "Gemm",
-        "If",
-        "Gemm",
-    ]
+    found = [n.op_type for n in written.graph if n.op_type in ("Gemm", "If")]
+    assert found == ["Gemm", "If", "If", "Gemm"]
     with open_session(written, threads=1) as session:
         (y,) = session.run({str(written.graph.inputs[0].name): x.numpy()})
     torch.testing.assert_close(torch.from_numpy(np.array(y)), trained, rtol=1e-5, atol=1e-6)
