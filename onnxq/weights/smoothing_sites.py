@@ -177,7 +177,9 @@ def _site(x: ir.Value, nodes: Sequence[ir.Node], prepared: Prepared) -> Smoothin
     names, factor = tuple(map(node_name, nodes)), _probe(x)
     users = list(dict.fromkeys(use.node for use in x.uses()))
     carried = carriers(x, factor, users)
-    named = carried is not None and any(_is_named(v, prepared) for v in carried.tensors)
+    tensors = () if carried is None else carried.tensors
+    entries = [prepared.qconfig.for_tensor(value_name(v)) for v in tensors]
+    named = any(not isinstance(entry, NotSet) for entry in entries)  # to keep name and numbers
     if carried is not None and not named and undoing(x, factor, users) is not None:
         return SmoothingSite(value_name(x), names, True)
     if _is_quantized(x, prepared.decisions):
@@ -212,11 +214,6 @@ def _is_quantized(x: ir.Value, decisions: Mapping[str, Decision]) -> bool:
     producer = x.producer()
     decision = None if producer is None else decisions[node_name(producer)]
     return isinstance(decision, Quantize) and value_name(x) in decision.results
-
-
-def _is_named(x: ir.Value, prepared: Prepared) -> bool:
-    """Whether the qconfig has an entry for the tensor, which is to keep name and numbers."""
-    return not isinstance(prepared.qconfig.for_tensor(value_name(x)), NotSet)
 
 
 def along(factors: Reals, rank: int) -> Reals:

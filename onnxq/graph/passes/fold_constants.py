@@ -70,7 +70,10 @@ class FoldConstants(ir.passes.InPlacePass):
         runs: dict[int, int] = {}  # id of a result -> nodes that are computed when it is read
         for node in all_nodes(model):
             tensors = None if node.op_type in self._kept else _folded(node, opset)
-            growth = _growth(node, tensors) if tensors else 0
+            # bytes that the results have more than the constants that they are computed of
+            growth = max(
+                0, sum(t.nbytes for t in tensors or ()) - sum(t.nbytes for t in _read(node))
+            )
             count = 1 + sum(runs.get(id(tensor), 0) for tensor in _read(node))
             work = _multiply_adds(node, tensors) if tensors else 0
             if tensors and growth <= left and count <= _MOST_RUNS and work <= work_left:
@@ -90,11 +93,6 @@ def _multiply_adds(node: ir.Node, results: list[ir.TensorProtocol]) -> int:
     if node.op_type != "MatMul":
         return 0
     return results[0].size * max(1, tensor_of(input_at(node, 0)).shape.numpy()[-1])
-
-
-def _growth(node: ir.Node, results: list[ir.TensorProtocol]) -> int:
-    """Bytes that the results have more than the constants that they are computed of."""
-    return max(0, sum(t.nbytes for t in results) - sum(t.nbytes for t in _read(node)))
 
 
 def _read(node: ir.Node) -> list[ir.TensorProtocol]:

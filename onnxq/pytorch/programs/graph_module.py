@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import fx, nn
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm, frozen_norm
 
@@ -139,7 +139,7 @@ class _NodeName(str):
 
 
 class _OperatorName(str):
-    """Stands for an operator of torch.ops, as "aten.add.Tensor"."""
+    """Stands for an operator of torch.ops, as "aten.add.Tensor"; "cond" for a higher-order one."""
 
     __slots__ = ()
 
@@ -149,7 +149,7 @@ _Row = tuple[str, str, Any, Any, Any, dict[str, Any]]
 
 def _row(node: fx.Node) -> _Row:
     target: Any = node.target
-    if isinstance(target, OpOverload):
+    if isinstance(target, OpOverload | HigherOrderOperator):
         target = _OperatorName(target)
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: _NodeName(n.name))
     meta = {key: node.meta[key] for key in _KEPT_META if key in node.meta}
@@ -165,7 +165,8 @@ def _restored(rest: dict[str, Any], rows: tuple[_Row, ...], name: str) -> Traini
 
     for op, called, target, args, kwargs, meta in rows:
         if isinstance(target, _OperatorName):
-            target = operator.attrgetter(target)(torch.ops)
+            place = torch.ops if "." in target else torch.ops.higher_order
+            target = operator.attrgetter(target)(place)
         args, kwargs = (fx.node.map_aggregate(x, found) for x in (args, kwargs))
         nodes[called] = graph.create_node(op, target, args, kwargs, called)
         nodes[called].meta.update(meta)

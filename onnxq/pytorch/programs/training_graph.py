@@ -59,6 +59,12 @@ def training_graph(model: nn.Module, program: Program) -> TrainingGraph:
     return _Building(model, program).run()
 
 
+def _picklable(body: Any) -> TrainingGraph:
+    for name, inner in body.named_children():
+        setattr(body, name, _picklable(inner))
+    return TrainingGraph(body, body.graph, "Body")
+
+
 class _Building:
     """One walk along a program."""
 
@@ -159,7 +165,7 @@ class _Building:
     def _body(self, node: fx.Node) -> fx.Node:
         """A branch of torch.cond, or the body of another operator of graphs: it stays in float."""
         body = getattr(self._program.exported.graph_module, str(node.target))
-        made = self._graph.get_attr(self._add(str(node.target), body))
+        made = self._graph.get_attr(self._add(str(node.target), _picklable(body)))
         made.meta |= {PROGRAM_NODES: (), SCOPE: ""}
         return made
 

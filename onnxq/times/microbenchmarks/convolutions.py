@@ -166,10 +166,12 @@ def _link(shape: Shape, precision: Precision) -> link.Link:
     )
     if not shape.is_chain:
         is_first = shape.channels < FEW_CHANNELS
+        # ahead of the branches: its result is in the layout that they read
+        ahead = Shape(shape.channels, shape.channels, shape.size, axes=shape.axes)
         return replace(
             chain,
             arrangement=link.Arrangement.BRANCHES,
-            begin=begin if is_first else link.both(begin, partial(add, shape=_same(shape))),
+            begin=begin if is_first else link.both(begin, partial(add, shape=ahead)),
             end=link.pooled if is_float else link.pooled_integers,
             minus=((link.TimedNode("GlobalAveragePool", (_result(shape),)).work, precision),),
             few=1,
@@ -198,11 +200,6 @@ def fused_links() -> Iterator[link.Link]:
                 few=2,
                 more=6,
             )
-
-
-def _same(shape: Shape) -> Shape:
-    """A convolution ahead of the branches, whose result is in the layout that they read."""
-    return Shape(shape.channels, shape.channels, shape.size, axes=shape.axes)
 
 
 def _result(shape: Shape) -> Array:

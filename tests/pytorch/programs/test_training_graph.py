@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,7 +174,7 @@ def test_branches_of_cond_stay_in_float_and_train() -> None:
         assert (of_above is None or not of_above.any()) != (of_below is None or not of_below.any())
     assert model.first.weight.grad is not None
     trained = model.eval()(x)
-    converted = convert(model)
+    converted = pickle.loads(pickle.dumps(convert(pickle.loads(pickle.dumps(model)))))
     torch.testing.assert_close(converted(x), trained, rtol=0, atol=0)
     written = export(converted, (x,))
     found = [n.op_type for n in written.graph if n.op_type in ("Gemm", "If")]
