@@ -176,7 +176,7 @@ class ModulePair(fx.Interpreter):
 
     def compare(self, bound: BoundInputs) -> Layers:
         """Runs both on a batch and compares their integers."""
-        feeds = {name: x.numpy() for name, x in bound.tensors.items()}
+        feeds = {name: x.detach().numpy() for name, x in bound.tensors.items()}
         names = [*self._outputs, *self._qparams]
         asked = [*self._outputs, *(self._exposed[name] for name in self._qparams)]
         self._arrays = dict(zip(names, self._session.run(feeds, asked), strict=True))
@@ -184,7 +184,7 @@ class ModulePair(fx.Interpreter):
         inputs = self.graph.find_nodes(op="placeholder")
         result = self.run(*(given[str(node.target)] for node in inputs))
         outputs = [self._arrays[name] for name in self._outputs]
-        wanted = [x.numpy() for x in flatten(result)]
+        wanted = [x.detach().numpy() for x in flatten(result)]
         return Layers([*self.tensors.values()], [*zip(outputs, wanted, strict=True)])
 
     def run_node(self, n: fx.Node) -> Any:

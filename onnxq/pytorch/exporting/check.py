@@ -82,8 +82,8 @@ def run_both(module: nn.Module, run: Run, inputs: BoundInputs) -> tuple[str, lis
             f"rows, {described(inputs, error)}. Say with dynamic_axes which axes are dynamic, "
             "and which of them are the batch; {} fixes every shape."
         ) from error
-    wanted = [x.cpu().numpy() for x in flatten(outputs)]
-    got = run({name: x.cpu().numpy() for name, x in inputs.tensors.items()})
+    wanted = [x.detach().cpu().numpy() for x in flatten(outputs)]
+    got = run({name: x.detach().cpu().numpy() for name, x in inputs.tensors.items()})
     shapes = {name: tuple(x.shape) for name, x in inputs.tensors.items()}
     where = f"exported {type(module).__name__}, inputs {shapes}"
     if len(got) != len(wanted):

@@ -259,7 +259,7 @@ def _torchao(model: nn.Module, taken: Taken, inputs: Inputs, options: _Options) 
         names = [str(value.name) for value in exported.graph.outputs]
         tolerance = options.tolerance or relative_tolerance(taken.model)
         with eval_mode(model), eval_mode(taken.model):
-            ours = [x.numpy() for x in flatten(compute(taken.model, bound))]
+            ours = [x.detach().numpy() for x in flatten(compute(taken.model, bound))]
             check_against(model, lambda _: ours, names, bound, tolerance)
     return _finished(exported, bound, options)
 
