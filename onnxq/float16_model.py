@@ -19,7 +19,15 @@ from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.summary import Summary
 from onnxq.checking.validation import Validation
 from onnxq.core.arrays import Array
-from onnxq.errors import ModelError, QConfigError, UnsupportedError, counted, member, nearest
+from onnxq.errors import (
+    ModelError,
+    NothingQuantizedError,
+    QConfigError,
+    UnsupportedError,
+    counted,
+    member,
+    nearest,
+)
 from onnxq.graph.checks import check_computes_in_float, check_for_any_machine
 from onnxq.graph.edit import FreeNames
 from onnxq.graph.io import load
@@ -46,6 +54,8 @@ Batch = Mapping[str, Array]
 
 LARGEST = 65504.0 / 2
 """Magnitude that a tensor may reach on samples: half of float16's largest, for inputs unseen."""
+SMALLEST = 2.0**-14
+"""Least of float16's that has all its digits; a tensor whose numbers are all below loses some."""
 GOOD_DB = 40.0
 """SQNR of an output from which on no further node is kept; float16 has 73 dB for one number."""
 LOST_DB = 10.0
@@ -91,11 +101,12 @@ def half(
         keep: names or globs of nodes that stay float32.
         io_type: type of the model's inputs and outputs, "float32" or "float16".
     Raises:
-        ModelError: the model has no float32 or bfloat16 numbers; ONNX Runtime does not run it, or
-            the result.
+        ModelError: the model has no float32 or bfloat16 numbers, or NaN in a weight; ONNX Runtime
+            does not run it, or the result.
+        NothingQuantizedError: every node would stay float32.
         CalibrationError: unusable samples.
         QConfigError: a name in `keep` that the model does not have; an unknown type or bits.
-        UnsupportedError: more than 2 GB of weights.
+        UnsupportedError: more than 2 GB of weights; an output that no node computes.
     Warns:
         UserWarning: an output is far from the float model's.
     """
@@ -121,6 +132,8 @@ def half(
         result = QuantizedModel.of(as_float16(source, kept, keeps_io=False))
         _check_runs(result, batches[:1])
     names = {node_name(node) for node in source.graph.all_nodes()}
+    if weight_bits is None and names <= kept.keys():
+        raise NothingQuantizedError(f"half: {_notes(source, kept)[0]}. Use the float model.")
     notes = (*verdict.notes, *_notes(source, kept))
     stored, runs = len(names - kept.keys()), made.execution
     assert runs is not None, "it was run"
@@ -158,8 +171,11 @@ def _to_float32(model: ir.Model, weight_bits: int | None) -> None:
         ConvertToFloat32()(model)
     elif ir.DataType.FLOAT not in types:
         raise ModelError(
-            "half: the model has no float32 or bfloat16 numbers; it may be float16 already."
+            "half: the model has no float32 or bfloat16 numbers; it may be float16 or float64."
         )
+    idle = [str(y.name) for y in model.graph.outputs if y.producer() is None]
+    if idle:
+        raise UnsupportedError(f"half: no node computes output '{idle[0]}'; leave it out.")
 
 
 def _check_float32_weights(model: ir.Model, kept: Collection[str]) -> None:
@@ -226,7 +242,12 @@ def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:
     largest: dict[str, float] = {}
     for value in model.graph.initializers.values():
         if value.dtype == ir.DataType.FLOAT and value.const_value is not None:
-            largest[str(value.name)] = _largest(value.const_value.numpy())
+            array = value.const_value.numpy()
+            if np.isnan(array).any():
+                raise ModelError(f"half: weight '{value.name}' holds NaN; repair the model.")
+            reached = _largest(array)
+            if value.const_value.size > 1 or reached > SMALLEST:  # not what keeps a root off 0
+                largest[str(value.name)] = reached
     for batch in batches:
         for name, array in _computed(model, batch):
             largest[name] = max(largest.get(name, 0.0), _largest(array))
@@ -235,8 +256,9 @@ def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:
         names = [str(x.name) for x in (*node.inputs, *node.outputs) if x is not None]
         for name in names:
             reached = largest.get(name, 0.0)
-            if reached > LARGEST:
-                found[node_name(node)] = f"overflow ({reached:.3g})"
+            if not SMALLEST <= (reached or 1.0) <= LARGEST:
+                kind = "underflow" if reached < 1 else "overflow"
+                found[node_name(node)] = f"{kind} ({reached:.3g})"
     return found
 
 
@@ -252,6 +274,7 @@ def _computed(model: ir.Model, batch: Batch) -> Iterator[tuple[str, Array]]:
         for node in model.graph
         for value in node.outputs
         if value.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+        and isinstance(value.type, ir.TensorType)
     ]
     count = max(FEW_TENSORS, -(-len(names) // MOST_SESSIONS))  # each opens the whole model
     for start in range(0, len(names), count):
@@ -311,7 +334,8 @@ def _rounded(model: ir.Model, kept: Collection[str]) -> ir.Model:
     for node in list(made.graph):
         results = () if node_name(node) in kept else node.outputs
         for y in results:
-            if y.dtype == ir.DataType.FLOAT and not y.is_graph_output():
+            is_float = y.dtype == ir.DataType.FLOAT and isinstance(y.type, ir.TensorType)
+            if is_float and not y.is_graph_output():
                 _round_result(made.graph, node, y, names)
     return made
 

@@ -12,7 +12,13 @@ import pytest
 import onnxq
 from onnxq import float16_model
 from onnxq.checking.validation import refusal
-from onnxq.errors import ModelError, QConfigError
+from onnxq.errors import (
+    ModelError,
+    NothingQuantizedError,
+    OnnxqError,
+    QConfigError,
+    UnsupportedError,
+)
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
 from onnxq.ort.float16 import as_float16
@@ -89,6 +95,54 @@ def test_what_overflows_on_samples_stays_float32() -> None:
     assert "2 Mul (overflow" in notes_of(made)
     with runtime.open_session(made, threads=1) as session:
         assert np.isfinite(session.run({"x": X})[0]).all()
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+
+
+def test_an_output_that_overflows_is_not_rounded_on_its_way_out() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y) { a = MatMul(x, w) y = Mul(a, k) }"""
+    made = onnxq.half(parsed(text, {"w": SQUARE, "k": number(1e5)}), {"x": X})
+    assert "1 Mul (overflow" in notes_of(made)
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+
+
+def test_numbers_below_those_of_float16_stay_float32() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y) {
+        a = MatMul(x, w) s = Add(a, e) b = MatMul(s, v) y = Mul(b, k)
+    }"""
+    numbers = {"w": SQUARE, "v": SQUARE * np.float32(1e-12), "e": number(1e-9), "k": number(1e12)}
+    made = onnxq.half(parsed(text, numbers), {"x": X})
+    said = notes_of(made)
+    assert "1 MatMul (underflow" in said
+    assert "Add" not in said  # what keeps a sum off 0 is no such number
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("g (float[n, 32] x) => (float[n, 32] y) { y = Mul(x, k) }", NothingQuantizedError, "0 of"),
+        ("g (float[n, 32] x) => (float[n, 32] x) { }", UnsupportedError, "output 'x'"),
+        ("g (float[n, 32] x) => (float[n, 32] y) { y = Add(x, o) }", ModelError, "'o' holds NaN"),
+    ],
+)
+def test_what_cannot_be_float16_is_refused_in_words(
+    text: str, error: type[OnnxqError], words: str
+) -> None:
+    numbers = {"k": number(1e6), "o": number(np.nan)}
+    model = parsed(text, {name: x for name, x in numbers.items() if f" {name})" in text})
+    with pytest.raises(error, match=words):
+        onnxq.half(model, {"x": X})
+
+
+def test_sequences_become_float16() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y) {
+        a = MatMul(x, w) s = SplitToSequence<axis = 1>(a, k) i = SequenceAt(s, o) y = MatMul(i, v)
+    }"""
+    numbers = {"w": SQUARE, "v": SQUARE[:16], "k": np.array(16), "o": np.array(1)}
+    made = onnxq.half(parsed(text, numbers), {"x": X})
     assert made.verdict is not None
     assert made.verdict.worst_db > 50
 

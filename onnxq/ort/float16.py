@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
-from onnxq.graph.edit import graph_of
+from onnxq.graph.edit import bypass, graph_of
 from onnxq.graph.saving import saved_bytes
 
 MOST_BYTES = 1 << 31  # of a protobuf
@@ -77,10 +77,10 @@ def _keep_between_kept(model: ir.Model) -> None:
         back = None if read is None else read.producer()
         if back is None or not _casts_to(back, ir.DataType.FLOAT16):
             continue
-        x, y = back.inputs[0], node.outputs[0]
-        if x is not None and x.dtype == ir.DataType.FLOAT and not y.is_graph_output():
-            y.replace_all_uses_with(x)
-            graph_of(node).remove(node, safe=True)
+        x = back.inputs[0]
+        if x is not None and x.dtype == ir.DataType.FLOAT:
+            node.replace_input_with(0, x)
+            bypass(node)
             if not back.outputs[0].uses() and not back.outputs[0].is_graph_output():
                 graph_of(back).remove(back, safe=True)
 
