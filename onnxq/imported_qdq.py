@@ -18,6 +18,7 @@ from onnxq.dtypes import INT8, UINT8
 from onnxq.errors import UnsupportedError, listed
 from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load
+from onnxq.graph.walk import node_name
 from onnxq.observers import FixedQParamsObserver, ObserverSpec
 from onnxq.pipeline import quantize
 from onnxq.qconfig import default_qconfig_mapping
@@ -31,6 +32,7 @@ from onnxq.qdq.imported import (
     widen_weights,
 )
 from onnxq.qdq.qoperator import check_format
+from onnxq.qdq.read import is_constant, is_dequantize
 from onnxq.qdq.tidy import as_format
 from onnxq.qparams import SHIFT, QParams
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -112,12 +114,20 @@ def _with_rest(
     free, known = unrounded(given, Clipping.ZERO)
     exact = replace(target, weight_qmax_saturating=target.weight_qmax)  # see widen_weights
     fixed = {}
-    for group in prepare(free, target=exact).in_integers:
+    prepared = prepare(free, target=exact)
+    for group in prepared.in_integers:
         scales = {float(known[name].scale): name for name in group.members if name in known}
         if scales:
             widest = max(scales)
             fixed[scales[widest]] = _fixed(known[scales[widest]])
-    mapping = replace(default_qconfig_mapping(), tensors=fixed)
+    mapping = default_qconfig_mapping()
+    integers = {  # nodes that are to stay so
+        node_name(node): mapping.global_qconfig
+        for node in given.graph.all_nodes()
+        if node_name(node) in prepared.decisions
+        and any(is_dequantize(p) and not is_constant(p) for p in node.predecessors())
+    }
+    mapping = replace(mapping, tensors=fixed, nodes=integers)
     made = quantize(free, Samples.of(rest), qconfig=mapping, target=exact, check=Check.NONE)
     widen_weights(made, target)
     tensors = [v.const_value for v in made.graph.initializers.values()]

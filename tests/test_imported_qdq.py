@@ -127,6 +127,21 @@ def test_types_without_integer_kernels_are_named(
     assert why in note
 
 
+def test_a_transposed_convolution_of_16_bits_stays_in_float() -> None:
+    f = File(opset=21)
+    zero = np.uint16(32768)
+    weight = f.rng.integers(-127, 128, (4, 4, 3, 3)).astype(np.int8)
+    w = f.op("DequantizeLinear", weight, np.float32(0.01), np.int8(0))
+    y = f.op("ConvTranspose", f.qdq("x", 0.03, zero), w)
+    f.op("Identity", f.qdq(y, 0.02, zero), out="y")
+    model = f.model("onnx.quantize", ("N", 4, 6, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # nothing is in integers
+        made = onnxq.import_qdq(model)
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 60
+
+
 def test_int8_activations_become_uint8() -> None:
     made = onnxq.import_qdq(tensorrt())
     kinds = {n.outputs[0].dtype for n in made.graph if n.op_type == "QuantizeLinear"}

@@ -120,6 +120,12 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
             f"{where}: constant '{sparse}' is sparse; only dense weights are supported. "
             "Make it dense (numpy, then onnx.numpy_helper.from_array) first."
         )
+    for value in proto.graph.output:
+        if "map_type" in str(value.type):
+            raise ModelError(
+                f"{where}: output '{value.name}' holds maps, which onnxq does not read. Leave the "
+                "ZipMap out: options={'zipmap': False} of skl2onnx."
+            )
     try:
         model = ir.from_proto(proto)
     except RecursionError as error:

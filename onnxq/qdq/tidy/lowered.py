@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnx_ir.tape import Tape
 
 from onnxq import catalog
+from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import FreeNames, graph_of, sole_reader
 from onnxq.operator import NodePlan, OpCategory, Rule, Site
 from onnxq.qdq.fuse.scales import Scales, float_view
@@ -19,7 +20,8 @@ from onnxq.qparams import PerBlock, PerTensor, QParams
 def lower_layer(node: ir.Node, names: FreeNames) -> None:
     """Writes the operator's own form on integers in place of DQ -> node -> Q.
 
-    Where weight or bias are float, or the result is read unrounded, the node stays as it is.
+    Where weight or bias are float, no kernel takes the types, or the result is read unrounded, the
+    node stays as it is.
     """
     operator = catalog.find(node.op_type, node.domain)
     if operator is None or not operator.has_lowering():
@@ -41,7 +43,10 @@ def lower_layer(node: ir.Node, names: FreeNames) -> None:
     inputs = [None if source is None else source.inputs[0] for source in sources]
     results: tuple[QParams | None, ...] = (made, *[None] * (len(node.outputs) - 1))
     tape = Tape()
-    (integers,) = operator.lower(Site(tape, view, inputs, NodePlan(tuple(read), results)))
+    try:
+        (integers,) = operator.lower(Site(tape, view, inputs, NodePlan(tuple(read), results)))
+    except UnsupportedError:  # no kernel takes these types
+        return
     write(tape, node, names)
     integers.type, integers.shape = result.type, result.shape
     stem = result.name
