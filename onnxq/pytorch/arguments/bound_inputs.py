@@ -26,6 +26,7 @@ from onnxq.pytorch.arguments.nesting import Path, joined, leaves, replaced, show
 Inputs = torch.Tensor | Sequence[object] | Mapping[str, object]
 """A tensor; or forward's arguments, in order or by name, with tensors nested in them in any way."""
 
+_HALVES = (torch.float16, torch.bfloat16)
 _CONSTANTS = (
     bool | int | float | complex | str | bytes | enum.Enum | torch.dtype | torch.device | None
 )
@@ -74,25 +75,27 @@ class BoundInputs:
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """The tensors as ONNX Runtime takes them."""
-        return {name: x.detach().cpu().numpy() for name, x in self.tensors.items()}
+        """The tensors as ONNX Runtime takes them; halves in float32, as exported models do."""
+        return {
+            name: (x if x.dtype not in _HALVES else x.float()).detach().cpu().numpy()
+            for name, x in self.tensors.items()
+        }
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The arguments passed by position."""
-        return self.call.filled(self.tensors)[0]
+        """The arguments passed by position, copies: forward may write into them."""
+        return self.call.filled({name: x.clone() for name, x in self.tensors.items()})[0]
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The arguments passed by keyword."""
-        return self.call.filled(self.tensors)[1]
+        """The arguments passed by keyword, likewise."""
+        return self.call.filled({name: x.clone() for name, x in self.tensors.items()})[1]
 
     @property
     def arguments(self) -> dict[str, Any]:
         """All arguments, by parameter."""
-        found: dict[str, Any] = replaced(
-            self.call.arguments, lambda _, leaf: _fill(leaf, self.tensors)
-        )
+        tensors = {name: x.clone() for name, x in self.tensors.items()}
+        found: dict[str, Any] = replaced(self.call.arguments, lambda _, x: _fill(x, tensors))
         return found
 
     @property

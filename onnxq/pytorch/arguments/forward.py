@@ -1,7 +1,9 @@
 """Results of a module's forward on bound inputs, and its errors on inputs that it does not take."""
 
 import contextlib
+import copy
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -36,6 +38,13 @@ def compute(module: nn.Module, inputs: BoundInputs) -> object:
     call = nn.Module.__call__ if isinstance(module, fx.GraphModule) else type(module).__call__
     with torch.no_grad():
         return call(module, *inputs.args, **inputs.kwargs)
+
+
+def copied(module: Any) -> Any:
+    """A copy of a module, without the gradients of weights that a hook computes (weight_norm)."""
+    held = (x for part in module.modules() for x in vars(part).values())
+    left = [x for x in held if isinstance(x, torch.Tensor) and not x.is_leaf]
+    return copy.deepcopy(module, {id(x): x.detach() for x in left})
 
 
 def first_run(module: nn.Module, inputs: BoundInputs) -> object:

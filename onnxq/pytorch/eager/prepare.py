@@ -10,12 +10,12 @@ rounds them for the first time when the model is deployed.
 """
 
 import copy
-import itertools
 from collections.abc import Collection, Mapping
 from typing import Any, TypeGuard
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import type_before_parametrizations
 from torch.utils._pytree import tree_leaves
 
@@ -39,6 +39,7 @@ from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.qat.linear import GroupwiseLinear
 from onnxq.pytorch.nn.quantizable.activation import why_whole
 from onnxq.pytorch.numerics.half_inputs import HALVES
+from onnxq.pytorch.programs.graph_module import TAKES_HALVES
 from onnxq.pytorch.train.conversion import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass
 from onnxq.qconfig import FakeQuantSpec, QConfig, QConfigDynamic, QConfigMapping
@@ -169,8 +170,8 @@ def prepare_qat(
     if _without_stubs(inputs, qconfig, target, (mapping, inplace)):
         plain, given = _traceable(model, "prepare_qat"), in_float32(inputs)
         prepared = prepare_graph_qat(plain, given, qconfig, target)
-        if any(x.dtype in HALVES for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)):
-            prepared.register_forward_pre_hook(_widen, with_kwargs=True)
+        leaves = [x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)]
+        prepared.meta[TAKES_HALVES] = any(x.dtype in HALVES for x in leaves)
         return prepared
     if not model.training:
         raise ModelError(
@@ -188,13 +189,6 @@ def prepare_qat(
     add_observer_(root, None, set(chosen.values()))
     watch_first_pass(root)
     return root
-
-
-def _widen(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The hook of a model that was given halves and trains in float32: it takes them still."""
-    if next((p.dtype for p in module.parameters()), torch.float32) in HALVES:
-        return args, kwargs
-    return in_float32(args), in_float32(kwargs)
 
 
 def _without_stubs(
@@ -221,7 +215,10 @@ def _traceable(model: Model, wanted_by: str) -> nn.Module:
     """The plain module, in float32, of any form that `onnxq.export` takes but scripts."""
     module = as_module(model)
     check_traceable(module, wanted_by)
-    tensors = itertools.chain(module.named_parameters(), module.named_buffers())
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    lazy = [name for name, tensor in tensors if is_lazy(tensor)]
+    if lazy:
+        raise ModelError(f"{wanted_by}: {listed(lazy)} have no shape yet. Run the model once.")
     frozen = [name for name, tensor in tensors if tensor.is_inference()]
     if frozen:
         raise ModelError(

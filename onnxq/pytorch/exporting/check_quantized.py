@@ -13,17 +13,11 @@ in LSB, the 1 for a tie at the output itself. An output in float32 has an LSB of
 absolute value / 127. A wrong translation (another padding, a lost bias) moves many elements by tens
 of LSB.
 
-Scales fitted to other data than what runs, or a tensor that is many times smaller than its
-neighbour, amplify more: in a small EfficientNet one LSB of a batch norm is 64 of the SiLU behind
-it. Where the bound is exceeded, rounding_noise measures the movement on the module itself, with
-
-    rounded(x + u scale),  u uniform in [-1/2, 1/2)
-
-in place of rounded(x), for every quantized tensor: 1/4 of a squared LSB, which is not less than
-what another order of sums can do. It takes the place of sqrt(L / 6), with a warning, as long as it
-is below the spread of the output. Beyond that the whole says nothing, and each layer is looked at
-by itself: given the integers that ONNX Runtime computed ahead of it, the module's are equal or one
-LSB apart, at a tie. No amplification widens that bound; it wants the module's graph.
+Where the bound is exceeded, rounding_noise measures on the module itself what noise of
+u in [-1/2, 1/2) LSB in every quantized tensor moves, which takes the place of sqrt(L / 6), with a
+warning, as long as it is below the spread of the output. Beyond that each layer is looked at by
+itself: given ONNX Runtime's integers ahead of it, the module's are equal or one LSB apart, at a
+tie. docs/why/numerics.md says why.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ without it.
 """
 
 import contextlib
-import copy
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -28,6 +27,7 @@ from onnxq.graph.walk import node_name
 from onnxq.operator import Float
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.pytorch.arguments.bound_inputs import Inputs
+from onnxq.pytorch.arguments.forward import copied
 from onnxq.pytorch.insertion.operands import Operands
 from onnxq.pytorch.insertion.tensors import Tensors
 from onnxq.pytorch.insertion.view import Names, View, is_tensor
@@ -91,7 +91,7 @@ def _apart(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def _key(x: torch.Tensor) -> tuple[object, ...]:
     """Equal for equal values."""
-    values = x.detach().cpu().flatten().view(torch.uint8).numpy()
+    values = x.detach().cpu().flatten().contiguous().view(torch.uint8).numpy()
     return (x.dtype, tuple(x.shape), hashlib.sha256(values.tobytes()).digest())
 
 
@@ -199,7 +199,7 @@ def annotate(
     """
     mapping = training_mapping(qconfig, target)
     program = program_of(model, inputs)
-    traced = training_graph(copy.deepcopy(model), program)
+    traced = training_graph(copied(model), program)
     return annotate_program(traced, program, mapping, target)
 
 

@@ -5,7 +5,6 @@ conv, linear        become QAT modules
 a quantized tensor  goes through a FakeQuantize; tensors of one group go through the same one
 """
 
-import copy
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from torch import fx, nn
 
 from onnxq.errors import QConfigError, UnsupportedError, listed
 from onnxq.pytorch.arguments.bound_inputs import Inputs, bind
+from onnxq.pytorch.arguments.forward import copied
 from onnxq.pytorch.insertion.annotate import annotate_program, training_mapping
 from onnxq.pytorch.insertion.improved_start import check_improve, improved_form, start_improved
 from onnxq.pytorch.insertion.operands import module_of
@@ -317,7 +317,7 @@ def prepare_graph_qat(
     modes = modes_of(model)
     program = _program(model, inputs, mapping)
     check_same_form(model, program)
-    traced = training_graph(copy.deepcopy(model), program)
+    traced = training_graph(copied(model), program)
     train = (*train_mode_notes(traced, program), *gradient_notes(model, traced, program))
     for note in train:
         warnings.warn(note, stacklevel=4)
@@ -357,7 +357,7 @@ def prepare_graph(
             "qconfig.set_improve(()); onnxq.quantize and prepare_qat carry them out."
         )
     program = _program(model, inputs, mapping)
-    traced = training_graph(copy.deepcopy(model), program)
+    traced = training_graph(copied(model), program)
     builder = _built(ObservingBuilder, traced, program, mapping, target)
     return builder.finished(type(model).__name__).eval()
 

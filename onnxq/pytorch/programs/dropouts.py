@@ -6,7 +6,6 @@ DropPath()(x), which is x in eval mode               the module, marked while it
 """
 
 import contextlib
-import copy
 import hashlib
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,7 +20,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, flatten
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, compute, copied, flatten
 from onnxq.pytorch.arguments.nesting import Path, leaves
 from onnxq.pytorch.modules.adapter import DROPOUTS
 from onnxq.pytorch.modules.places import following, hooked
@@ -64,12 +63,12 @@ class Dropouts:
 
 def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     """Dropouts of one run in train mode; of a copy, so that no statistic of the model changes."""
-    copied = copy.deepcopy(model).train()
+    trained = copied(model).train()
     recorder = _Recorder()
     failure, outputs, drawn = "", None, ""
     try:
-        with following(copied, recorder.running), recorder, LowestDraws(), same_seed():
-            outputs = compute(copied, bound)
+        with following(trained, recorder.running), recorder, LowestDraws(), same_seed():
+            outputs = compute(trained, bound)
             drawn = _generators()
     except FORWARD_RAISES as error:
         failure = " ".join(str(error).split())[:200]
@@ -80,7 +79,7 @@ def train_dropouts(model: nn.Module, bound: BoundInputs) -> Dropouts:
     if failure:
         return Dropouts(calls, attention, failure=failure)
     before = dict(model.named_buffers())
-    after = {name: x for name, x in copied.named_buffers() if name in before}
+    after = {name: x for name, x in trained.named_buffers() if name in before}
     changed = {name: x for name, x in after.items() if not torch.equal(x, before[name])}
     results = tuple(flatten(outputs))
     return Dropouts(calls, attention, results, tensor_paths(outputs), changed, drawn)

@@ -12,8 +12,11 @@ import torch
 from torch import fx, nn
 from torch._ops import HigherOrderOperator, OpOverload
 
+from onnxq.pytorch.modules.adapter import in_float32
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm, frozen_norm
 
+TAKES_HALVES = "takes_halves"
+"""Key of a training graph's meta: whether its example inputs were in half precision."""
 FLOAT_STATE = "float_state"
 """Key of a training graph's meta: names in the state_dict of the float model."""
 
@@ -115,6 +118,13 @@ class TrainingGraph(fx.GraphModule):
                 continue
             seen.add(module)
             yield path, module
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs it; one that was given halves and trains in float32 takes them still."""
+        is_wide = next((p.dtype for p in self.parameters()), torch.float32) == torch.float32
+        if self.meta.get(TAKES_HALVES) and is_wide:
+            args, kwargs = in_float32((args, kwargs))
+        return super().__call__(*args, **kwargs)
 
     def _deepcopy_init(self) -> Callable[..., None]:
         return TrainingGraph.__init__

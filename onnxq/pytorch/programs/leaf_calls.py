@@ -209,7 +209,7 @@ def _same(held: Any, value: Any) -> bool:
         return isinstance(held, tuple | list) and list(held) == list(value)
     if isinstance(held, tuple | list):
         return len({*held}) == 1 and held[0] == value
-    return bool(held == value)
+    return bool(held == value) or (held is None and value == 0)  # a momentum, of eval mode
 
 
 def _has_parts(module: nn.Module) -> bool:

@@ -6,7 +6,6 @@ modes; what train mode alone knows of dropout is read from one run (`programs.dr
 """
 
 import contextlib
-import copy
 import enum
 import operator
 import re
@@ -20,12 +19,12 @@ from torch import fx, nn
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
-from onnxq.errors import OnnxqError, UnsupportedError
-from onnxq.pytorch.arguments.axes import Axes, DynamicAxes, resolved
+from onnxq.errors import ModelError, OnnxqError, UnsupportedError
+from onnxq.pytorch.arguments.axes import Axes
 from onnxq.pytorch.arguments.batch_axes import batch_axes, length_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
 from onnxq.pytorch.arguments.flat import flattened, without_cache
-from onnxq.pytorch.arguments.forward import eval_mode, first_run
+from onnxq.pytorch.arguments.forward import copied, eval_mode, first_run
 from onnxq.pytorch.exporting.exporter import traceable
 from onnxq.pytorch.exporting.quiet import users_line
 from onnxq.pytorch.exporting.trace import tracing
@@ -193,24 +192,21 @@ class Open(enum.Enum):
     """Lengths of sequences as well."""
 
 
-def program_of(
-    model: nn.Module,
-    inputs: Inputs,
-    dynamic_axes: DynamicAxes | None = None,
-    left_open: Open = Open.BATCH,
-) -> Program:
+def program_of(model: nn.Module, inputs: Inputs, left_open: Open = Open.BATCH) -> Program:
     """The program of a module, of which training graph and ONNX model are made."""
     given = without_cache(model, bind(model, inputs))
     with eval_mode(model), same_buffers(model):
         with same_buffers(model):
             outputs = first_run(model, given)
-            asked = None if dynamic_axes is None else resolved(dynamic_axes, given)
-            axes = asked or batch_axes(model, given)
+            try:
+                axes = batch_axes(model, given)
+            except ModelError:  # forward fixes the number of rows, as `row_notes` says
+                axes = Axes({}, {})
         bound = traceable(given, axes)
         dropouts = train_dropouts(model, bound)
         model.eval()
         flat = flattened(model, bound)
-        finds_lengths = asked is None and left_open is Open.LENGTHS
+        finds_lengths = left_open is Open.LENGTHS and axes.of
         lengths = length_axes(model, bound, axes) if finds_lengths else {}
         with (
             marked_identities(model, bound),
@@ -251,7 +247,7 @@ def _updates(
     buffers = left_out(model, exported, dropouts.buffers)
     if not buffers:
         return ()
-    flat = flattened(copy.deepcopy(model).train(), bound)
+    flat = flattened(copied(model).train(), bound)
     try:
         with tracing(flat):
             trained = _exported(flat, bound, Axes({}, {}), {})

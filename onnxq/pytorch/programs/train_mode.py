@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from onnxq.errors import ModelError, UnsupportedError, listed
+from onnxq.errors import ModelError, UnsupportedError, first_line, listed
 from onnxq.pytorch.arguments.batch_axes import batch_axes
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs
 from onnxq.pytorch.arguments.forward import alike, eval_mode, flatten
@@ -36,24 +36,22 @@ def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
     trained = copy.deepcopy(graph).train()
     with LowestDraws():
         ours, drawn = seeded_run(trained, program.bound)
-    found = []
+    held = dict(trained.named_buffers())
+    left = [n for n, x in run.buffers.items() if n in held and not _is_close(held[n], x)]
     are_same = len(ours) == len(run.results) and all(map(_is_close, ours, run.results))
     if not are_same or drawn != run.drawn:  # a layer may have been drawn to stay in
-        found.append(
+        others = f" {listed(left)} would be updated otherwise." if left else ""
+        return (
             "in train mode, forward computes more than batch norm and dropout add to eval mode "
             "(layers left out at random, masks that are drawn, results of auxiliary heads): the "
-            "prepared model trains without it."
+            f"prepared model trains without it.{others}",
         )
-    held = dict(trained.named_buffers())
-    left = [
-        name for name, x in run.buffers.items() if name in held and not _is_close(held[name], x)
-    ]
-    if left and not found:  # other results may lead to other buffers
-        found.append(
-            f"in train mode, forward updates {listed(left)} otherwise than the prepared model, "
-            "which has the operators of eval mode. Update them outside of forward."
-        )
-    return tuple(found)
+    if not left:
+        return ()
+    return (
+        f"in train mode, forward updates {listed(left)} otherwise than the prepared model, "
+        "which has the operators of eval mode. Update them outside of forward.",
+    )
 
 
 def row_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
@@ -63,7 +61,7 @@ def row_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
             batch_axes(graph, program.bound)
     except ModelError:
         return (
-            "torch.export fixes the number of rows, though forward takes others (a mask may pick "
+            "forward, or torch.export's record of it, fixes the number of rows (a mask may pick "
             "them): the prepared model takes as many as the example inputs have. Train it on "
             "batches of that size, and export it with dynamic_axes={}.",
         )
@@ -106,7 +104,10 @@ def gradient_notes(model: nn.Module, graph: TrainingGraph, program: Program) -> 
     A gradient counts as another one where the difference exceeds what it moves by when each weight
     moves by 2**-16 of itself.
     """
-    wanted, got = (_gradients(module, program.bound) for module in (model, graph))
+    try:
+        wanted, got = (_gradients(module, program.bound) for module in (model, graph))
+    except RuntimeError as error:  # of reentrant checkpoints, say, which want a whole backward
+        return (f"gradients were not compared with forward's: {first_line(error)}",)
     unlike = [name for name, x in wanted.items() if _norm(x - got[name]) > _EQUAL * _norm(x)]
     if not unlike:
         return ()

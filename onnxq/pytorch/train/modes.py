@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from onnxq.errors import listed
 from onnxq.pytorch.arguments.bound_inputs import BoundInputs
-from onnxq.pytorch.arguments.forward import FORWARD_RAISES
+from onnxq.pytorch.arguments.forward import FORWARD_RAISES, copied
 from onnxq.pytorch.nn.intrinsic.qat.batch_norm import WithBatchNorm, freeze_bn_stats, hold
 from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 
@@ -59,7 +59,7 @@ def _left_in_eval(model: nn.Module) -> Iterable[str]:
     """Batch norms that a train() of the model's own leaves in eval mode."""
     if all(type(part).train is nn.Module.train for part in model.modules()):
         return []
-    trained = copy.deepcopy(model).train()
+    trained = copied(model).train()
     norms = [(name, part) for name, part in trained.named_modules() if isinstance(part, _BatchNorm)]
     return [name for name, norm in norms if not norm.training]
 

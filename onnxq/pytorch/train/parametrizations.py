@@ -68,7 +68,7 @@ def computed_parameters(
 
     A weight that is a parameter or a view of one shares its storage.
     """
-    needed = _needed(_parameter_nodes(node))
+    needed = _needed([x for x in node.args[1:] if isinstance(x, fx.Node)])  # weight and bias
     run = fx.Interpreter(root, garbage_collect_values=False)
     tensors = (*root.parameters(), *root.buffers())
     device = next((x.device for x in tensors), torch.device("cpu"))
@@ -79,11 +79,6 @@ def computed_parameters(
     values: list[Any] = [run.env[x] if isinstance(x, fx.Node) else None for x in node.args[1:]]
     weight, bias = (*(None if x is None else x.detach() for x in values), None, None)[:2]
     return weight, bias
-
-
-def _parameter_nodes(node: fx.Node) -> list[fx.Node]:
-    """Returns the nodes that compute the weight and the bias of a call."""
-    return [x for x in node.args[1:] if isinstance(x, fx.Node)]
 
 
 def _needed(wanted: list[fx.Node]) -> set[fx.Node]:

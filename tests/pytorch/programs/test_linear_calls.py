@@ -38,7 +38,7 @@ class Linears(nn.Module):
 
 def test_they_compute_the_same() -> None:
     model, x = Linears(), torch.randn(3, 4)
-    graph = training_graph(copy.deepcopy(model), program_of(model, x, {}))
+    graph = training_graph(copy.deepcopy(model), program_of(model, x))
     given = [str(n.target) for n in graph.graph.nodes if n.op == "call_module"]
     given = [path for path in given if isinstance(graph.get_submodule(path), ParametrizedLayer)]
     assert given == ["addmm", "matmul", "linear_1", "linear_2", "conv1d", "conv_transpose1d"]

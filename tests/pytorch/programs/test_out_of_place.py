@@ -99,7 +99,7 @@ def test_the_program_computes_the_same_without_writes(function: Callable[[Tensor
             return function(x)
 
     x = torch.randn(4, 4)
-    exported = program_of(Model(), x, {}).exported
+    exported = program_of(Model(), x).exported
     assert not any(map(is_mutation, exported.graph.nodes))
     (result,) = exported.module()(x.clone())
     torch.testing.assert_close(result, function(x.clone()), rtol=0, atol=0)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 import random
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import onnxq
 from onnxq.errors import UnsupportedError
 from onnxq.pytorch import convert, export, prepare_qat
+from onnxq.pytorch.numerics.fake_quantize import FakeQuantize
 from onnxq.pytorch.programs.program import program_of
 from onnxq.pytorch.programs.train_mode import train_mode_notes
 from onnxq.pytorch.programs.training_graph import training_graph
@@ -75,6 +78,89 @@ def test_rows_that_a_mask_picks_are_fixed_and_the_export_that_works_is_named() -
     model = export(convert(prepared.eval()), (x, ids), dynamic_axes={})
     feeds = {"x": x.numpy(), "ids": ids.numpy()}
     assert onnxq.cross_check(model, onnxq.Samples([feeds], batch_size=2)).differing == 0
+
+
+class FixedRows(nn.Module):
+    """A layer on rows that a constant is added to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.state = nn.Buffer(torch.randn(4, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(4, 8)."""
+        y: Tensor = self.layer(x + self.state)
+        return y
+
+
+def test_rows_that_forward_fixes_are_fixed_and_that_is_said() -> None:
+    x = torch.randn(4, 8)
+    with pytest.warns(UserWarning, match=r"fixes the number of rows.*dynamic_axes=\{\}"):
+        prepared = prepare_qat(FixedRows(), inputs=x)
+    model = export(convert(prepared.eval()), x, dynamic_axes={})
+    assert onnxq.cross_check(model, [{"x": x.numpy()}]).differing == 0
+
+
+class Writing(nn.Module):
+    """A layer on what it has written into its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 3)."""
+        x[:, 0] = x[:, 0] * 2
+        y: Tensor = self.layer(x.add_(1))
+        return y
+
+
+def test_example_inputs_stay_as_they_are() -> None:
+    x = torch.randn(4, 8)
+    before = x.clone()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        export(Writing().eval(), x)
+        prepare_qat(Writing(), inputs=x)
+    torch.testing.assert_close(x, before, rtol=0, atol=0)
+
+
+def test_a_cumulative_average_of_batches_is_that_of_the_module() -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.BatchNorm1d(8, momentum=None))
+    prepared = prepare_qat(copy.deepcopy(module), inputs=torch.randn(4, 8))
+    for fake in prepared.modules():
+        if isinstance(fake, FakeQuantize):
+            fake.disable_fake_quant()
+    for _ in range(3):
+        x = torch.randn(16, 8)
+        module(x), prepared(x)
+    norms = [m for m in (*module.modules(), *prepared.modules()) if isinstance(m, nn.BatchNorm1d)]
+    assert len(norms) == 2
+    torch.testing.assert_close(norms[1].running_var, norms[0].running_var)
+
+
+def test_updates_of_a_hook_are_named() -> None:
+    with pytest.warns(UserWarning, match="'weight_u', 'weight_v' would be updated otherwise"):
+        prepare_qat(nn.utils.spectral_norm(nn.Linear(8, 8)), inputs=torch.randn(4, 8))
+
+
+def test_gradients_that_cannot_be_compared_are_said_so() -> None:
+    class Saving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = checkpoint(self.last, self.first(x), use_reentrant=True)
+            return y
+
+    with (
+        pytest.warns(UserWarning, match="gradients were not compared with forward's"),
+        pytest.warns(UserWarning, match="None of the inputs have requires_grad"),
+    ):
+        prepared = prepare_qat(Saving(), inputs=torch.randn(4, 8))
+    prepared(torch.randn(4, 8)).sum().backward()
 
 
 class Strict(nn.Module):
