@@ -86,10 +86,10 @@ def inventory(model: ir.Model) -> Inventory:
     weights = tuple(_as_packed(w, packed.get(w.name)) for n in nodes for w in _weights_of(n))
     on_integers = Counter(node.op_type for node in nodes if catalog.is_on_integers(node))
     at_run_time = [node for node in nodes if read.is_quantize(node) and not _rounds_weight(node)]
-    activations = Counter(_qparams_of(node) for node in at_run_time)
+    kinds = [f"{str(read.integer_type(n)).lower()}, {_granularity_of(n)}" for n in at_run_time]
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     return Inventory(
-        producer, dict(on_integers.most_common()), weights, dict(activations), _stored(model)
+        producer, dict(on_integers.most_common()), weights, dict(Counter(kinds)), _stored(model)
     )
 
 
@@ -194,11 +194,6 @@ def _weight(value: ir.Value, reader: ir.Node, dtype: str, granularity: str) -> S
     return StoredWeight(
         str(value.name), _label(reader), reader.op_type, dtype, shape, granularity, tensor.nbytes
     )
-
-
-def _qparams_of(node: ir.Node) -> str:
-    """Type of the integers of a Q or DQ, and how many scales there are: "uint8, per tensor"."""
-    return f"{str(read.integer_type(node)).lower()}, {_granularity_of(node)}"
 
 
 def _granularity_of(node: ir.Node) -> str:

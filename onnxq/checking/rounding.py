@@ -1,31 +1,16 @@
 """The share of a difference from ONNX Runtime that rounding explains, derived for each model.
 
-ONNX Runtime fuses float nodes and adds in another order than they do one by one. By how much that
-moves an output depends on how many nodes there are, how long their sums, and how each passes on
-what reaches it. So the bound is found on the model itself, on the inputs that it really had:
+Replicas of the reference run beside it, in which each number that goes into a float node, and each
+that comes out, is moved by an error of the node, up or down at random (docs/why/numerics.md):
 
-    |sum of n terms, rounded - sum| <= sqrt(n) u |sum of sizes|          u = 2^-24, each node anew
+    sqrt(n) u |number|        u = 2^-24, sums of n terms, each node anew
+    bound = CONFIDENCE sqrt(mean over replicas of (result - reference)^2)
 
-holds for most orders of adding (Higham and Mary, 2019; the worst order has n in place of sqrt(n)).
-A replica is a run of the reference in which each number that goes into a node, and each that comes
-out, is moved by an error e of that size, up or down at random (Monte Carlo arithmetic, Parker
-1997). To first order a result moves by sum J_i e_i, J_i being what the rest of the model makes of a
-change at i; the root mean square over replicas is sqrt(sum (J_i e_i)^2). By Hoeffding's inequality
-a sum of independent errors of these sizes is within
-
-    CONFIDENCE sqrt(sum (J_i e_i)^2)      but for 2 exp(-CONFIDENCE^2 / 2) = 3e-8 of the numbers
-
-The root is that of the number of the tensor that moves most. A fault in a node is not random, and
-not of the size of its last bits: it lies outside.
-
-Nodes in bodies of If, Loop and Scan are moved in each step, as those around them are.
-
-Integers are compared, never moved. One that ONNX Runtime rounded to the other side of a tie is
-explained where the float ahead of it lies that near to the tie; from there on the reference goes on
-with ONNX Runtime's integer, so that every later integer still has to agree.
-
-Integers that a kernel makes of its inputs and keeps to itself (MatMulNBits) cannot be compared. One
-near a tie falls to either side in replicas that are moved far enough, as `replay` can be asked for.
+Nodes in bodies of If, Loop and Scan are moved in each step, as those around them are. Integers are
+compared, never moved. One that ONNX Runtime rounded to the other side of a tie is explained where
+the float ahead of it lies that near to the tie; the reference goes on with ONNX Runtime's integer,
+so that every later integer still has to agree. Integers that a kernel keeps to itself (MatMulNBits)
+cannot be compared: near a tie they fall to either side in replicas that are moved far enough.
 """
 
 from collections.abc import Mapping, Sequence

@@ -28,11 +28,6 @@ from onnxq.qtensor.checked import detached, need_per_tensor, shape_errors, whole
 Indices: TypeAlias = npt.NDArray[np.int64]
 
 
-def _is_unsaid(value: object) -> bool:
-    """Whether torch's functions pass the value of an option on unasked; 0 is one that was given."""
-    return value is None or value is False
-
-
 class StoredTensor:
     """Integers and qparams; the base of QTensor's views, comparisons and copies.
 
@@ -173,7 +168,10 @@ class StoredTensor:
         # by name, for it is above here: torch knows the tensor, not the function that it asks for
         own = getattr(cls, name, None) or getattr(import_module("onnxq.functional"), name, None)
         taken = signature(own).parameters if callable(own) else {}
-        named = {k: v for k, v in (kwargs or {}).items() if k in taken or not _is_unsaid(v)}
+        # None and False are what torch's functions pass on of options that nobody gave
+        named = {
+            k: v for k, v in (kwargs or {}).items() if k in taken or not (v is None or v is False)
+        }
         for key, parameter in taken.items():
             if key in {"scale", "zero_point"} and parameter.default is parameter.empty:
                 named[key] = getattr(args[0], f"q_{key}")()  # torch's functions keep them

@@ -178,14 +178,10 @@ def _tensors(
                 one.histogram,
                 found.name in outputs,
                 None if one.local is None else one.whole.compared.sqnr_db,
-                _channel_share(one, qparams),
+                median_share(one.maxima, qparams) if qparams and one.maxima is not None else None,
             )
         )
     return parts
-
-
-def _channel_share(one: TensorErrors, p: QParams | None) -> float | None:
-    return None if p is None or one.maxima is None else median_share(one.maxima, p)
 
 
 def _qparams(p: QParams | None) -> TensorQParams | None:

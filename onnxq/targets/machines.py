@@ -14,21 +14,8 @@
 
 `fbgemm` is x86-avx2 and `qnnpack` is arm64, PyTorch's names of backends.
 
-Where the numbers come from: ONNX Runtime 1.31 ran 107 cases of its integer operators and 471 stress
-shapes on each instruction set (silicon, qemu, or CPUID bits hidden from it), and was compared
-bit for bit with exact integer arithmetic.
-
-    Saturation: vpmaddubsw adds two neighbouring products of u8 by s8 in int16. With weights of the
-    full range 314 of the 471 shapes were wrong, and ResNet-20's logits by up to 0.6 of 4.8. Weights
-    in [-64, 64] never saturate, since 255 * 64 * 2 = 32640 is below 2^15, nor do larger ones whose
-    neighbours are small (onnxq.targets.reduce_range). Depthwise convolutions do not use it.
-
-    Wrap: 2 * (-128 * -128) = 2^15. u8 activations are flipped to s8, so the integer 0 counts as
-    -128. Weights in [-127, 127] never wrap; no weight of -128 is emitted, whatever the target.
-
-    Sums: QLinearAdd rounds otherwise on ARM, in fixed point, and on x86-sse, without fused
-    multiply-adds; QLinearMul on ARM, with one; in WebAssembly both divide. Rarely, see
-    static/planning/plan_sums.py.
+ONNX Runtime 1.31 was compared with exact integer arithmetic on each of them, on silicon, in qemu,
+or with CPUID bits hidden: docs/why/numerics.md has what was found.
 
 WebAssembly is onnxruntime-web 1.30 in Node and in Chromium (tests/wasm), one build for all
 machines, whose sums of products are exact.

@@ -20,11 +20,8 @@ square is
 
 Every term is of the size of the error, so that sums of float32 products are enough.
 
-The damping stands between samples and what they are drawn from: without any, W* fits the samples.
-It is chosen by the error on samples held back, from a medium one on, as long as the next one is
-better; each channel's scale, too, where integers are few: a narrower range that clips the largest
-weights, or the plan's own. Where the medium one is no better than the bias alone, no other is
-tried, and the weight stays as it is.
+The damping, and each channel's scale where integers are few, are chosen on samples held back:
+docs/guides/improve.md.
 """
 
 from __future__ import annotations

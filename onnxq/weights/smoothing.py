@@ -136,16 +136,13 @@ def layer_noise(
     noises = []
     for layer in layers:
         weight = layer.rounded((layer.weight * layer.undone(factors)).astype(np.float32))
+        sides = [(x, layer.matrix(layer.weight)), (x_rounded, layer.matrix(weight))]
+        some = slice(None, None, max(1, sides[0][1].shape[1] // OUTPUTS))
         wanted, got = (
-            np.matmul(layer.rows(seen), _some_outputs(layer.matrix(w)).swapaxes(1, 2))
-            for seen, w in ((x, layer.weight), (x_rounded, weight))
+            np.matmul(layer.rows(seen), matrix[:, some].swapaxes(1, 2)) for seen, matrix in sides
         )
         noises += [layer.noise(*group) for group in zip(wanted, got, strict=True)]
     return float(np.mean(noises))
-
-
-def _some_outputs(matrix: Singles) -> Singles:
-    return matrix[:, :: max(1, matrix.shape[1] // OUTPUTS)]
 
 
 MOST_ROWS = 1024
@@ -283,7 +280,10 @@ class _Reading:
     @classmethod
     def of(cls, readers: Sequence[IntegerLayer], channels: int, flow: Flow) -> _Reading:
         """Collects the weights of these readers."""
-        layers = [_linear_layer(reader, _noise_of(reader, flow)) for reader in readers]
+        # the noise that counts: what is left behind the PTQ algorithms that follow
+        varies = [flow.corrects_biases and reader.has_bias for reader in readers]
+        noises = [varying_noise if each else row_noise for each in varies]
+        layers = [_linear_layer(*pair) for pair in zip(readers, noises, strict=True)]
         observer = next((r.observer for r in readers if r.observer is not None), None)
         return cls(layers, observer, np.max([each.largest(channels) for each in layers], 0))
 
@@ -339,11 +339,6 @@ def outliers_cost(flow: Flow, inputs: Mapping[SmoothingSite, SiteInput]) -> bool
         noises = [reading.noise(first, second, a) for a in (0.0, *USUAL)]
         before, after = before + noises[0], after + min(noises)
     return before > len(inputs) * TYPICAL_NOISE and before >= LESS * after
-
-
-def _noise_of(layer: IntegerLayer, flow: Flow) -> Noise:
-    """The noise that counts: what is left behind the PTQ algorithms that follow."""
-    return varying_noise if flow.corrects_biases and layer.has_bias else row_noise
 
 
 def _linear_layer(found: IntegerLayer, noise: Noise) -> LinearLayer:

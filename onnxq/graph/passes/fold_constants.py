@@ -71,10 +71,9 @@ class FoldConstants(ir.passes.InPlacePass):
         for node in all_nodes(model):
             tensors = None if node.op_type in self._kept else _folded(node, opset)
             # bytes that the results have more than the constants that they are computed of
-            growth = max(
-                0, sum(t.nbytes for t in tensors or ()) - sum(t.nbytes for t in _read(node))
-            )
-            count = 1 + sum(runs.get(id(tensor), 0) for tensor in _read(node))
+            read = _read(node)
+            growth = max(0, sum(t.nbytes for t in tensors or ()) - sum(t.nbytes for t in read))
+            count = 1 + sum(runs.get(id(tensor), 0) for tensor in read)
             work = _multiply_adds(node, tensors) if tensors else 0
             if tensors and growth <= left and count <= _MOST_RUNS and work <= work_left:
                 left -= growth

@@ -65,8 +65,7 @@ def fold_norm(norm: ir.Node, names: FreeNames) -> None:
     weight.store(integers, scale, producer, names)
     real = folded_bias(bias, affine.factor, affine.mean, affine.beta).astype(np.float32)
     constant = new_constant(producer, names.value(f"{weight.stem}_bias"), real)
-    if len(producer.inputs) <= BIAS:
-        producer.resize_inputs(BIAS + 1)
+    producer.resize_inputs(BIAS + 1)
     producer.replace_input_with(BIAS, constant)
     name = norm.outputs[0].name
     bypass(norm)

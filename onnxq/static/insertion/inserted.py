@@ -30,7 +30,7 @@ from onnxq.core.reason import Reason
 from onnxq.dtypes import INT8, UINT8, QDType, in_bytes
 from onnxq.errors import listed
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.operator import Float, OpCategory, Rule
+from onnxq.operator import Float, OpCategory
 from onnxq.operator.reasons import LeftByRequest
 from onnxq.qconfig import QConfigMapping
 from onnxq.static.insertion import overrides
@@ -90,14 +90,12 @@ def inserted(context: Context, qconfig: QConfigMapping, insertion: QuantizerInse
 def with_reasons(found: Inserted, reasons: Mapping[str, Reason]) -> Inserted:
     """The insertion, with these reasons of nodes that the qconfig leaves in float."""
     decisions = {
-        name: Float(reasons[name]) if name in reasons and _is_left(decision) else decision
+        name: Float(reasons[name])
         for name, decision in found.decisions.items()
+        if name in reasons and isinstance(decision, Float)
+        if isinstance(decision.reason, LeftByRequest)
     }
-    return replace(found, decisions=decisions)
-
-
-def _is_left(decision: Decision) -> bool:
-    return isinstance(decision, Float) and isinstance(decision.reason, LeftByRequest)
+    return replace(found, decisions={**found.decisions, **decisions})
 
 
 def with_clipped_outputs(
@@ -159,7 +157,8 @@ def _last_members(
         decision = decisions[node_name(use.node)]
         if not isinstance(decision, Quantize) or not _copies(decision, use.idx, members):
             return (value_name(value),), False
-        is_part |= _takes_part(decision.rule)
+        rule = decision.rule  # behind it, values may be missing, which the range need not hold
+        is_part |= rule.category is OpCategory.CLAMP or rule.selects or rule.shrinks
         copies |= {v.name: None for v in use.node.outputs if v.name in decision.results}
     if value.is_graph_output() or not copies:
         return (value_name(value),), False
@@ -176,11 +175,6 @@ def _copies(decision: Quantize, slot: int, members: Collection[str]) -> bool:
     if decision.folded_into or slot not in decision.rule.activations or not decision.results:
         return False
     return all(tensor in members for tensor in decision.results)
-
-
-def _takes_part(rule: Rule) -> bool:
-    """Whether values may be missing behind it, which the range need not hold then."""
-    return rule.category is OpCategory.CLAMP or rule.selects or rule.shrinks
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
