@@ -15,8 +15,8 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.errors import QConfigError, nearest
-from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import value_name
+from onnxq.times.model_times import sizes_for
 
 LENGTH, SIDE = 64, 224
 MOST = 2**31 - 1
@@ -26,7 +26,7 @@ CACHE_NAMES = ("past", "cache")
 
 def expected_sizes(
     model: ir.Model, given: Mapping[str, Sequence[int]], sample: Mapping[str, Array]
-) -> dict[str, tuple[int, ...]]:
+) -> Mapping[str, tuple[int, ...]]:
     """Value name -> its sizes; empty where the model leaves none open."""
     inputs = {value_name(value): value for value in model.graph.inputs}
     for name in given:
@@ -49,11 +49,11 @@ def expected_sizes(
                 _usual(axis, len(sizes), steps=steps) if size is None else size
                 for axis, size in enumerate(sizes)
             )
-    return sizes_of(model, shapes)
+    return sizes_for(model, shapes)
 
 
 def _check_shape(name: str, shape: Sequence[int], declared: list[int | None] | None) -> None:
-    """Passes sizes that the input can have; another rank is found by `sizes_of`."""
+    """Passes sizes that the input can have; another rank is found by `sizes_for`."""
     fits = (
         declared is None
         or len(declared) != len(shape)

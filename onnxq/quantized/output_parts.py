@@ -174,7 +174,9 @@ def _parts(axis: int, sums: _Axis) -> tuple[float, list[OutputPart]] | None:
     parts: list[OutputPart] = []
     ratio = 0.0
     while left.any() and len(parts) < MOST_PARTS:
-        is_held_apart = len(parts) == MOST_PARTS - 1 or (parts and _are_scores(sums, left))
+        is_held_apart = len(parts) == MOST_PARTS - 1 or (
+            parts and (sums.least[left] >= 0).all() and (sums.most[left] <= 1).all()
+        )  # scores
         loud = left if is_held_apart else _loud(signal, by_sample, left)
         if not parts:
             if (loud == left).all():
@@ -211,10 +213,6 @@ def _lost(axis: int, slices: npt.NDArray[np.intp], sums: _Axis) -> OutputPart | 
     if not lost.any() or 2 * lost.sum() > len(lost) or not is_rest_well:
         return None
     return _part(axis, slices[lost], sums)
-
-
-def _are_scores(sums: _Axis, slices: Mask) -> bool:
-    return bool((sums.least[slices] >= 0).all() and (sums.most[slices] <= 1).all())
 
 
 def _never_taken(sums: _Axis) -> Mask:

@@ -28,7 +28,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from onnxq.dynamic.dynamic_decision import Objective
-from onnxq.graph.sizes import sizes_of
 from onnxq.qconfig import Choice
 from onnxq.static.choosing.by_size import by_size, note_on_size
 from onnxq.static.choosing.by_state import by_state
@@ -47,6 +46,7 @@ from onnxq.static.insertion.insert_quantizers import BESIDE, by_conversions
 from onnxq.static.prepared import Prepared
 from onnxq.static.statistics import Statistics
 from onnxq.times import costs_of
+from onnxq.times.model_times import sizes_for
 
 BY_STATE: tuple[Callable[[SoFar], Proposals], ...] = (by_state,)
 BY_RULES: tuple[Callable[[SoFar], Proposals], ...] = (
@@ -140,5 +140,5 @@ def _measurements(
             "known: precisions follow the static rules. Calibrate again"
         ]
     else:
-        times = (sizes_of(prepared.model, statistics.samples.shapes), table)
+        times = (sizes_for(prepared.model, statistics.samples.shapes), table)
     return Measurements(prepared, statistics, times, objective, decided_again), notes

@@ -24,7 +24,6 @@ from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
 from onnxq.errors import CalibrationError, UnsupportedError
-from onnxq.graph.sizes import sizes_of
 from onnxq.graph.walk import attribute_values, node_name, value_name, walk
 from onnxq.operator import Call, Float, NodePlan, OperatorLimit
 from onnxq.operator.nodes import input_at
@@ -54,6 +53,7 @@ from onnxq.static.planning.shifted import with_shifts
 from onnxq.static.prepared import Prepared
 from onnxq.static.statistics import Statistics
 from onnxq.targets.reduce_range import ReducedRange, ReduceRange
+from onnxq.times.model_times import sizes_for
 
 LOG = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ def _dynamic(
         objective,
         known_hash=prepared.model_hash,
         asked=prepared.qconfig,
-        sizes=sizes_of(prepared.model, statistics.samples.shapes),
+        sizes=sizes_for(prepared.model, statistics.samples.shapes),
     )
     asked = {n for n, d in prepared.decisions.items() if is_dynamic(d)}
     reasons = {n: d for n in asked if isinstance(d := made.decisions[n], Float)}

@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.core.saved import Saved
+from onnxq.errors import OnnxqError
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.sizes import Sizes, sizes_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Precision
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import as_taken, input_specs
+from onnxq.samples.made_up import random_batch, with_shapes
 from onnxq.times.changed_time import ChangedTime
 from onnxq.times.table import Change, Estimate
 from onnxq.times.time_model import ChangeTime, Precisions, predicted, walked
@@ -252,3 +255,19 @@ def known_shapes(model: ir.Model, feeds: Mapping[str, Array]) -> dict[str, Sizes
 def every_size(model: ir.Model, shapes: Mapping[str, Sizes]) -> dict[str, Sizes]:
     """Sizes of all values: those that inference finds, and those that a run told."""
     return {**shapes, **sizes_of(model, shapes)}
+
+
+def sizes_for(model: ir.Model, shapes: Mapping[str, Sizes]) -> Mapping[str, Sizes]:
+    """Sizes of all values on made-up inputs of these shapes; inference's, where none run."""
+    known = _KNOWN.setdefault(model, {})
+    key = tuple(sorted(shapes.items()))
+    if key not in known:
+        try:
+            feeds = random_batch(with_shapes(input_specs(model), shapes))
+            known[key] = every_size(model, known_shapes(model, feeds))
+        except OnnxqError:
+            known[key] = sizes_of(model, shapes)
+    return known[key]
+
+
+_KNOWN: WeakKeyDictionary[ir.Model, dict[object, Mapping[str, Sizes]]] = WeakKeyDictionary()

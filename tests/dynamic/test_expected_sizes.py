@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -12,12 +14,15 @@ from onnxq.pipeline import plan_dynamic
 from tests.dynamic_models import parsed
 from tests.examples import weights
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 WIDTH = 256
 TEXT = f"""m (float[N,L,{WIDTH}] x) => (float[N,L,{WIDTH}] y) {{ y = MatMul(x, w) }}"""
 MODEL = parsed(TEXT, {"w": weights(1, WIDTH, WIDTH)})
 
 
-def sizes(text: str, **given: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def sizes(text: str, **given: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
     return expected_sizes(ir.from_proto(parsed(text, {})), given, {})
 
 

@@ -6,9 +6,10 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+import onnxq
 from onnxq.operator import Precision
 from onnxq.times import costs_of
-from onnxq.times.model_times import TimeModel, every_size, known_shapes
+from onnxq.times.model_times import TimeModel, every_size, known_shapes, sizes_for
 from onnxq.tuning.measure_times import times_of
 from tests.examples import ALL_INTEGERS, weights
 from tests.examples import model as example
@@ -39,6 +40,29 @@ def test_inputs_are_enough_where_inference_knows_the_rest() -> None:
     model = ir.serde.deserialize_model(behind("Relu"))
     assert known_shapes(model, X) == {"x": (2, 256)}
     assert every_size(model, {"x": (2, 256)})["y"] == (2, 256)
+
+
+def test_sizes_behind_such_an_operator_are_known_of_made_up_inputs() -> None:
+    model = ir.serde.deserialize_model(behind("QuickGelu", "com.microsoft"))
+    assert sizes_for(model, {"x": (2, 256)})["y"] == (2, 256)
+    assert sizes_for(model, {"x": (3, 256)})["y"] == (3, 256)
+
+
+def test_sizes_are_those_of_inference_where_a_model_does_not_run_on_made_up_inputs() -> None:
+    reshape = [helper.make_node("Reshape", ["x", "x_shape"], ["y"], "reshape")]
+    made = example(reshape, {"x_shape": np.array([7, -1])}, {"x": ["N", 256]})
+    found = sizes_for(ir.serde.deserialize_model(made), {"x": (3, 256)})
+    assert found["x"] == (3, 256)
+
+
+def test_weights_behind_such_an_operator_are_quantized_dynamically() -> None:
+    made = onnxq.quantize_dynamic(
+        behind("QuickGelu", "com.microsoft"),
+        target="x86-vnni",
+        shapes={"x": (64, 256)},
+        check=onnxq.Check.NONE,
+    )
+    assert "MatMulInteger" in str([node.op_type for node in made.graph])
 
 
 def test_a_table_of_costs_times_matmuls_behind_such_an_operator() -> None:

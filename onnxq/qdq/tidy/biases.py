@@ -34,8 +34,10 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
     x = one_scale(source)
     if weight is None or bias is None or x is None:
         return
-    if bias.dtype != np.float32 or bias.shape != (weight.channels,) or not _plain(node):
+    if bias.dtype != np.float32 or bias.shape != (weight.channels,):
         return
+    if any(node.attributes.get_float(name, 1.0) != 1.0 for name in ("alpha", "beta")):
+        return  # the bias is not added as it is
     if not np.isfinite(bias).all():
         return  # as the module has it
     weight = _with_room(_with_fine_scales(weight, node, names), bias, x.scale, node, names)
@@ -108,8 +110,3 @@ def _to_integers(node: ir.Node) -> bool:
     if node.op_type == "Gemm":
         return True  # QGemm gives float32, too
     return is_quantize(sole_reader(node.outputs[0]))
-
-
-def _plain(node: ir.Node) -> bool:
-    """Whether the bias is added as it is."""
-    return all(node.attributes.get_float(name, 1.0) == 1.0 for name in ("alpha", "beta"))
