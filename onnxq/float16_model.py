@@ -55,7 +55,9 @@ Batch = Mapping[str, Array]
 LARGEST = 65504.0 / 2
 """Magnitude that a tensor may reach on samples: half of float16's largest, for inputs unseen."""
 SMALLEST = 2.0**-14
-"""Least of float16's that has all its digits; a tensor whose numbers are all below loses some."""
+"""Smallest normal number of float16; a tensor without a larger one loses digits."""
+ADDS = ("Add", "Clip", "Max", "Min", "Sub", "Sum")
+"""Operators that make of a lost digit of a constant no more than that."""
 GOOD_DB = 40.0
 """SQNR of an output from which on no further node is kept; float16 has 73 dB for one number."""
 LOST_DB = 10.0
@@ -90,12 +92,13 @@ def half(
 ) -> QuantizedModel:
     """The model in float16, with a verdict: half the size, for providers that compute in it.
 
-    Sums, norms and exponentials stay float32, and what overflows on the samples. Where an output is
+    Sums, norms and exponentials stay float32, and what is too large or small for float16 on the
+    samples. Where an output is
     below 40 dB, nodes that lose most are kept, too. On CPUs it gains size, and seldom time.
 
     Args:
         model: path, ModelProto or onnx_ir.Model, float32 or bfloat16; it is not changed.
-        samples: to find overflows on, and to compare both on; None: made-up inputs.
+        samples: to find such numbers on, and to compare both on; None: made-up inputs.
         weight_bits: 2, 4 or 8: layers get group-wise weights first, as `quantize_weights` makes
             them (q4f16); None: float16 weights.
         keep: names or globs of nodes that stay float32.
@@ -173,7 +176,8 @@ def _to_float32(model: ir.Model, weight_bits: int | None) -> None:
         raise ModelError(
             "half: the model has no float32 or bfloat16 numbers; it may be float16 or float64."
         )
-    idle = [str(y.name) for y in model.graph.outputs if y.producer() is None]
+    ends = [y for y in model.graph.outputs if y.dtype == ir.DataType.FLOAT]
+    idle = [str(y.name) for y in ends if y.producer() is None]
     if idle:
         raise UnsupportedError(f"half: no node computes output '{idle[0]}'; leave it out.")
 
@@ -243,22 +247,22 @@ def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:
     for value in model.graph.initializers.values():
         if value.dtype == ir.DataType.FLOAT and value.const_value is not None:
             array = value.const_value.numpy()
-            if np.isnan(array).any():
+            if array.size > 1 and np.isnan(array).any():
                 raise ModelError(f"half: weight '{value.name}' holds NaN; repair the model.")
-            reached = _largest(array)
-            if value.const_value.size > 1 or reached > SMALLEST:  # not what keeps a root off 0
-                largest[str(value.name)] = reached
+            largest[str(value.name)] = _largest(array)
     for batch in batches:
         for name, array in _computed(model, batch):
             largest[name] = max(largest.get(name, 0.0), _largest(array))
-    found = {}
+    found: dict[str, str] = {}
     for node in model.graph:
-        names = [str(x.name) for x in (*node.inputs, *node.outputs) if x is not None]
-        for name in names:
-            reached = largest.get(name, 0.0)
-            if not SMALLEST <= (reached or 1.0) <= LARGEST:
-                kind = "underflow" if reached < 1 else "overflow"
-                found[node_name(node)] = f"{kind} ({reached:.3g})"
+        added = [*(node.inputs if node.op_type in ADDS else node.inputs[2:])]  # biases
+        for x in (*node.inputs, *node.outputs):
+            reached = 0.0 if x is None else largest.get(str(x.name), 0.0)
+            is_constant = x is not None and x.is_initializer()
+            if reached > LARGEST:
+                found.setdefault(node_name(node), f"overflow ({reached:.3g})")
+            elif 0 < reached < SMALLEST and not (is_constant and x in added):
+                found.setdefault(node_name(node), f"underflow ({reached:.3g})")
     return found
 
 

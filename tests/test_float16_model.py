@@ -109,13 +109,19 @@ def test_an_output_that_overflows_is_not_rounded_on_its_way_out() -> None:
 
 def test_numbers_below_those_of_float16_stay_float32() -> None:
     text = """g (float[n, 32] x) => (float[n, 32] y) {
-        a = MatMul(x, w) s = Add(a, e) b = MatMul(s, v) y = Mul(b, k)
+        a = Gemm(x, w, c) s = Add(a, e) b = MatMul(s, v) m = Mul(b, k) t = Mul(s, f)
+        u = Mul(t, g) y = Add(m, u)
     }"""
-    numbers = {"w": SQUARE, "v": SQUARE * np.float32(1e-12), "e": number(1e-9), "k": number(1e12)}
+    numbers = {
+        "w": SQUARE, "v": SQUARE * np.float32(1e-12), "c": np.full(32, 1e-6, np.float32),
+        "e": number(1e-9), "k": number(1e12), "f": number(1e-8), "g": number(1e8),
+    }  # fmt: skip
     made = onnxq.half(parsed(text, numbers), {"x": X})
     said = notes_of(made)
-    assert "1 MatMul (underflow" in said
-    assert "Add" not in said  # what keeps a sum off 0 is no such number
+    assert "MatMul (underflow" in said
+    assert "Mul (underflow" in said
+    assert "Add" not in said  # a constant that is added may lose digits
+    assert "Gemm" not in said
     assert made.verdict is not None
     assert made.verdict.worst_db > 50
 
@@ -131,7 +137,7 @@ def test_numbers_below_those_of_float16_stay_float32() -> None:
 def test_what_cannot_be_float16_is_refused_in_words(
     text: str, error: type[OnnxqError], words: str
 ) -> None:
-    numbers = {"k": number(1e6), "o": number(np.nan)}
+    numbers = {"k": number(1e6), "o": np.full(32, np.nan, np.float32)}
     model = parsed(text, {name: x for name, x in numbers.items() if f" {name})" in text})
     with pytest.raises(error, match=words):
         onnxq.half(model, {"x": X})

@@ -138,8 +138,25 @@ def test_a_transposed_convolution_of_16_bits_stays_in_float() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # nothing is in integers
         made = onnxq.import_qdq(model)
+    assert "ConvTranspose" in [node.op_type for node in made.graph]
     assert made.verdict is not None
     assert made.verdict.worst_db > 60
+
+
+def test_what_the_file_has_in_integers_stays_so_beside_the_rest() -> None:
+    f = File(opset=21)
+    x = f.qdq("x", 0.03, np.uint8(128))
+    y = f.op("Softmax", x)  # 0.57 of float's speed in integers, so that the flow leaves it in float
+    z = f.qdq(y, 1 / 256, np.uint8(0))
+    w = f.op(
+        "DequantizeLinear", f.rng.integers(-99, 99, (32, 16)).astype(np.int8), np.float32(0.01)
+    )
+    f.op("Identity", f.op("MatMul", z, w), out="y")
+    model = f.model("onnx.quantize", ("N", 32))
+    made = onnxq.import_qdq(model, quantize_rest=inputs(model, 64))
+    (softmax,) = [n for n in made.graph if n.op_type in ("Softmax", "QLinearSoftmax")]
+    assert all(p.op_type in ("DequantizeLinear", "QuantizeLinear") for p in softmax.predecessors())
+    assert [s.op_type for s in softmax.successors()] == ["QuantizeLinear"]
 
 
 def test_int8_activations_become_uint8() -> None:

@@ -191,8 +191,9 @@ def _weight(value: ir.Value, reader: ir.Node, dtype: str, granularity: str) -> S
     tensor = value.const_value
     assert tensor is not None  # an initializer
     shape = tuple(map(int, tensor.shape.numpy()))
+    at = str(reader.name or next((v.name for v in reader.outputs if v.name), ""))  # of other tools
     return StoredWeight(
-        str(value.name), _label(reader), reader.op_type, dtype, shape, granularity, tensor.nbytes
+        str(value.name), at, reader.op_type, dtype, shape, granularity, tensor.nbytes
     )
 
 
@@ -223,8 +224,3 @@ def _qparams_behind(node: ir.Node, slot: int, weight: ir.Value) -> str:
         if tensor.size in (*shape, math.prod(shape[::2])) and bool(np.all(tensor.numpy() > 0)):
             return "per channel"
     return "scale computed behind it"
-
-
-def _label(node: ir.Node) -> str:
-    """The node's name, or that of its first result: files of other tools may name no node."""
-    return str(node.name or next((v.name for v in node.outputs if v.name), ""))

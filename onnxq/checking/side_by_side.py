@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from onnxq.affine import dequantize, quantize
@@ -120,7 +119,8 @@ class Pair:
             sums.parts.update(x, y)
             if x.ndim == 2 and x.shape[1] > 1:
                 sums.top1.update(x, y)
-                if _are_probabilities(x):
+                rows: Any = x
+                if (rows >= 0).all() and (np.abs(rows.sum(1) - 1) < 1e-2).all():  # probabilities
                     logs = (np.log(np.maximum(each, LEAST_PROBABILITY)) for each in (x, y))
                     sums.divergence.update(*(each[:, None] for each in logs))
             if self.name == LOGITS and x.ndim == RANK and x.shape[-1] > 1:
@@ -151,11 +151,6 @@ class Pair:
 
 LEAST_PROBABILITY = 1 / 512
 """Half an LSB of 8 bits: less is zero in integers, and has no logarithm there."""
-
-
-def _are_probabilities(rows: npt.NDArray[Any]) -> bool:
-    """Whether each row (N, C) is a distribution."""
-    return bool((rows >= 0).all() and (np.abs(rows.sum(1) - 1) < 1e-2).all())
 
 
 class SideBySide:

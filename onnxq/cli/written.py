@@ -78,6 +78,7 @@ class Account:
         notes: for people and programs, the most important first.
         tables: of the command, for people who ask for all; those without rows are left out.
         more: commands to go on with, beside those of every model.
+        improved: what PTQ algorithms did, the first of which people see.
     """
 
     head: str
@@ -86,6 +87,7 @@ class Account:
     values: Mapping[str, object]
     tables: Sequence[PrintedTable] = ()
     more: Sequence[str] = ()
+    improved: Sequence[str] = ()
 
 
 def tell(written: Written, account: Account, as_json: bool) -> None:
@@ -147,6 +149,7 @@ def _answer(written: Written, account: Account) -> Iterator[Line]:
     else:
         yield from verdict_lines(verdict)
     yield from float_lines(account.summary)
+    yield from (Line(said, 4) for said in account.improved[:1])
     if not is_whole():
         yield from (Line(f"note: {note}", 4) for note in account.notes[:1])
     yield from next_lines([*_look_closer(written), *account.more])
@@ -205,10 +208,11 @@ def report_quantization(summary: Summary, made: Plan, written: Written, as_json:
     account = Account(
         f"quantized for {made.target}",
         summary,
-        [*summaries(made.outcomes), *made.notes, *remaining.sentences(), *elsewhere],
+        [*made.notes, *remaining.sentences(), *elsewhere],
         values,
         tables,
         _tuned_further(written, made.target),
+        summaries(made.outcomes),
     )
     tell(written, account, as_json)
 

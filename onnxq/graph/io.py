@@ -121,7 +121,8 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
             "Make it dense (numpy, then onnx.numpy_helper.from_array) first."
         )
     for value in proto.graph.output:
-        if "map_type" in str(value.type):
+        kinds = (value.type, value.type.sequence_type.elem_type)
+        if any(kind.HasField("map_type") for kind in kinds):
             raise ModelError(
                 f"{where}: output '{value.name}' holds maps, which onnxq does not read. Leave the "
                 "ZipMap out: options={'zipmap': False} of skl2onnx."

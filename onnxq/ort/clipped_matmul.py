@@ -13,7 +13,8 @@ all. Max gives the same floats, NaN included, and hides nothing.
 | MatMul, Relu, LayerNormalization, 32 rows               | 4.3  | 0.63 |
 
 ONNX Runtime 1.31 on AVX512. A bias that a MatMul has in an Add is between the two, and an output of
-the graph is no such Relu. Ahead of a QuantizeLinear, too, a MatMul that makes one stays in float.
+the graph is no such Relu. A MatMul whose result is an output stays in float ahead of a
+QuantizeLinear, too.
 """
 
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def write_max(model: ir.Model) -> None:
 
 
 def _hiding(model: ir.Model) -> Iterator[ir.Node]:
-    """Each Relu and Clip that alone reads a linear layer of integers; one is read in float."""
+    """Each Relu and Clip that keeps a linear layer between DQ and Q from running in integers."""
     for linear in all_nodes(model):
         if linear.op_type not in LINEAR_OPS or linear.domain not in ONNX_DOMAINS:
             continue

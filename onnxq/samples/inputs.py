@@ -211,7 +211,7 @@ def check_finite(array: Array, where: str, first: int) -> None:
 
 
 def as_taken(batch: Mapping[str, Array], inputs: Sequence[InputSpec]) -> Batch:
-    """The batch as a model takes it: quantized inputs as integers or back, floats in its own type.
+    """The batch as a model takes it: quantized inputs as integers or back, floats in its types.
 
     Args:
         batch: input name -> floats, integers, or the numbers that these stand for.

@@ -48,7 +48,8 @@ def chain_of(prepared: Prepared, name: str) -> tuple[Said, ...]:
         asked = None if proposal.entry is None else proposal.entry.precision
         said.append(Said(by, asked or Precision.DYNAMIC_INT8, proposal.reason))
     again = _inserted(context, prepared.chosen, name)
-    return (*said, *([] if again.precision is said[-1].precision else [again]))
+    lost = again.precision is Precision.FLOAT is not said[-1].precision
+    return (*said, again) if lost else tuple(said)
 
 
 def _inserted(context: Context, decided: Decided, name: str) -> Said:

@@ -1,20 +1,10 @@
 """Bias-preserving rounding: int8 weights whose rounding errors cancel in each channel's results.
 
-A result is off by the sum of d_i a_i, where d_i = w_i / s - q_i. With activations of means m_i and
-variances v_i that are independent of each other, its mean square is
+Those weights are rounded to the other of their two nearest integers that make
 
-    sum v_i d_i^2 + (sum m_i d_i)^2
+    sum v_i d_i^2 + (sum m_i d_i)^2        d_i = w_i / s - q_i
 
-Rounding to the nearest makes the first sum least, where all v_i are alike, and leaves the second to
-chance. Behind a Relu, m^2 is about half of v; pixels and tokens that resemble their neighbours add
-to it, and an average over these takes the first sum away, but not the second. So some weights are
-rounded to the other of their two nearest integers. Turning one changes both terms by
-
-    v_i (1 - 2 |d_i|)  and  (S - |m_i|)^2 - S^2,   S = |sum m_i d_i|
-
-and those that give most of the second for the first, |m_i| / (v_i (1 - 2 |d_i|)), are turned as
-long as both together become less. Of K weights about sqrt(K / 12) turn. Without means, all are
-taken for 1, and variances for nothing: the errors of a channel then add up to 0.
+less, for activations of means m_i and variances v_i (docs/why/numerics.md).
 
 Where scales are large because pairs of products have to fit int16, this wins back a third of what
 that costs, or more than all of it (docs/guides/targets.md). No turned weight takes a pair out of

@@ -15,13 +15,6 @@ m (tests compare them with benchmarks/results/*.md):
 on AVX512-VNNI (Zen 5), onnxruntime 1.31.1, one thread. The other targets use the same numbers: no
 other machine was at hand, and an emulator's times say nothing. Time of the session itself, 2.6 us,
 is not in them: a MatMul of 32 x 32 takes 0.4 us, and would look as fast as float.
-
-With one row, integer MatMuls are faster from 256 x 256 weights on, with 64 rows from 64 x 64:
-quantizing the activations has to be earned. Blocks are with one row, or with 512 x 512 weights and
-few rows. DynamicQuantizeLSTM, one kernel, is from 64 on. GRU and RNN are a Scan whose body costs
-half a microsecond per node and step: GRU is above 256 (from 192 on for a batch of 8), RNN from
-192 on (64). QAttention is from a hidden size of 128 on, with one row too; a MatMul of its own
-and MultiHeadAttention from 256 on. ONNX's own Attention has no weights, and no numbers here.
 """
 
 import csv

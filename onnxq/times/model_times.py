@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from onnxq.graph.portable import PortableModel
 from onnxq.graph.sizes import Sizes, sizes_of
 from onnxq.graph.walk import node_name, value_name
 from onnxq.operator import Precision
+from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.ort.types_by_run import types_by_run
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.made_up import random_batch, with_shapes
@@ -258,16 +260,19 @@ def every_size(model: ir.Model, shapes: Mapping[str, Sizes]) -> dict[str, Sizes]
 
 
 def sizes_for(model: ir.Model, shapes: Mapping[str, Sizes]) -> Mapping[str, Sizes]:
-    """Sizes of all values on made-up inputs of these shapes; inference's, where none run."""
-    known = _KNOWN.setdefault(model, {})
-    key = tuple(sorted(shapes.items()))
+    """Finds sizes of all values: by inference, and by a run on made-up inputs where it stops.
+
+    It stops at operators of other domains. What depends on values, such as boxes, is not known.
+    """
+    known, key = _KNOWN.setdefault(model, {}), tuple(sorted(shapes.items()))
     if key not in known:
-        try:
-            feeds = random_batch(with_shapes(input_specs(model), shapes))
-            known[key] = every_size(model, known_shapes(model, feeds))
-        except OnnxqError:
-            known[key] = sizes_of(model, shapes)
+        known[key], told = sizes_of(model, shapes), {}
+        if not all(node.domain in ONNX_DOMAINS for node in model.graph):
+            with contextlib.suppress(OnnxqError):  # the model does not run on made-up inputs
+                feeds = random_batch(with_shapes(input_specs(model), shapes))
+                told = known_shapes(model, feeds)
+        known[key] = {n: size for n, size in told.items() if all(size)} | known[key]
     return known[key]
 
 
-_KNOWN: WeakKeyDictionary[ir.Model, dict[object, Mapping[str, Sizes]]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[ir.Model, dict[object, dict[str, Sizes]]] = WeakKeyDictionary()

@@ -6,10 +6,9 @@ counts as a loss is one beyond its standard error:
 
     d = after - before          mean(d) > std(d) / sqrt(n)
 
-Each layer of such a change has been judged before, by thousands of places: that it helps is to be
-expected, and a loss that chance alone explains is no reason against it. Factors of a float model
-have it the other way round: they change which ranges, precisions and patterns the flow finds,
-which nothing before the outputs has judged. So chance must not explain the gain of such a change.
+Layers of such a change have been judged before: a loss that chance alone explains is no reason
+against it. Factors of a float model change what nothing before the outputs has judged: chance must
+not explain the gain of such a change.
 
 Errors of samples may differ by a factor of ten and more, so that a few samples make up the mean of
 d and most of its spread, and the others are not heard. A gain shows in each sample's own measure:

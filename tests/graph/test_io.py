@@ -64,6 +64,16 @@ def test_external_data_is_found_from_another_working_folder(
     np.testing.assert_array_equal(tensor_of(model.graph.initializers["w"]).numpy(), W)
 
 
+def test_an_output_of_maps_is_refused_with_the_option_that_leaves_them_out() -> None:
+    maps = onnx.ValueInfoProto(name="probabilities")
+    maps.type.sequence_type.elem_type.map_type.key_type = TensorProto.INT64
+    zipped = helper.make_node("ZipMap", ["x"], ["probabilities"], domain="ai.onnx.ml")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3])
+    made = helper.make_model(helper.make_graph([zipped], "g", [x], [maps]))
+    with pytest.raises(ModelError, match=r"'probabilities' holds maps.*'zipmap': False"):
+        load(made)
+
+
 def test_a_missing_file_is_named_with_a_neighbour_that_looks_like_it(tmp_path: Path) -> None:
     (tmp_path / "resnet20.onnx").write_bytes(b"")
     with pytest.raises(

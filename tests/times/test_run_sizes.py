@@ -49,10 +49,15 @@ def test_sizes_behind_such_an_operator_are_known_of_made_up_inputs() -> None:
 
 
 def test_sizes_are_those_of_inference_where_a_model_does_not_run_on_made_up_inputs() -> None:
-    reshape = [helper.make_node("Reshape", ["x", "x_shape"], ["y"], "reshape")]
-    made = example(reshape, {"x_shape": np.array([7, -1])}, {"x": ["N", 256]})
+    nodes = [
+        helper.make_node("QuickGelu", ["x"], ["a"], "gelu", domain="com.microsoft"),
+        helper.make_node("Reshape", ["a", "a_shape"], ["y"], "reshape"),
+    ]
+    made = example(nodes, {"a_shape": np.array([7, -1])}, {"x": ["N", 256]})
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     found = sizes_for(ir.serde.deserialize_model(made), {"x": (3, 256)})
     assert found["x"] == (3, 256)
+    assert "y" not in found
 
 
 def test_weights_behind_such_an_operator_are_quantized_dynamically() -> None:

@@ -82,19 +82,23 @@ class BoundInputs:
         }
 
     @property
+    def _copies(self) -> dict[str, torch.Tensor]:
+        return {name: x.clone() for name, x in self.tensors.items()}
+
+    @property
     def args(self) -> tuple[Any, ...]:
         """The arguments passed by position, copies: forward may write into them."""
-        return self.call.filled({name: x.clone() for name, x in self.tensors.items()})[0]
+        return self.call.filled(self._copies)[0]
 
     @property
     def kwargs(self) -> dict[str, Any]:
         """The arguments passed by keyword, likewise."""
-        return self.call.filled({name: x.clone() for name, x in self.tensors.items()})[1]
+        return self.call.filled(self._copies)[1]
 
     @property
     def arguments(self) -> dict[str, Any]:
         """All arguments, by parameter."""
-        tensors = {name: x.clone() for name, x in self.tensors.items()}
+        tensors = self._copies
         found: dict[str, Any] = replaced(self.call.arguments, lambda _, x: _fill(x, tensors))
         return found
 

@@ -82,6 +82,7 @@ def alike(one: torch.Tensor, other: torch.Tensor, share: float) -> bool:
         return False
     if not one.is_floating_point():
         return torch.equal(one, other)
+    one, other = one.detach(), other.detach()
     finite = other[torch.isfinite(other)]
     bound = share * float(finite.abs().max()) if finite.numel() else 0.0
     return torch.allclose(one, other, rtol=0.0, atol=bound, equal_nan=True)

@@ -35,6 +35,7 @@ from onnxq.pytorch.modules.parametrized_layer import weighted_layer
 from onnxq.pytorch.nn.qat.linear import rounding_part
 from onnxq.pytorch.programs.onnx_form import onnx_form
 from onnxq.pytorch.programs.program import Program, program_of
+from onnxq.pytorch.programs.train_mode import row_notes
 from onnxq.pytorch.programs.training_graph import training_graph
 from onnxq.pytorch.train.annotations import AnnotatedWeight, Annotations, Unannotated
 from onnxq.qconfig import (
@@ -200,7 +201,8 @@ def annotate(
     mapping = training_mapping(qconfig, target)
     program = program_of(model, inputs)
     traced = training_graph(copied(model), program)
-    return annotate_program(traced, program, mapping, target)
+    found = annotate_program(traced, program, mapping, target)
+    return replace(found, notes=(*found.notes, *row_notes(traced, program)))
 
 
 def training_mapping(qconfig: QConfigMapping | None, target: str | Target | None) -> QConfigMapping:

@@ -121,9 +121,9 @@ class TrainingGraph(fx.GraphModule):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it; one that was given halves and trains in float32 takes them still."""
-        is_wide = next((p.dtype for p in self.parameters()), torch.float32) == torch.float32
-        if self.meta.get(TAKES_HALVES) and is_wide:
-            args, kwargs = in_float32((args, kwargs))
+        if self.meta.get(TAKES_HALVES):
+            own = next((p.dtype for p in self.parameters()), torch.float32)
+            args, kwargs = in_float32((args, kwargs)) if own == torch.float32 else (args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def _deepcopy_init(self) -> Callable[..., None]:

@@ -92,6 +92,8 @@ class LeafCalls:
         if kind is None:
             return None
         wanted = {name: bound[name] for name in names}
+        if wanted.get("momentum") == 0:  # None, which eval mode shows so
+            del wanted["momentum"]
         for path in self._owners(node, bound):
             module = self._modules.get(path)
             if self._holds(module, bound) and self._becomes(path, module, kind, wanted, bound):
@@ -209,7 +211,7 @@ def _same(held: Any, value: Any) -> bool:
         return isinstance(held, tuple | list) and list(held) == list(value)
     if isinstance(held, tuple | list):
         return len({*held}) == 1 and held[0] == value
-    return bool(held == value) or (held is None and value == 0)  # a momentum, of eval mode
+    return bool(held == value)
 
 
 def _has_parts(module: nn.Module) -> bool:

@@ -30,8 +30,8 @@ def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
     run = program.dropouts
     if run.failure:
         return (
-            f"train mode fails on the example inputs ({run.failure}), so that rates of dropout are "
-            "those that eval mode shows.",
+            f"train mode could not be looked at on the example inputs ({run.failure}): rates of "
+            "dropout are those that eval mode shows.",
         )
     trained = copy.deepcopy(graph).train()
     with LowestDraws():
@@ -40,7 +40,9 @@ def train_mode_notes(graph: TrainingGraph, program: Program) -> tuple[str, ...]:
     left = [n for n, x in run.buffers.items() if n in held and not _is_close(held[n], x)]
     are_same = len(ours) == len(run.results) and all(map(_is_close, ours, run.results))
     if not are_same or drawn != run.drawn:  # a layer may have been drawn to stay in
-        others = f" {listed(left)} would be updated otherwise." if left else ""
+        before = dict(graph.named_buffers())
+        idle = [name for name in left if torch.equal(held[name], before[name])]
+        others = f" It leaves {listed(idle)} as they are, too." if idle else ""
         return (
             "in train mode, forward computes more than batch norm and dropout add to eval mode "
             "(layers left out at random, masks that are drawn, results of auxiliary heads): the "

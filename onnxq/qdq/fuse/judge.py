@@ -241,7 +241,7 @@ def _qparams_behind(
 def _only_clamp(value: ir.Value, node: ir.Node) -> ir.Node | None:
     """Relu or Clip that alone reads the value and has one reader itself, as ONNX Runtime asks.
 
-    A result of the graph that it also is does not count, though its node cannot give integers then.
+    The value may be an output of the graph, too; its node computes in float32 then.
     """
     reader = sole_user(value)
     if reader is None or not facts.of(reader).swallowed or reader.graph is not node.graph:

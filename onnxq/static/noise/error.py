@@ -7,15 +7,7 @@ The power of an error is a function of the value that it sits on,
 and values below half an LSB, which become 0 whatever they were: their logarithms are lost whole.
 What is 0 then may get a number added, or be bounded: the floor of a logarithm.
 
-Rounding alone has one term, q = 0. A square y = x^2 makes 4 a |y| + 3 a^2 of it, and in general
-
-    y = x^p:   a |x|^q  ->  p^2 a |y|^((q + 2 (p - 1)) / p)
-
-so that a root takes it back; a of the 3 a^2 is a mean, of which N squares that are added up have
-N a. A linear layer with weights w makes a sum of w^2 of a; of terms with q = 1 (powers of a
-spectrum, summed by a filter bank of weights from 0 on) it makes a (sum of w^2) / (sum of w). Sums
-of two tensors, copies and bounds leave it as it is. All take the summands of a band for as large as
-each other. So a band is lost whole where its sum is below half an LSB times (sum of w).
+docs/why/numerics.md says what squares, roots, linear layers and filter banks make of it.
 """
 
 import enum

@@ -100,6 +100,12 @@ def test_feeds_are_arrays_by_input_name() -> None:
     np.testing.assert_array_equal(fed["hidden_state"], X.numpy() + 1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_feeds_of_halves_are_float32(dtype: torch.dtype) -> None:
+    (x,) = feeds(nn.Linear(2, 2), torch.ones(1, 2, dtype=dtype)).values()
+    assert x.dtype == np.float32
+
+
 def test_what_is_neither_tensor_nor_constant_is_named_with_its_place() -> None:
     with pytest.raises(UnsupportedError, match=r"'hidden\[0\]' is a ndarray.*torch\.from_numpy"):
         bind(Model(), (X, [X.numpy()]))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,5 +132,8 @@ def test_a_model_given_in_bfloat16_trains_on_bfloat16_batches() -> None:
     prepared = prepare_qat(net, inputs=x)
     prepared(x).square().mean().backward()
     assert all(p.grad is not None and p.dtype is torch.float32 for p in prepared.parameters())
-    model = export(convert(prepared.eval()), x)
+    wanted = prepared.eval()(x)
+    for copied in (copy.deepcopy(prepared), pickle.loads(pickle.dumps(prepared))):
+        torch.testing.assert_close(copied(x), wanted, rtol=0, atol=0)
+    model = export(convert(prepared), x)
     assert onnxq.cross_check(model, {str(model.graph.inputs[0].name): x.float().numpy()}).exact

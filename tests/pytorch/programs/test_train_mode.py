@@ -141,7 +141,7 @@ def test_a_cumulative_average_of_batches_is_that_of_the_module() -> None:
 
 
 def test_updates_of_a_hook_are_named() -> None:
-    with pytest.warns(UserWarning, match="'weight_u', 'weight_v' would be updated otherwise"):
+    with pytest.warns(UserWarning, match="leaves 'weight_u', 'weight_v' as they are"):
         prepare_qat(nn.utils.spectral_norm(nn.Linear(8, 8)), inputs=torch.randn(4, 8))
 
 

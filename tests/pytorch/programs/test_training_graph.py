@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional
 
+from onnxq.errors import ModelError
 from onnxq.ort.runtime import open_session
 from onnxq.pytorch import convert, prepare_qat
 from onnxq.pytorch.exporting.exporter import export
@@ -161,7 +163,7 @@ class Branching(nn.Module):
         return made
 
 
-@pytest.mark.filterwarnings("ignore:train mode fails on the example inputs")
+@pytest.mark.filterwarnings("ignore:train mode could not be looked at")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # inside of torch
 def test_branches_of_cond_stay_in_float_and_train() -> None:
     torch.manual_seed(0)
@@ -182,6 +184,49 @@ def test_branches_of_cond_stay_in_float_and_train() -> None:
     with open_session(written, threads=1) as session:
         (y,) = session.run({str(written.graph.inputs[0].name): x.numpy()})
     torch.testing.assert_close(torch.from_numpy(np.array(y)), trained, rtol=1e-5, atol=1e-6)
+
+
+class Looping(nn.Module):
+    """A layer behind a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def step(i: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+            return i + 1, v * 0.5 + 1
+
+        _, x = while_loop(lambda i, _: i < 3, step, (torch.zeros((), dtype=torch.int64), x))  # type: ignore[no-untyped-call]  # torch's
+        y: Tensor = self.layer(x)
+        return y
+
+
+def test_bodies_of_loops_stay_in_float() -> None:
+    x = torch.randn(4, 8)
+    model = prepare_qat(Looping(), inputs=(x,))
+    trained = model.eval()(x)
+    torch.testing.assert_close(convert(model)(x), trained, rtol=0, atol=0)
+
+
+def test_parameters_with_strides_and_results_that_are_parameters_are_taken() -> None:
+    class Strided(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(8, 16)[:, ::2])
+            self.scale = nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x @ self.weight, self.scale
+
+    x = torch.randn(4, 8)
+    converted = convert(prepare_qat(Strided(), inputs=(x,)).eval())
+    assert len(export(converted, (x,)).graph.outputs) == 2
+
+
+def test_parameters_without_a_shape_are_named() -> None:
+    with pytest.raises(ModelError, match=r"'0\.weight', '0\.bias' have no shape yet"):
+        prepare_qat(nn.Sequential(nn.LazyLinear(4)), inputs=torch.randn(4, 8))
 
 
 def test_regions_without_gradients_have_none() -> None:
