@@ -260,7 +260,7 @@ def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:
             reached = 0.0 if x is None else largest.get(str(x.name), 0.0)
             is_constant = x is not None and x.is_initializer()
             if reached > LARGEST:
-                found.setdefault(node_name(node), f"overflow ({reached:.3g})")
+                found[node_name(node)] = f"overflow ({reached:.3g})"
             elif 0 < reached < SMALLEST and not (is_constant and x in added):
                 found.setdefault(node_name(node), f"underflow ({reached:.3g})")
     return found
