@@ -41,7 +41,7 @@ from onnxq.observers.tensor_noise import decibels
 from onnxq.operator import Float
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
-from onnxq.ort.float16 import as_float16
+from onnxq.ort.float16 import FATAL, as_float16, is_fatal
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource
 from onnxq.samples import Samples, input_specs, open_samples
@@ -72,7 +72,6 @@ WANT_FLOAT32 = {
     "exp": "Exp Log LogSoftmax Pow Reciprocal ReduceLogSum ReduceLogSumExp Softmax",
 }
 """Reason -> operators that want more than float16."""
-FATAL = "ONNX Runtime crashes on it in float16"
 
 
 class IoType(enum.Enum):
@@ -225,20 +224,8 @@ def _by_type(model: ir.Model) -> dict[str, str]:
         for reason, op_types in WANT_FLOAT32.items()
         if node.op_type in op_types.split()
     }
-    moved = {node_name(node): FATAL for node in model.graph.all_nodes() if _is_fatal(node)}
+    moved = {node_name(node): FATAL for node in model.graph.all_nodes() if is_fatal(node)}
     return found | moved
-
-
-def _is_fatal(node: ir.Node) -> bool:
-    """Whether ONNX Runtime 1.31 crashes on a node in float16: it moves the batch before a MatMul.
-
-    Its fusion into FusedMatMul's transBatchA has lost the Cast that it put between them.
-    """
-    perm = node.attributes.get_ints("perm", ()) if node.op_type == "Transpose" else ()
-    rank = len(perm)
-    rest = [axis for axis in perm if axis]
-    moves = rank > 2 and perm[0] != 0 and rest == sorted(rest) and 0 in perm[rank - 2 :]
-    return moves and any(use.node.op_type == "MatMul" for use in node.outputs[0].uses())
 
 
 def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:

@@ -240,7 +240,7 @@ def test_nodes_with_which_onnxruntime_does_not_run_stay_float32(
     whole = as_float16(ir.from_proto(model), (), keeps_io=True)
     if not refusal(whole, None):
         pytest.skip("this ONNX Runtime runs it")
-    monkeypatch.setattr(float16_model, "_is_fatal", lambda _: False)
+    monkeypatch.setattr(float16_model, "is_fatal", lambda _: False)
     made = onnxq.half(model)
     assert "1 Transpose (with it in float16, ONNX Runtime does not run)" in notes_of(made)
 

@@ -17,6 +17,7 @@ from onnxq.graph.edit import bypass, graph_of
 from onnxq.graph.saving import saved_bytes
 
 MOST_BYTES = 1 << 31  # of a protobuf
+FATAL = "ONNX Runtime crashes on it in float16"
 
 
 def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.Model:
@@ -88,3 +89,15 @@ def _keep_between_kept(model: ir.Model) -> None:
 def _casts_to(node: ir.Node, dtype: ir.DataType) -> bool:
     to = node.attributes.get_int("to", 0)
     return node.op_type == "Cast" and to == dtype.value and node.inputs[0] is not None
+
+
+def is_fatal(node: ir.Node) -> bool:
+    """Whether ONNX Runtime 1.31 crashes on a node in float16: it moves the batch before a MatMul.
+
+    Its fusion into FusedMatMul's transBatchA has lost the Cast that it put between them.
+    """
+    perm = node.attributes.get_ints("perm", ()) if node.op_type == "Transpose" else ()
+    rank = len(perm)
+    rest = [axis for axis in perm if axis]
+    moves = rank > 2 and perm[0] != 0 and rest == sorted(rest) and 0 in perm[rank - 2 :]
+    return moves and any(use.node.op_type == "MatMul" for use in node.outputs[0].uses())
