@@ -26,7 +26,7 @@ from onnxq.pytorch.arguments.nesting import Path, joined, leaves, replaced, show
 Inputs = torch.Tensor | Sequence[object] | Mapping[str, object]
 """A tensor; or forward's arguments, in order or by name, with tensors nested in them in any way."""
 
-_HALVES = (torch.float16, torch.bfloat16)
+HALVES = (torch.float16, torch.bfloat16)
 _CONSTANTS = (
     bool | int | float | complex | str | bytes | enum.Enum | torch.dtype | torch.device | None
 )
@@ -77,7 +77,7 @@ class BoundInputs:
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """The tensors as ONNX Runtime takes them; halves in float32, as exported models do."""
         return {
-            name: (x if x.dtype not in _HALVES else x.float()).detach().cpu().numpy()
+            name: (x if x.dtype not in HALVES else x.float()).detach().cpu().numpy()
             for name, x in self.tensors.items()
         }
 

@@ -20,7 +20,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from torch.utils._pytree import tree_leaves
 
 from onnxq.errors import ModelError, QConfigError, listed
-from onnxq.pytorch.arguments.bound_inputs import Inputs
+from onnxq.pytorch.arguments.bound_inputs import HALVES, Inputs
 from onnxq.pytorch.eager.add_observer import UNFOLDED, WHOLE, add_observer_
 from onnxq.pytorch.eager.propagation import (
     OBSERVED_CLASSES,
@@ -38,7 +38,6 @@ from onnxq.pytorch.nn import quantizable
 from onnxq.pytorch.nn.intrinsic import FUSED
 from onnxq.pytorch.nn.qat.linear import GroupwiseLinear
 from onnxq.pytorch.nn.quantizable.activation import why_whole
-from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.pytorch.programs.graph_module import TAKES_HALVES
 from onnxq.pytorch.train.conversion import QAT_MAPPING
 from onnxq.pytorch.train.sources import watch_first_pass

@@ -19,7 +19,7 @@ from onnxq.core.arrays import Array
 from onnxq.errors import QConfigError, UnsupportedError, kind_of, listed, nearest
 from onnxq.graph import io
 from onnxq.pytorch.arguments.axes import DynamicAxes
-from onnxq.pytorch.arguments.bound_inputs import BoundInputs, Inputs, bind
+from onnxq.pytorch.arguments.bound_inputs import HALVES, BoundInputs, Inputs, bind
 from onnxq.pytorch.arguments.example_inputs import example_inputs
 from onnxq.pytorch.arguments.forward import compute, eval_mode, flatten
 from onnxq.pytorch.exporting.agreement import Engine
@@ -43,7 +43,6 @@ from onnxq.pytorch.importers.patterns import restore_quantizers
 from onnxq.pytorch.importers.tensor_quantizers import has_tensor_quantizers, with_own_quantizers
 from onnxq.pytorch.modules.places import copy_structure
 from onnxq.pytorch.nn.quantized.dynamic.torchao import Taken, taken_from_torchao
-from onnxq.pytorch.numerics.half_inputs import HALVES
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.tidy import as_format, count_quantizers, output_scales, tidy_quantized
 from onnxq.qdq.tidy.sums import disagreeing_sums

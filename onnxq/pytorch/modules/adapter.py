@@ -20,10 +20,9 @@ from torch.utils import _pytree as pytree
 
 from onnxq.errors import ModelError, UnsupportedError, kind_of
 from onnxq.pytorch.arguments.axes import BATCH, UNBOUNDED, Axes
-from onnxq.pytorch.arguments.bound_inputs import BoundInputs
+from onnxq.pytorch.arguments.bound_inputs import HALVES, BoundInputs
 from onnxq.pytorch.modules.program_file import read_program
 from onnxq.pytorch.numerics.exact_buffers import ExactBuffers
-from onnxq.pytorch.numerics.half_inputs import HALVES
 
 Model = nn.Module | ExportedProgram | str | Path
 """A module; or what torch.export made of one, or the file that torch.export.save wrote."""

@@ -12,10 +12,10 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch.utils import _pytree as pytree
 
+from onnxq.pytorch.arguments.bound_inputs import HALVES
+
 P = ParamSpec("P")
 R = TypeVar("R")
-
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def takes_halves(forward: Callable[P, R]) -> Callable[P, R]:

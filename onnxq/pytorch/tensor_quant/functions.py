@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from onnxq.pytorch.numerics.half_inputs import HALVES
+from onnxq.pytorch.arguments.bound_inputs import HALVES
 from onnxq.pytorch.tensor_quant.descriptor import (
     QuantTypeError,
     QuantValueError,
