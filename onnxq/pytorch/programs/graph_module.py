@@ -135,6 +135,13 @@ class TrainingGraph(fx.GraphModule):
         return _restored, (rest, tuple(map(_row, self.graph.nodes)), type(self).__name__)
 
 
+def picklable(body: Any) -> TrainingGraph:
+    """A branch or body that torch.export made, and those inside of it, as graphs that are saved."""
+    for name, inner in body.named_children():
+        setattr(body, name, picklable(inner))
+    return TrainingGraph(body, body.graph, "Body")
+
+
 def _place(x: object) -> object:
     """Where a tensor lies in memory; None: nowhere."""
     if not isinstance(x, torch.Tensor) or x.is_meta or not x.numel():

@@ -22,7 +22,7 @@ from onnxq.pytorch.modules.parametrized_layer import ParametrizedLayer
 from onnxq.pytorch.modules.transposed import WEIGHTED
 from onnxq.pytorch.programs import call_form
 from onnxq.pytorch.programs.buffer_updates import Updating
-from onnxq.pytorch.programs.graph_module import TrainingGraph
+from onnxq.pytorch.programs.graph_module import TrainingGraph, picklable
 from onnxq.pytorch.programs.leaf_calls import (
     LeafCalls,
     LinearCall,
@@ -57,12 +57,6 @@ def training_graph(model: nn.Module, program: Program) -> TrainingGraph:
     The model's layers become part of the result, in its mode, without hooks: the program has them.
     """
     return _Building(model, program).run()
-
-
-def _picklable(body: Any) -> TrainingGraph:
-    for name, inner in body.named_children():
-        setattr(body, name, _picklable(inner))
-    return TrainingGraph(body, body.graph, "Body")
 
 
 class _Building:
@@ -165,7 +159,7 @@ class _Building:
     def _body(self, node: fx.Node) -> fx.Node:
         """A branch of torch.cond, or the body of another operator of graphs: it stays in float."""
         body = getattr(self._program.exported.graph_module, str(node.target))
-        made = self._graph.get_attr(self._add(str(node.target), _picklable(body)))
+        made = self._graph.get_attr(self._add(str(node.target), picklable(body)))
         made.meta |= {PROGRAM_NODES: (), SCOPE: ""}
         return made
 
