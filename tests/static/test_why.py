@@ -38,7 +38,7 @@ def test_a_chain_ends_with_what_was_chosen_and_names_listed_deciders() -> None:
     assert max(lengths) > 1
 
 
-def test_a_chain_tells_what_inserting_quantizers_again_took_away() -> None:
+def test_a_chain_ends_with_what_inserting_quantizers_changed() -> None:
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
         helper.make_node("MaxPool", ["c"], ["p"], "pool", kernel_shape=[2, 2]),
