@@ -32,6 +32,16 @@ def test_quantize_reports_people_what_became_of_the_nodes(
     assert result.stdout.index("verdict: ") < result.stdout.index("precisions of nodes")
 
 
+def test_quantize_says_what_an_algorithm_did(
+    run: Run, model_path: Path, samples_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model_path.parent)  # long paths and verdicts leave no rows for it
+    arguments = ("quantize", model_path.name, samples_path.name, "--no-verdict")
+    improved = run(*arguments, "--improve", "bias", "-o", "bias.onnx").stdout.splitlines()
+    assert any(line.startswith("PTQ algorithm 'bias': ") for line in improved)
+    assert "PTQ algorithm" not in run(*arguments, "--fast", "-o", "fast.onnx").stdout
+
+
 def test_quantize_reports_programs_the_same(
     run: Run, model_path: Path, samples_path: Path, tmp_path: Path
 ) -> None:
