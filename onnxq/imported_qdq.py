@@ -33,7 +33,7 @@ from onnxq.qdq.imported import (
     widen_weights,
 )
 from onnxq.qdq.qoperator import check_format
-from onnxq.qdq.read import is_constant, is_dequantize, is_quantize
+from onnxq.qdq.read import is_between_quantizers
 from onnxq.qdq.tidy import as_format
 from onnxq.qparams import SHIFT, QParams
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -125,7 +125,7 @@ def _with_rest(
     integers = {  # nodes that are to stay so
         glob.escape(node_name(node)): mapping.global_qconfig
         for node in given.graph.all_nodes()
-        if node_name(node) in prepared.decisions and _is_on_integers(node)
+        if node_name(node) in prepared.decisions and is_between_quantizers(node)
     }
     mapping = replace(mapping, tensors=fixed, nodes=integers)
     made = quantize(free, Samples.of(rest), qconfig=mapping, target=exact, check=Check.NONE)
@@ -136,15 +136,6 @@ def _with_rest(
     kept = sum(float(qparams.scale) in scales_in for qparams in known.values())
     note = f"{kept} of the {len(known)} scales of activations in the file are in the result"
     return QuantizedModel.of(as_format(made, format)), note
-
-
-def _is_on_integers(node: ir.Node) -> bool:
-    """Whether a node is between DQ and Q, or behind the DQs of an activation and a weight."""
-    ahead = [p for p in node.predecessors() if is_dequantize(p)]
-    behind = [*node.successors()]
-    behind += [s for n in behind if n.op_type in ("Relu", "Clip") for s in n.successors()]
-    is_rounded = any(map(is_constant, ahead)) or any(map(is_quantize, behind))
-    return is_rounded and any(not is_constant(p) for p in ahead)
 
 
 def _fixed(qparams: QParams) -> ObserverSpec:

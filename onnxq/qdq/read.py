@@ -53,6 +53,15 @@ def is_dequantize(node: ir.Node | None) -> TypeGuard[ir.Node]:
     return node is not None and node.op_type == DEQUANTIZE and node.domain in DOMAINS
 
 
+def is_between_quantizers(node: ir.Node) -> bool:
+    """Whether a node is between DQ and Q, or behind the DQs of an activation and a weight."""
+    ahead = [p for p in node.predecessors() if is_dequantize(p)]
+    behind = [*node.successors()]
+    behind += [s for n in behind if n.op_type in ("Relu", "Clip") for s in n.successors()]
+    is_rounded = any(map(is_constant, ahead)) or any(map(is_quantize, behind))
+    return is_rounded and any(not is_constant(p) for p in ahead)
+
+
 def dequantizer(value: ir.Value | None) -> ir.Node | None:
     """The DequantizeLinear that makes the value, if one does."""
     producer = None if value is None else value.producer()
