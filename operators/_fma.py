@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 
+@np.errstate(over="ignore", invalid="ignore")  # infinities, as machines give them
 def fma(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """float32(a * b + c), rounded once; arrays of float32 that broadcast.
 
@@ -16,7 +17,7 @@ def fma(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> npt.NDArray[np.
     virtual = total - product  # Knuth's TwoSum: total + error is the exact sum
     error = (product - (total - virtual)) + (c - virtual)
     bits = np.atleast_1d(total).view(np.int64).reshape(total.shape)
-    even = (error != 0) & (bits & 1 == 0)
+    even = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
     towards = np.where((error > 0) == (total > 0), 1, -1)
     odd = np.asarray(bits + np.where(even, towards, 0))
     return np.atleast_1d(odd).view(np.float64).reshape(total.shape).astype(np.float32)

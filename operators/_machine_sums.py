@@ -48,6 +48,7 @@ BITS = 21  # of the greater multiplier, besides its leading one
 LEAST_RATIO, RATIO_LIMIT = 2.0**-14, 2.0**8
 
 
+@np.errstate(over="ignore")  # infinities, which saturate
 def fixed_sum(a: Ints, b: Ints, p: QParams, q: QParams, out: QParams) -> IntArray:
     """Integers of the sum on ARM of int32 arrays; p, q, out: qparams of a, b, result."""
     left = np.asarray(a - p.zero_point.astype(np.int32))

@@ -37,3 +37,10 @@ def test_double_rounding_is_avoided() -> None:
     assert fma(factor, factor, 0.0) == np.float32(1 + 2**-11)
     assert fma(factor, factor, tiny) == np.float32(1 + 2**-11 + 2**-23)
     assert fma(factor, factor, -tiny) == np.float32(1 + 2**-11)
+
+
+def test_infinities_stay() -> None:
+    rows = [[1, 1, 3e38, -3e38, 3e38], [2, 2, 10, 10, 10], [np.inf, -np.inf, 0, 0, -np.inf]]
+    a, b, c = np.array(rows, np.float32)
+    assert fma(a, b, c).tolist() == [np.inf, -np.inf, np.inf, -np.inf, -np.inf]
+    assert np.isnan(fma(np.float32(np.inf), 1, np.float32(-np.inf)))
