@@ -80,7 +80,8 @@ def layerwise(
     if why := judgement.too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
     # sums are the same whatever the number of cores, with one BLAS thread
-    with workers(1), SpilledArrays() as floats, SpilledArrays() as quantized:
+    quiet = np.errstate(over="ignore", invalid="ignore")  # numbers near float32's end: see `round`
+    with workers(1), quiet, SpilledArrays() as floats, SpilledArrays() as quantized:
         walk = _Walk(prepared, plan, batches, name, begin, floats, quantized)
         outcomes = walk.through()
         better = dataclasses.replace(prepared, model=walk.now.model, aim=walk.aim)

@@ -66,6 +66,7 @@ MOST_WORK = 1 << 37
 inputs on there are fewer places by it."""
 LEAST_DAMPING = 1e-30
 """Damping of an input that is always 0, whose weights are rounded to the nearest then."""
+TOO_LARGE = "squares of what it reads overflow float32"
 LITTLE = "its bias alone is corrected: the rounding of its weight adds less than {} dB of noise"
 
 
@@ -142,6 +143,8 @@ class _Rounding:
         if not all(sums.count for sums in self._sums):
             return LayerProposal(None, why=NO_ELEMENTS)
         seen, held = (sums.means() for sums in self._sums)
+        if not math.isfinite(sum(each.hessian.sum() + each.rx.sum() for each in (seen, held))):
+            return LayerProposal(None, why=TOO_LARGE)
         best = self._bias_alone(seen, held)
         if self._from_rounding_db(seen, held, best) < self._least_db:
             why = LITTLE.format(self._least_db)

@@ -18,6 +18,8 @@ benchmarks/results/improve.md has what `smooth, bias` gains on samples that noth
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from onnxq.core.threads import workers
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.walk import node_name, walk
@@ -74,7 +76,8 @@ def smoothed(flow: Flow, name: str, sites: Sequence[SmoothingSite], none: str) -
 
 
 def _smoothed(flow: Flow, name: str, inputs: Mapping[SmoothingSite, SiteInput]) -> EqualModel:
-    with workers(1):  # sums are the same on every machine with one BLAS thread
+    quiet = np.errstate(over="ignore", invalid="ignore")  # numbers near float32's end: no gain
+    with workers(1), quiet:  # sums are the same on every machine with one BLAS thread
         made = _judged(flow, name, site_choices(flow, inputs))
         if made.outcomes[-1].kept or not flow.corrects_biases:
             return made

@@ -15,11 +15,11 @@ from onnxq.graph.weights import constant_array
 from onnxq.quantized.outcome import Outcome
 from onnxq.samples import open_samples
 from onnxq.samples.excerpt import HANDFUL
-from onnxq.weights import Auto, Improved, Round
+from onnxq.weights import Auto, Bias, Improved, Round, Smooth
 from onnxq.weights import auto as module
 from onnxq.weights.judgement import ENOUGH_SAMPLES, LOOKED_AT, enough_of, thinned
 from onnxq.weights.layerwise import with_outcomes
-from onnxq.weights.round import LITTLE
+from onnxq.weights.round import LITTLE, TOO_LARGE
 from tests.dynamic_models import parsed
 from tests.examples import ALL_INTEGERS
 
@@ -49,9 +49,9 @@ def samples(seed: int = 0, rows: int = 512) -> dict[str, np.ndarray]:
     return {"x": x.astype(np.float32)}
 
 
-def planned() -> tuple[Prepared, Plan, onnxq.Samples]:
+def planned(times: float = 1.0) -> tuple[Prepared, Plan, onnxq.Samples]:
     prepared = onnxq.prepare(layers(), ALL_INTEGERS, target="x86-vnni")
-    read = onnxq.Samples(samples(), batch_size=64)
+    read = onnxq.Samples({"x": np.float32(times) * samples()["x"]}, batch_size=64)
     return prepared, onnxq.plan(prepared, onnxq.calibrate(prepared, read)), read
 
 
@@ -81,6 +81,22 @@ def test_a_layer_whose_rounding_adds_next_to_no_noise_is_not_solved(
         stayed.append([bool((old == new).all()) for old, new in slots])
     assert all(weight for weight, _ in stayed)
     assert not all(bias for _, bias in stayed)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("algorithm", [Auto(), Round(), Bias(), Smooth()])
+@pytest.mark.parametrize("times", [1e20, 1e30, 1e36])
+def test_numbers_whose_squares_leave_float32_are_no_error(
+    algorithm: Auto | Round | Bias | Smooth, times: float
+) -> None:
+    prepared, plan, read = planned(times)
+    batches = open_samples(read, prepared.inputs)
+    if isinstance(algorithm, Smooth):
+        assert algorithm.improve(prepared, batches).outcomes
+        return
+    outcomes = algorithm.improve(prepared, plan, batches).outcomes
+    said = TOO_LARGE in {outcome.why for outcome in outcomes}
+    assert said == (not isinstance(algorithm, Bias))
 
 
 def constants(prepared: Prepared, name: str) -> list[np.ndarray]:
