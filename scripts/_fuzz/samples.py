@@ -169,7 +169,26 @@ def _of_other_values(arrays: dict[str, Array], rng: np.random.Generator) -> dict
     return _changed(arrays, rng, change)
 
 
-_ARRAYS = [_renamed, _left_out, _added, _of_another_type, _of_another_shape, _of_other_values]
+def _of_another_size(arrays: dict[str, Array], rng: np.random.Generator) -> dict[str, Array]:
+    """Numbers near the ends of float32, whose squares overflow, or vanish."""
+    factor = 10.0 ** float(rng.integers(-44, 38))
+
+    def change(x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return (x.astype(np.float64) * factor).astype(x.dtype) if x.dtype.kind == "f" else x
+
+    return _changed(arrays, rng, change)
+
+
+_ARRAYS = [
+    _renamed,
+    _left_out,
+    _added,
+    _of_another_type,
+    _of_another_shape,
+    _of_other_values,
+    _of_another_size,
+]
 
 
 def _any(arrays: dict[str, Array], rng: np.random.Generator) -> str:
