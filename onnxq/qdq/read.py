@@ -20,6 +20,7 @@ import onnx_ir as ir
 from onnxq import dtypes
 from onnxq.errors import ShapeError
 from onnxq.operator.nodes import find_input
+from onnxq.ort import facts
 from onnxq.ort.facts import DOMAINS
 from onnxq.qparams import FloatArray, Granularity, PerBlock, PerChannel, PerTensor, QParams
 
@@ -57,7 +58,7 @@ def is_between_quantizers(node: ir.Node) -> bool:
     """Whether a node is between DQ and Q, or behind the DQs of an activation and a weight."""
     ahead = [p for p in node.predecessors() if is_dequantize(p)]
     behind = [*node.successors()]
-    behind += [s for n in behind if n.op_type in ("Relu", "Clip") for s in n.successors()]
+    behind += [s for n in behind if facts.of(n).swallowed for s in n.successors()]
     is_rounded = any(map(is_constant, ahead)) or any(map(is_quantize, behind))
     return is_rounded and any(not is_constant(p) for p in ahead)
 
