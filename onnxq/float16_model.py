@@ -92,8 +92,8 @@ def half(
     """The model in float16, with a verdict: half the size, for providers that compute in it.
 
     Sums, norms and exponentials stay float32, and what is too large or small for float16 on the
-    samples. Where an output is
-    below 40 dB, nodes that lose most are kept, too. On CPUs it gains size, and seldom time.
+    samples. Where an output is below 40 dB, nodes that lose most are kept, too. On CPUs it gains
+    size, and seldom time.
 
     Args:
         model: path, ModelProto or onnx_ir.Model, float32 or bfloat16; it is not changed.

@@ -13,12 +13,8 @@ tried with the very quantizers, and what decides is the error of the layer's res
 since a normalization behind brings every row, which is a token, to one size: a few tokens with huge
 values would otherwise decide alone.
 
-Where a bias is corrected behind, it takes the mean of the errors away, most of which is the
-weight's: X has a mean, and rounding W errs on it in every row alike. What is left to decide by is
-
-    mean over rows r of |E[r] - mean(E)|^2 / |Y[r]|^2        E = Yq - Y
-
-which leaves more to the weight: exponents come out larger.
+Where a bias is corrected behind, it takes the mean of E = Yq - Y away, most of which is W's, whose
+rounding errs on the mean of X in every row. So E - mean(E) decides, and exponents become larger.
 """
 
 from __future__ import annotations

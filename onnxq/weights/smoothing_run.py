@@ -6,10 +6,8 @@ not seen it, as those of samples to come, which cut off what is beyond them; and
 all samples, as calibration will have. Where one of them has more in a channel than its factor was
 made for, these grow for the whole tensor, which the others alone would not show.
 
-Where `bias` or `round` follow, biases are corrected here, too. The error of a quantized model
-has a part that is the same for all samples; which way it falls is luck, and it hides what factors
-do: from another part of the same samples, they may lose where these gain. `bias` and `round` take
-that part away, with factors or without.
+Where `bias` or `round` follow, biases are corrected here, too: the part of the error that is the
+same for all samples falls by luck, hides what factors do, and is taken away with them or without.
 """
 
 from __future__ import annotations

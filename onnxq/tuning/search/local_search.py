@@ -13,11 +13,10 @@
 Where that ends short of a bound on accuracy, or within one on a metric, whose answers estimates do
 not tell, halves find the rest (`back`).
 
-A batch that makes nothing better is measured in halves; so is one that gives no model, until the
-changes are found that are at fault, which are never tried again, alone or with others. What a batch
-changed corrects the estimates of its groups, so that the next one is another. It ends where no
-change is left that is worth a run, or with the budget. The same estimates and scores give the same
-search, but for `is_late`.
+A batch that makes nothing better, or no model, is measured in halves until the changes at fault
+are found, which are never tried again. What a batch changed corrects the estimates of its groups.
+It ends where no change is left that is worth a run, or with the budget. The same estimates and
+scores give the same search, but for `is_late`.
 """
 
 import enum
