@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,15 +10,22 @@ import pytest
 from onnxq.dtypes import INT8, UINT8, QDType
 from onnxq.operator import IntegerCall
 from onnxq.operator.examples import integers, scales, zero
-from onnxq.operators._machine_sums import fixed_sum, unfused_sum, unfused_sum_of_scalar
+from onnxq.operators._machine_sums import (
+    fixed_sum,
+    fused_product,
+    unfused_sum,
+    unfused_sum_of_scalar,
+)
 from onnxq.operators._tables import all_integers
 from onnxq.operators.add import add_integers
+from onnxq.operators.mul import multiply_integers
 from onnxq.operators.qlinear_add import QLinearAdd
 from onnxq.qparams import PerTensor, QParams, per_tensor
 from onnxq.targets.accumulation import Accumulator, Overflows, SaturationEffect, SaturationMode
 
 if TYPE_CHECKING:
     from onnxq.operator import Array
+    from onnxq.operators._integer_pairs import PairFunction
 
 Number = np.float32
 
@@ -152,3 +161,40 @@ def test_scales_without_ties_have_no_risk_and_scales_not_known_have() -> None:
     assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), SaturationMode.SATURATES) is None
     given[1] = np.zeros(0, np.float32)
     assert QLinearAdd().risks(IntegerCall("QLinearAdd", given), SaturationMode.WRAPS) is not None
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/why/numerics.md"
+Draw = Callable[[np.random.Generator], "np.ndarray"]
+
+
+def of_any_size(rng: np.random.Generator) -> np.ndarray:
+    return np.asarray(2.0 ** rng.uniform(-8, 0, 3))
+
+
+def powers_of_two(rng: np.random.Generator) -> np.ndarray:
+    return np.asarray(2.0 ** rng.integers(-8, 0, 3))
+
+
+def two_decimals(rng: np.random.Generator) -> np.ndarray:
+    return np.asarray(rng.integers(1, 100, 3) / 100)
+
+
+@pytest.mark.parametrize(
+    ("row", "draw", "ours", "theirs"),
+    [
+        ("ARM, sums | any", of_any_size, add_integers, fixed_sum),
+        ("ARM, sums | powers of two", powers_of_two, add_integers, fixed_sum),
+        ("x86 without AVX2, sums | any", of_any_size, add_integers, unfused_sum),
+        ("ARM, products | any", of_any_size, multiply_integers, fused_product),
+        ("ARM, products | of two decimals", two_decimals, multiply_integers, fused_product),
+    ],
+)
+def test_the_page_says_how_often_machines_differ(
+    row: str, draw: Draw, ours: PairFunction, theirs: PairFunction
+) -> None:
+    rng, counts = np.random.default_rng(0), []
+    a, b = all_integers(UINT8)[:, None], all_integers(UINT8)[None]
+    for _ in range(200):
+        p, q, out = map(qparams, draw(rng).tolist(), rng.integers(0, 256, 3).tolist())
+        counts.append(np.count_nonzero(ours(a, b, p, q, out) != theirs(a, b, p, q, out)))
+    assert f"| {row} | {np.count_nonzero(counts)} | {max(counts):,} |" in PAGE.read_text("utf-8")
