@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from importlib import resources
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,8 +20,8 @@ from onnxq.targets.speedups import (
     measured_speedups,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
+GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/dynamic.md"
+ATTENTION = ("Attention", "MultiHeadAttention")
 
 
 def test_each_node_was_measured_once() -> None:
@@ -195,3 +195,28 @@ def test_a_bias_of_scores_needs_a_larger_size() -> None:
     assert found[0] is not None
     assert found[1] is not None
     assert found[0] > 1 > found[1]
+
+
+@pytest.mark.parametrize(
+    ("row", "op_type", "bits"),
+    [
+        ("MatMul, int8", "MatMul", (8, "dynamic_int8")),
+        ("MatMul, 4 bits in groups", "MatMul", (4, "weight_only_groupwise")),
+        *((op_type, op_type, (8, "dynamic_int8")) for op_type in GATES),
+        *((op_type, op_type, (8, "dynamic_int8")) for op_type in ATTENTION),
+    ],
+)
+def test_the_guide_says_from_which_sizes_integers_pay(
+    row: str, op_type: str, bits: tuple[int, str]
+) -> None:
+    ratios: dict[int, dict[int, float]] = {}
+    for each in DYNAMIC_SPEEDUPS:
+        is_square = op_type not in LINEAR_OPS or each.k == each.n
+        if each.op_type == op_type and (each.bits, each.precision) == bits and is_square:
+            ratios.setdefault(each.m, {})[each.k] = each.ratio
+    least = {
+        rows: min(k for k in by_size if all(r > 1 for size, r in by_size.items() if size >= k))
+        for rows, by_size in ratios.items()
+    }
+    said = ", ".join(f"{rows}: {size}" for rows, size in least.items())
+    assert f"| {row} | {said} |" in GUIDE.read_text("utf-8")
