@@ -6,7 +6,7 @@ It may only demote a node to float, with a reason.
 import logging
 import math
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from onnxq.dtypes import QDType
 from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.tied_weights import notes_on_both_parts
-from onnxq.errors import CalibrationError, UnsupportedError
+from onnxq.errors import UnsupportedError
 from onnxq.graph.walk import attribute_values, node_name, value_name, walk
 from onnxq.operator import Call, Float, NodePlan, OperatorLimit
 from onnxq.operator.nodes import input_at
@@ -83,7 +83,7 @@ class Plan(Saved):
         reductions: node name -> how much the range of its weight is reduced; others: not.
         precisions: node name -> the precision that was chosen for it, and why; a node may stay in
             float all the same, where the data leave it without numbers: see its decision.
-        asked: the qconfig that it was made with; None: of a file that an earlier version wrote.
+        asked: the qconfig that it was made with.
         outcomes: what became of the PTQ algorithms of weights; the weights of the plan are then
             those of the Prepared that came with it, not the float model's own.
     """
@@ -101,11 +101,11 @@ class Plan(Saved):
     weights: Mapping[str, PlannedWeight]
     biases: Mapping[str, PlannedBias]
     notes: tuple[str, ...]
-    dynamic: Mapping[str, QuantizeDynamic] = field(default_factory=dict)
-    reduce_range: ReduceRange = ReduceRange.WORST_CASE
-    reductions: Mapping[str, ReducedRange] = field(default_factory=dict)
-    precisions: NodePrecisions = field(default_factory=dict)
-    asked: Request | None = None
+    dynamic: Mapping[str, QuantizeDynamic]
+    reduce_range: ReduceRange
+    reductions: Mapping[str, ReducedRange]
+    precisions: NodePrecisions
+    asked: Request
     outcomes: tuple[Outcome, ...] = ()
 
     def __repr__(self) -> str:
@@ -124,12 +124,7 @@ class Plan(Saved):
         """The mapping that names the precision of every node: with it nothing is left to choose.
 
         `prepare` with it, and the same samples or statistics, gives the same file.
-
-        Raises:
-            CalibrationError: an earlier version wrote the plan, without the precisions.
         """
-        if self.asked is None:
-            raise CalibrationError(f"the plan has no choices of precisions. {self.ANEW}")
         return named_mapping(self.asked.mapping, self.precisions, self.dynamic)
 
     def __hash__(self) -> int:

@@ -251,10 +251,8 @@ def layer_of(node: ir.Node, plan: Plan) -> Layer | None:
 
 
 def _span_of(node: ir.Node, rule: Rule, plan: Plan) -> tuple[int, int]:
-    """Integers that the observer of a weight gives; those of its type, where none is known."""
+    """Integers that the observer of a weight gives."""
     dtype = plan.weights[node_name(node)].qparams.dtype
-    if plan.asked is None:
-        return dtype.qmin, dtype.qmax
     observer = weight_observer(node, rule, plan.asked.mapping)()
     return max(dtype.qmin, observer.quant_min), min(dtype.qmax, observer.quant_max)
 
