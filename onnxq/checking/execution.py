@@ -64,12 +64,14 @@ def meant_in_integers(model: ir.Model) -> Iterator[ir.Node]:
             continue
         if facts.of(node).stays_float:
             continue
-        varying = [v for v in node.inputs if v is not None and not _is_constant(v)]
+        inputs = [v for v in node.inputs if v is not None]
+        varying = [v for v in inputs if not _is_constant(v)]
         if not varying or not all(read.dequantizer(v) or not read.is_float(v) for v in varying):
             continue
         if not any(map(read.dequantizer, varying)):
             continue
-        if _has_quantized_weight(node) or all(_is_requantized(v) for v in node.outputs):
+        has_weight = any(not v.is_initializer() and _is_constant(v) for v in inputs)
+        if has_weight or all(_is_requantized(v) for v in node.outputs):
             yield node
 
 
@@ -91,10 +93,6 @@ def _weight_dequantizers(node: ir.Node) -> Iterator[str]:
 def _is_constant(value: ir.Value) -> bool:
     """An initializer, or the DequantizeLinear of one."""
     return value.is_initializer() or read.is_constant(read.dequantizer(value))
-
-
-def _has_quantized_weight(node: ir.Node) -> bool:
-    return any(v is not None and not v.is_initializer() and _is_constant(v) for v in node.inputs)
 
 
 def _is_requantized(value: ir.Value) -> bool:

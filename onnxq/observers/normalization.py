@@ -90,7 +90,7 @@ class NormalizationObserver(MinMaxObserver):
         low, high = channel_range(values, self.ch_axis_of_data, index)
         # the channels' ranges hold that of all: the values are read once for both
         super().observe(np.concatenate([low, high]), index)
-        axes = tuple(range(self._first(parts), parts.ndim))
+        axes = tuple(range(2 if self.groups else self.axis % parts.ndim, parts.ndim))
         with np.errstate(all="ignore"):  # sums beyond float32 are cut to its largest number
             mean = parts.mean(axes, keepdims=True) if self.centred else np.float32(0)
             centred = parts - mean
@@ -122,10 +122,6 @@ class NormalizationObserver(MinMaxObserver):
                 f"batch {index}: {values.shape[1]} channels are no {self.groups} groups."
             )
         return values.reshape(values.shape[0], self.groups, -1, *values.shape[2:])
-
-    def _first(self, parts: Singles) -> int:
-        """The first axis of `parts` that is averaged over."""
-        return 2 if self.groups else self.axis % parts.ndim
 
     def _per_channel(self, array: Reals | Singles, values: Singles) -> Reals:
         """Sum over all but the channels; what is one number per row counts once per channel."""

@@ -17,7 +17,8 @@ def environment() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("onnxq.page"),
         autoescape=True,
-        finalize=_shown,
+        # a plain text as it is shown; Markup and numbers stay
+        finalize=lambda value: shown_lines(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -49,11 +50,6 @@ def environment() -> jinja2.Environment:
 def asset(name: str) -> str:
     """A file that stands beside the templates."""
     return (Path(__file__).parent / "templates" / name).read_text("utf-8").strip()
-
-
-def _shown(value: object) -> object:
-    """A plain text as it is shown; Markup and numbers stay."""
-    return shown_lines(value) if type(value) is str else value
 
 
 def _sortable(value: float | None) -> str:

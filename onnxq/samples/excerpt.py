@@ -53,7 +53,8 @@ class Excerpt:
         self.samples += rows_of(batch)
         if not self._seen and self._can_be_cut and rows_of(batch) > 1:
             self._whole = [{name: np.array(x) for name, x in batch.items()}]
-        if self._seen % self._stride == 0 and not self._is_full_of_first_ones():
+        is_full = self._consecutive and len(self._batches) < self._seen
+        if self._seen % self._stride == 0 and not is_full:
             self._batches.append({k: np.array(x) for k, x in self._cut(batch, MOST_ROWS).items()})
             while self._is_too_much() and len(self._batches) > 1:
                 if self._consecutive:
@@ -86,9 +87,6 @@ class Excerpt:
         if not self._can_be_cut or rows_of(batch) <= rows:
             return dict(batch)
         return {name: x[:rows] for name, x in batch.items()}
-
-    def _is_full_of_first_ones(self) -> bool:
-        return self._consecutive and len(self._batches) < self._seen
 
     def _is_too_much(self) -> bool:
         size = sum(x.nbytes for batch in self._batches for x in batch.values())
