@@ -8,8 +8,6 @@ so, whatever comes; hence it ends.
 Exact on these samples alone: on other inputs, other channels may saturate.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -88,14 +86,8 @@ def _overflowing(model: ir.Model, batches: Batches, state: State) -> Channels:
     names = [value.name for value in model.graph.outputs]
     for batch in batches:
         results: list[npt.NDArray[np.generic]] = evaluator.run(None, state.feeds(batch))
-        state.keep(_named(names, results))
+        state.keep({str(n): result for n, result in zip(names, results, strict=True)})
     return {name: frozenset(found) for name, found in channels.items()}
-
-
-def _named(
-    names: list[str | None], results: list[npt.NDArray[np.generic]]
-) -> Mapping[str, npt.NDArray[np.generic]]:
-    return {str(name): result for name, result in zip(names, results, strict=True)}
 
 
 def _by_weight(made: Plan, found: Channels) -> Channels:

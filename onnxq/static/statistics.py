@@ -193,12 +193,8 @@ class Statistics:
         Raises:
             OutputError: the file cannot be written.
         """
-        write_atomically(path, self._write)
-
-    def _write(self, file: BinaryIO) -> None:
-        """Writes what a .stats file holds."""
         # savez takes arrays of any name as keywords, its stub one of them as a flag
-        np.savez_compressed(file, **self._arrays())  # type: ignore[arg-type]  # as said
+        write_atomically(path, lambda file: np.savez_compressed(file, **self._arrays()))  # type: ignore[arg-type]  # as said
 
     def _arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Arrays of a .stats file, by name."""

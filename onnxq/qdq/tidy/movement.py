@@ -24,7 +24,9 @@ def onto_qparams(node: ir.Node, names: FreeNames) -> None:
     if read.is_quantize(node) or read.is_dequantize(node) or node.op_type == MARK:
         return
     rule = catalog.rule_of(node)
-    if rule is None or not _keeps_qparams(rule):
+    if rule is None or rule.category not in (OpCategory.CLAMP, OpCategory.MOVEMENT):
+        return
+    if rule.category is OpCategory.MOVEMENT and not rule.shares_qparams:
         return
     sources = [read.dequantizer(node.inputs[slot]) for slot in rule.activations]
     found = [None if source is None else read.qparams_of(source) for source in sources]
@@ -46,12 +48,6 @@ def onto_qparams(node: ir.Node, names: FreeNames) -> None:
         return
     for slot in rule.outputs:
         quantize_behind(node.outputs[slot], graph_qparams, names)
-
-
-def _keeps_qparams(rule: Rule) -> bool:
-    return rule.category is OpCategory.CLAMP or (
-        rule.category is OpCategory.MOVEMENT and rule.shares_qparams
-    )
 
 
 def _is_on_qparams(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
