@@ -57,16 +57,20 @@ class Commands(click.Group):
             return result
 
     def _with_owners(self, error: click.NoSuchOption) -> click.NoSuchOption:
-        """The error, and which other commands have the option: it is theirs, then, and no slip."""
+        """The error, and whose the option is: an argument's name, or one of other commands."""
+        name, here = error.option_name, [] if error.ctx is None else error.ctx.command.params
+        if any(isinstance(each, click.Argument) and name == f"--{each.name}" for each in here):
+            said = f"{error.message} {name[2:].upper()} is an argument: leave '{name}' out."
+            return click.NoSuchOption(name, said, ctx=error.ctx)
         owners = [
-            name
-            for name, command in self.commands.items()
-            if not command.hidden and any(error.option_name in p.opts for p in command.params)
+            command.name
+            for command in self.commands.values()
+            if not command.hidden and any(name in each.opts for each in command.params)
         ]
         if not owners:
             return error
-        said = f"{error.message} It is an option of {', '.join(owners)}."
-        return click.NoSuchOption(error.option_name, said, ctx=error.ctx)
+        said = f"{error.message} It is an option of {', '.join(map(str, owners))}."
+        return click.NoSuchOption(name, said, ctx=error.ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the first sentence of every command, whole; click's own cuts it to a line."""

@@ -161,6 +161,13 @@ def test_a_pipe_that_is_closed_early_and_a_closed_stdout_end_quietly() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("option", "said"), [("--samples", "SAMPLES"), ("--model", "MODEL")])
+def test_an_argument_given_as_an_option_is_said_to_be_one(option: str, said: str) -> None:
+    text = CliRunner().invoke(main, ["quantize", "a.onnx", option, "b.npz"]).stderr
+    assert f"{said} is an argument: leave '{option}' out." in text
+    assert "option of" not in text
+
+
 def test_an_option_of_other_commands_is_said_to_be_theirs() -> None:
     text = CliRunner().invoke(main, ["quantize-weights", "a.onnx", "--target", "x86"]).stderr
     assert "No such option '--target'. It is an option of " in text
