@@ -112,7 +112,7 @@ def bench(
     else:
         if shapes:
             raise CalibrationError("give samples or shapes, not both: samples have their own.")
-        batch = _one_batch(given, theirs_takes)
+        batch = as_taken(_one_batch(given, ours_takes), theirs_takes)
         check_ignored(given)
     sources = (_source(model, ours_model), _source(quantized, theirs_model))
     opened = partial(runtime.open_session, threads=1, provider=provider)
@@ -145,11 +145,11 @@ def _source(given: ModelSource, model: ir.Model) -> ir.Model | Path:
 def _check_comparable(
     ours_given: tuple[ModelSource, ir.Model], theirs_given: tuple[ModelSource, ir.Model]
 ) -> None:
-    """Passes two models whose inputs have the same names and types, integer inputs aside."""
-    quantized = read_quantized_io(theirs_given[1], INPUTS_KEY)
+    """Passes two models whose inputs have the same names and types; floats of any width are one."""
+    ints = read_quantized_io(theirs_given[1], INPUTS_KEY)  # in place of floats
     ours, theirs = (
-        {s.name: "integers" if s.name in quantized else s.dtype for s in input_specs(m)}
-        for m in (ours_given[1], theirs_given[1])
+        {s.name: "floats" if s.dtype.kind == "f" or s.name in ints else s.dtype for s in takes}
+        for takes in (input_specs(ours_given[1]), input_specs(theirs_given[1]))
     )
     if ours != theirs:
         mine, other = (

@@ -40,10 +40,18 @@ def test_bench_runs_the_first_batch_of_the_samples(tmp_path: Path) -> None:
 
 
 def test_models_with_inputs_of_other_types_are_refused(tmp_path: Path) -> None:
-    half = save(network(dtype=onnx.TensorProto.FLOAT16), tmp_path / "half.onnx")
+    other = network()
+    other.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    with pytest.raises(ModelError, match=r"x \(floats\).*x \(int64\)"):
+        bench(save(network(), tmp_path / "m.onnx"), save(other, tmp_path / "o.onnx"), runs=1)
+
+
+def test_floats_of_other_widths_are_the_same_input(tmp_path: Path) -> None:
+    half = save(network(dtype=TensorProto.FLOAT16), tmp_path / "half.onnx")
     single = save(network(), tmp_path / "single.onnx")
-    with pytest.raises(ModelError, match=r"x \(float16\).*x \(float32\)"):
-        bench(half, single, runs=1)
+    samples = [{"x": images(2)}]
+    assert bench(single, half, samples, runs=1).input_shapes == {"x": (2, 3, 8, 8)}
+    assert bench(half, single, runs=1).input_shapes == {"x": (1, 3, 8, 8)}
 
 
 def test_models_with_other_inputs_are_refused(tmp_path: Path) -> None:
