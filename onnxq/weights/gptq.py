@@ -31,9 +31,8 @@ Places = npt.NDArray[np.int64]
 Real = TypeVar("Real", np.float32, np.float64)
 Number = TypeVar("Number", bound=np.generic)
 
-BLOCK_SIZE = 128
-"""Columns that are rounded before the others hear of it: products of matrices in place of sums of
-rows (of Frantar et al.; the results differ by the order of sums alone)."""
+SMALL_BLOCK = 16
+"""Rows up to which each that is behind hears of one at once."""
 SMALL = 64
 """Columns up to which a triangular matrix is inverted as any other."""
 LARGE = 2048
@@ -58,17 +57,38 @@ def gptq(
             the errors so far have changed them; gives what its quantized values stand for.
     """
     ordered = np.take_along_axis(weight, act_order[..., np.newaxis, :], -1)
-    w = np.swapaxes(ordered, -1, -2).copy()  # columns are rows here: each is worked on as a whole
-    columns = w.shape[-2]
-    for start in range(0, columns, BLOCK_SIZE):
-        end = min(start + BLOCK_SIZE, columns)
-        errors = np.zeros_like(w[..., start:end, :])
-        for j in range(start, end):
-            error = w[..., j, :] - round_column(j, w[..., j, :])
-            error /= upper[..., j, j, np.newaxis]
-            w[..., j + 1 : end, :] -= upper[..., j, j + 1 : end, np.newaxis] * error[..., None, :]
-            errors[..., j - start, :] = error
-        w[..., end:, :] -= np.swapaxes(upper[..., start:end, end:], -1, -2) @ errors
+
+    def error_of_column(j: int, column: npt.NDArray[Real]) -> npt.NDArray[Real]:
+        return (column - round_column(j, column)) / upper[..., j, j, np.newaxis]
+
+    change_in_turn(np.swapaxes(ordered, -1, -2).copy(), upper, error_of_column)
+
+
+def change_in_turn(
+    rows: npt.NDArray[Real],
+    shares: npt.NDArray[Real],
+    change_of: Callable[[int, npt.NDArray[Real]], npt.NDArray[Real]],
+    first: int = 0,
+) -> None:
+    """Leaves the changes c_j of rows in their place, where those behind hear of each.
+
+        c_j = change_of(j, row_j)        row_k -= shares_jk c_j        for all k > j
+
+    The second half of the rows hears of the first at once, and so on within each: products of
+    matrices in place of sums of rows, which differ by the order of sums alone.
+    """
+    count = rows.shape[-2]
+    if count > SMALL_BLOCK:
+        half = count // 2
+        change_in_turn(rows[..., :half, :], shares[..., :half, :half], change_of, first)
+        heard = np.swapaxes(shares[..., :half, half:], -1, -2)
+        rows[..., half:, :] -= heard @ rows[..., :half, :]
+        change_in_turn(rows[..., half:, :], shares[..., half:, half:], change_of, first + half)
+        return
+    for j in range(count):
+        change = change_of(first + j, rows[..., j, :])
+        rows[..., j + 1 :, :] -= shares[..., j, j + 1 :, np.newaxis] * change[..., np.newaxis, :]
+        rows[..., j, :] = change
 
 
 def error_of(difference: Reals, hessian: Reals) -> Reals:

@@ -18,7 +18,7 @@ from onnxq.qparams import MIN_SCALE
 from onnxq.qparams.group_ranges import in_groups, rounded, search_ranges, unshrunk
 from onnxq.qparams.group_spec import GroupSpec, Method, Scheme
 from onnxq.qparams.groups import GroupIntegers, Points, concatenated
-from onnxq.weights.gptq import BLOCK_SIZE, Places, gptq, inverse_factor
+from onnxq.weights.gptq import Places, change_in_turn, gptq, inverse_factor
 from onnxq.weights.hessian import Hessian, InputHessians
 
 
@@ -235,7 +235,7 @@ class _Work:
         self._target, self._spec = target, spec
         self._scale, self._point = scale, point
         self._group_of = np.arange(target.shape[1]) // spec.group_size
-        self._centred = np.zeros_like(target)
+        self._centred = np.zeros_like(target, order="F")  # columns as a whole
 
     @property
     def integers(self) -> GroupIntegers:
@@ -270,52 +270,54 @@ class _Work:
         left = self._target - self._centred * scale
         gradient = (left @ hessian).T.copy()
         diagonal = np.diagonal(hessian)
-        for start in range(0, len(act_order), BLOCK_SIZE):
-            some = act_order[start : start + BLOCK_SIZE]
-            part = gradient[some]
-            near = hessian[np.ix_(some, some)]
-            moved = np.zeros_like(part)
-            for k, i in enumerate(some):
+        for start in range(0, len(act_order), STRIPE):
+            some = act_order[start : start + STRIPE]
+
+            def step(k: int, part: Singles, some: Places = some) -> Singles:
+                i = some[k]
                 group = self._group_of[i]
-                wanted = self._centred[:, i] * self._scale[:, group] + part[k] / diagonal[i]
+                wanted = self._centred[:, i] * self._scale[:, group] + part / diagonal[i]
                 q = self._nearest(wanted, group)
-                step = (q - self._centred[:, i]) * self._scale[:, group]
+                moved = (q - self._centred[:, i]) * self._scale[:, group]
                 self._centred[:, i] = q
-                part -= near[:, k, np.newaxis] * step
-                moved[k] = step
-            gradient -= hessian[:, some] @ moved
+                return moved
+
+            steps = gradient[some]
+            change_in_turn(steps, hessian[np.ix_(some, some)], step)
+            gradient -= hessian[:, some] @ steps
 
     def fit_scales(self, hessian: Singles) -> None:
         """Scales of least squares, group after group, with all others held."""
         spec = self._spec
         left = self._target - self._centred * self._scale[:, self._group_of]
-        gradient = left @ hessian
+        gradient, changes = left @ hessian, np.empty_like(left)
         for group in range(self._scale.shape[1]):
             part = slice(group * spec.group_size, (group + 1) * spec.group_size)
             q = self._centred[:, part]
-            near = q @ hessian[part, part]
-            under = np.einsum("ri,ri->r", near, q)
-            over = np.einsum("ri,ri->r", gradient[:, part], q)
+            under = np.einsum("ri,ri->r", q @ hessian[part, part], q)
+            heard = changes[:, : part.start] @ hessian[: part.start, part]
+            over = np.einsum("ri,ri->r", gradient[:, part] - heard, q)
             step = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
             new = self._scale[:, group] + step
             keeps = new * np.sign(self._scale[:, group]) > MIN_SCALE
             new = np.where(keeps, new, self._scale[:, group])
-            change = (new - self._scale[:, group])[:, np.newaxis] * q
-            gradient -= change @ hessian[part]
+            changes[:, part] = (new - self._scale[:, group])[:, np.newaxis] * q
             self._scale[:, group] = new
 
     def fit_points(self, hessian: Singles) -> None:
         """Real zero points of least squares, group after group, with integers and scales held."""
-        spec = self._spec
-        gradient = (self._target - self._centred * self._scale[:, self._group_of]) @ hessian
-        for group in range(self._scale.shape[1]):
-            part = slice(group * spec.group_size, (group + 1) * spec.group_size)
-            total = max(float(hessian[part, part].sum()), LEAST_DAMPING)
-            shift = gradient[:, part].sum(1, keepdims=True) / np.float32(total)
-            gradient -= shift * hessian[part].sum(0)
-            moved = shift / self._scale[:, group, np.newaxis]
-            self._point[:, group] -= moved[:, 0]
-            self._centred[:, part] += moved
+        starts = np.arange(0, len(hessian), self._spec.group_size)
+        by_group = np.add.reduceat(hessian, starts, axis=1)
+        between = np.add.reduceat(by_group, starts, axis=0)
+        left = self._target - self._centred * self._scale[:, self._group_of]
+        gradient = left @ by_group
+        for group in range(len(starts)):
+            total = max(float(between[group, group]), LEAST_DAMPING)
+            shift = gradient[:, group] / np.float32(total)
+            gradient -= np.outer(shift, between[group])
+            moved = shift / self._scale[:, group]
+            self._point[:, group] -= moved
+            self._centred[:, self._group_of == group] += moved[:, np.newaxis]
 
 
 # --- Round to nearest: every weight by itself, in the range of its group with the least error
