@@ -23,6 +23,7 @@ from onnxq.graph.untrusted.external_data import check_folder_is_known, set_folde
 from onnxq.graph.untrusted.order import MAX_DEPTH, check_depth, out_of_order
 from onnxq.graph.untrusted.problem import DAMAGED, WHERE_KEY, label
 from onnxq.graph.untrusted.scopes import scopes
+from onnxq.graph.weights import hold_as_arrays
 
 __all__ = ["check_writable", "load", "model_hash", "refuse_folder", "save", "write_atomically"]
 
@@ -148,6 +149,8 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
     _sort(model, where)
     make_negative_sizes_dynamic(model)
     check_model(model, where)
+    if folder is not None:  # a file's protobuf is ours to give back
+        hold_as_arrays(model)
     return model
 
 

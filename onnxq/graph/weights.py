@@ -1,5 +1,6 @@
 """Tensors that stand for weights without holding them: computed when read, then forgotten."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,19 +45,31 @@ def derived(
 def hold_as_arrays(model: ir.Model) -> None:
     """Makes weights arrays that all readers share, in place; files stay memory-mapped.
 
-    Those of a protobuf are copied, and those of `derived` computed, at every read; here once. What
-    NumPy has no type of its own for (text, less than 8 bits) stays as it is. The protobuf is given
-    back, if nothing else holds a part of it.
+    Those of a protobuf are copied, and those of `derived` computed, at every read; here once. The
+    protobuf is given back, if nothing else holds a part of it.
     """
     for graph in model.graphs():
-        for name, value in graph.initializers.items():
-            tensor = value.const_value
-            if not isinstance(tensor, ir.LazyTensor | ir.TensorProtoTensor):
-                continue
-            if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < BYTE_BITS:
-                continue
-            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
-            value.const_value.meta.update(tensor.meta)
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.LazyTensor | ir.TensorProtoTensor):
+                value.const_value = _held(value.const_value)
+    for scope in (*model.graphs(), *model.functions.values()):
+        for node in scope:
+            for name, attribute in node.attributes.items():
+                if isinstance(attribute.value, ir.TensorProtoTensor):
+                    node.attributes[name] = ir.AttrTensor(name, _held(attribute.value))
+
+
+def _held(tensor: ir.LazyTensor | ir.TensorProtoTensor) -> ir.TensorProtocol:
+    """The tensor as an array; what NumPy has no type of its own for, in a protobuf of its own."""
+    if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < BYTE_BITS:
+        if isinstance(tensor, ir.TensorProtoTensor):
+            return ir.TensorProtoTensor(copy.deepcopy(tensor.raw))
+        return tensor
+    held = ir.Tensor(
+        tensor.numpy(), dtype=tensor.dtype, name=tensor.name, doc_string=tensor.doc_string
+    )
+    held.meta.update(tensor.meta)
+    return held
 
 
 def renamed(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
