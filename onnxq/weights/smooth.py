@@ -99,7 +99,7 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     tried: list[SmoothingRun] = []
     for count in sorted({0, len(back) // 2, len(back)}, reverse=True):
         sites = {site: factors[site] for site in (*stayed, *back[:count])}
-        if not sites:
+        if not sites or (count and stayed and _adds_noise(choices, stayed, sites)):
             continue
         divided = [layer for site in sites for layer in site.readers]
         tried.append(validation_of(flow, sites, in_integers(flow, planned, divided)))
@@ -121,6 +121,14 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
         whole = replace(whole, why=f"{more} more of {len(layers)} linear layers run in integers")
     naming = _left_by_data(flow.prepared, planned, choices, best.sites)
     return EqualModel(best.model, (*outcomes, whole), naming if best.sites else {})
+
+
+def _adds_noise(
+    choices: Sequence[SiteChoice], stayed: Sequence[SmoothingSite], sites: Collection[SmoothingSite]
+) -> bool:
+    """Whether all these sites have more noise together than those that stayed had as they were."""
+    before = sum(10 ** (-c.before_db / 10) for c in choices if c.site in stayed)
+    return before < sum(10 ** (-c.after_db / 10) for c in choices if c.site in sites)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,11 +77,24 @@ class LinearLayer:
     matrix: Callable[[Singles], Singles]
     noise: Noise
 
+    def results(self, seen: Singles, weight: Singles) -> Singles:
+        """(groups, places, outputs), some OUTPUTS of them."""
+        matrix = self.matrix(weight)
+        some = matrix[:, :: max(1, matrix.shape[1] // OUTPUTS)]
+        return np.asarray(np.matmul(self.rows(seen), some.swapaxes(1, 2)), np.float32)
+
+    def noises(self, wanted: Singles, divided: Singles, factors: Reals) -> list[float]:
+        """Noise of its results on X / s, as rounded, by s W, rounded: one number per group."""
+        weight = self.rounded((self.weight * self.undone(factors)).astype(np.float32))
+        return list(map(self.noise, wanted, self.results(divided, weight)))
+
     def largest(self, channels: int) -> Reals:
         """(channels,): largest magnitude that the weight has for each channel of X."""
         labels = np.rint(self.undone(np.arange(1.0, channels + 1))).astype(np.int64) - 1
-        found = np.zeros(channels)
-        np.maximum.at(found, np.broadcast_to(labels, self.weight.shape), np.abs(self.weight))
+        labels = labels.reshape((1,) * (self.weight.ndim - labels.ndim) + labels.shape)
+        alike = tuple(axis for axis, size in enumerate(labels.shape) if size == 1)
+        most, found = np.abs(self.weight).max(alike, keepdims=True), np.zeros(channels)
+        np.maximum.at(found, labels, most)
         return found
 
 
@@ -122,23 +135,6 @@ def row_noise(wanted: Singles, got: Singles) -> float:
 def varying_noise(wanted: Singles, got: Singles) -> float:
     """`row_noise` of what is left when a bias has taken the mean of the errors away."""
     return row_noise(wanted, got - (got - wanted).mean(0))
-
-
-def layer_noise(
-    x: Singles, factors: Reals, rounded: Rounding, layers: Sequence[LinearLayer]
-) -> float:
-    """Mean noise of the layers' results: X / s by s W, both rounded."""
-    x_rounded = rounded((x / factors).astype(np.float32))
-    noises = []
-    for layer in layers:
-        weight = layer.rounded((layer.weight * layer.undone(factors)).astype(np.float32))
-        sides = [(x, layer.matrix(layer.weight)), (x_rounded, layer.matrix(weight))]
-        some = slice(None, None, max(1, sides[0][1].shape[1] // OUTPUTS))
-        wanted, got = (
-            np.matmul(layer.rows(seen), matrix[:, some].swapaxes(1, 2)) for seen, matrix in sides
-        )
-        noises += [layer.noise(*group) for group in zip(wanted, got, strict=True)]
-    return float(np.mean(noises))
 
 
 MOST_ROWS = 1024
@@ -295,9 +291,19 @@ class _Reading:
         qparams = observer.calculate_qparams()
         return factors, lambda values: fake_quantize(values, qparams)
 
-    def noise(self, made_of: _Part, tried_on: _Part, exponent: float) -> float:
-        """Noise of the layers in one part, with factors and ranges of another."""
-        return layer_noise(tried_on.x, *self.made(made_of, exponent), self.layers)
+    def noises(self, made_of: _Part, x: Singles, exponents: Sequence[float]) -> list[float]:
+        """Mean noise of the layers' results on X, factors and ranges of another part.
+
+        X / s by s W, both rounded, with each exponent.
+        """
+        wanted, found = [layer.results(x, layer.weight) for layer in self.layers], []
+        for exponent in exponents:
+            factors, rounded = self.made(made_of, exponent)
+            divided = rounded((x / factors).astype(np.float32))
+            pairs = zip(self.layers, wanted, strict=True)
+            noises = [n for layer, floats in pairs for n in layer.noises(floats, divided, factors)]
+            found.append(float(np.mean(noises)))
+        return found
 
 
 def _choice(
@@ -309,10 +315,11 @@ def _choice(
     beyond it is cut off. So each is tried on other samples than its factors and scales are made of.
     """
     reading = _Reading.of(readers, seen.first.maxima.shape[1], flow)
-    noises = {a: reading.noise(seen.first, seen.second, a) for a in (0.0, *EXPONENTS)}
-    best = min(noises, key=lambda a: noises[a])
+    exponents = (0.0, *EXPONENTS)
+    noises = reading.noises(seen.first, seen.second.x, exponents)
+    best = exponents[noises.index(min(noises))]
     both = _Part.joined([seen.first, seen.second])
-    before, after = (decibels(1.0, reading.noise(both, seen.held, a)) for a in (0.0, best))
+    before, after = (decibels(1.0, n) for n in reading.noises(both, seen.held.x, (0.0, best)))
     helps = after - before > (0.0 if site.folds else MUL_GAIN_DB)
     factors = reading.made(both, best)[0] if helps else None
     is_corrected = all(layer.noise is varying_noise for layer in reading.layers)
@@ -332,7 +339,7 @@ def outliers_cost(flow: Flow, inputs: Mapping[SmoothingSite, SiteInput]) -> bool
         first, second = seen.first.some(FEW_ROWS), seen.second.some(FEW_ROWS)
         readers = [found[name] for name in site.readers]
         reading = _Reading.of(readers, first.maxima.shape[1], flow)
-        noises = [reading.noise(first, second, a) for a in (0.0, *USUAL)]
+        noises = reading.noises(first, second.x, (0.0, *USUAL))
         before, after = before + noises[0], after + min(noises)
     return before > len(inputs) * TYPICAL_NOISE and before >= LESS * after
 

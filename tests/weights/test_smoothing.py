@@ -8,7 +8,6 @@ import pytest
 from onnxq.weights.smoothing import (
     LinearLayer,
     expected_maxima,
-    layer_noise,
     row_noise,
     smoothing_scales,
     varying_noise,
@@ -38,7 +37,8 @@ LAYER = LinearLayer(
 def noise(exponent: float) -> float:
     x_max, w_max = np.abs(X).max(0).astype(float), np.abs(W).max(1).astype(float)
     factors = smoothing_scales(x_max, w_max, exponent)
-    return layer_noise(X, factors, lambda x: rounded(x, None), [LAYER])
+    divided = rounded((X / factors).astype(np.float32), None)
+    return LAYER.noises(LAYER.results(X, W), divided, factors)[0]
 
 
 @pytest.mark.parametrize("exponent", [0.3, 0.5, 0.8])
