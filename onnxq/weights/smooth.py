@@ -16,7 +16,7 @@ benchmarks/results/improve.md has what `smooth, bias` gains on samples that noth
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from onnxq.static.choosing.proposals import Proposal, Proposals, open_entry
 from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.algorithm import EqualModel, ModelAlgorithm, register
-from onnxq.weights.judgement import Judgement, too_few
+from onnxq.weights.judgement import too_few
 from onnxq.weights.smoothing import SiteChoice, SiteInput, outliers_cost, site_choices, site_inputs
 from onnxq.weights.smoothing_run import NO_SMOOTHING, Flow, SmoothingRun, in_integers, validation_of
 from onnxq.weights.smoothing_sites import SmoothingSite, sites_of
@@ -110,9 +110,15 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     else:
         least = min(tried, key=lambda t: (len(plain.integers - t.integers), t.errors.sum()))
     is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
-    judgement, needs_proof = least.compared_with(plain), not is_corrected or len(tried) > 1
-    ruling = _Ruling(judgement, judgement.is_gain(len(tried)), needs_proof)
-    whole = ruling.outcome(name, plain.integers - least.integers)
+    found, lost, why = least.compared_with(plain), plain.integers - least.integers, ""
+    is_sure = found.is_gain(len(tried))
+    if lost:
+        why = LEAVES.format(len(lost), min(lost))
+    elif found.is_less and not is_sure:
+        why = CHANCE.format(found.after.size)
+    is_enough = is_sure or (is_corrected and len(tried) == 1)
+    kept = is_enough and found.is_less and not lost
+    whole = Outcome(name, "", kept, found.before_db, found.after_db, why)
     best = least if whole.kept else plain
     outcomes = [c.outcome(name, kept=c.site in best.sites) for c in choices]
     layers = [layer for choice in choices for layer in choice.site.readers]
@@ -129,30 +135,6 @@ def _adds_noise(
     """Whether all these sites have more noise together than those that stayed had as they were."""
     before = sum(10 ** (-c.before_db / 10) for c in choices if c.site in stayed)
     return before < sum(10 ** (-c.after_db / 10) for c in choices if c.site in sites)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ruling:
-    """A judgement, and what it takes to stay.
-
-    Attributes:
-        is_sure: whether it is a gain that chance does not explain.
-        needs_proof: whether it takes such a gain.
-    """
-
-    judgement: Judgement
-    is_sure: bool
-    needs_proof: bool
-
-    def outcome(self, name: str, lost: Collection[str]) -> Outcome:
-        """Outcome at the outputs; `lost` are layers that leave integers."""
-        found, why = self.judgement, ""
-        kept = (self.is_sure or not self.needs_proof) and found.is_less and not lost
-        if found.is_less and not self.is_sure:
-            why = CHANCE.format(found.after.size)
-        if lost:
-            why = LEAVES.format(len(lost), min(lost))
-        return Outcome(name, "", kept, found.before_db, found.after_db, why)
 
 
 def _left_by_data(
