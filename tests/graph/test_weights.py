@@ -87,7 +87,7 @@ def test_a_renamed_tensor_has_the_same_data_and_leaves_the_first_alone(
 
 
 def test_weights_held_as_arrays_are_read_without_a_copy(tmp_path: Path) -> None:
-    """Arrays of a protobuf, a lazy tensor, a file, and of fewer bits than a byte."""
+    """Arrays of a protobuf, a lazy tensor, a file, of fewer bits than a byte, and of a Constant."""
     numbers = np.arange(600, dtype=np.float32)
     (tmp_path / "data").write_bytes(numbers.tobytes())
     calls = []
@@ -106,11 +106,15 @@ def test_weights_held_as_arrays_are_read_without_a_copy(tmp_path: Path) -> None:
         ir.serde.deserialize_tensor(nibbles),
     ]  # fmt: skip
     values = [ir.Value(name=t.name, const_value=t) for t in tensors]
-    graph = ir.Graph([], [], nodes=[], initializers=values, opset_imports={"": 21})
+    node = ir.node("Constant", [], attributes={"value": ir.AttrTensor("value", tensors[0])})
+    graph = ir.Graph([], [], nodes=[node], initializers=values, opset_imports={"": 21})
     hold_as_arrays(ir.Model(graph, ir_version=10))
     held = [value.const_value for value in values]
-    assert held[2:] == tensors[2:]
-    for tensor in held[:2]:
+    assert held[2] is tensors[2]
+    assert isinstance(held[3], ir.TensorProtoTensor)
+    assert held[3].raw is not nibbles
+    assert held[3].raw == nibbles
+    for tensor in (*held[:2], node.attributes["value"].as_tensor()):
         assert tensor is not None
         assert tensor.numpy() is tensor.numpy()
         assert np.array_equal(tensor.numpy(), numbers)
