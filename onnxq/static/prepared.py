@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,8 @@ class Prepared:
             self.model, self.rules, self.target, self.qconfig, self.quantized_output, self.feedback
         )
 
-    @property
-    def observed(self) -> dict[str, ObserverSpec]:
+    @cached_property
+    def observed(self) -> Mapping[str, ObserverSpec]:
         """Tensor name -> observer, for every tensor that calibration looks at."""
         return {**observers_of(self.in_integers), **observers_of(self.groups)}
 

@@ -11,7 +11,7 @@ from onnxq.core.arrays import Singles
 from onnxq.dynamic.dynamic_decision import Objective, QuantizeDynamic
 from onnxq.dynamic.dynamic_plan import dynamic_plan
 from onnxq.dynamic.dynamic_weights import StorageKey, observe_stored
-from onnxq.graph.walk import node_name, walk
+from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.observers import MinMaxObserver, ObserverSpec
 from onnxq.observers.weight_observation import observe_weight
 from onnxq.operator import DynamicRule, Precision
@@ -82,9 +82,9 @@ def _static_layer(node: ir.Node, decision: Quantize, prepared: Prepared) -> Inte
 
 def _observer(node: ir.Node, prepared: Prepared) -> ObserverSpec:
     """Observer of a static layer's input, or of the one that will stand in its place."""
-    x = input_at(node, 0)
-    if x.name in prepared.observed:
-        return prepared.observed[x.name]
+    x = value_name(input_at(node, 0))
+    if x in prepared.observed:
+        return prepared.observed[x]
     entry = prepared.chosen.mapping.for_node(node_name(node), node.op_type)
     assert entry is not None, "the node is quantized"
     return entry.activation_observer
