@@ -21,7 +21,7 @@ from onnxq.static.plan import Plan
 from onnxq.static.prepared import Prepared
 from onnxq.weights.algorithm import Improved, WeightAlgorithm, register
 from onnxq.weights.bias import bias_work
-from onnxq.weights.judgement import enough_of, row_count, thinned
+from onnxq.weights.judgement import enough_of, left_over, row_count, thinned
 from onnxq.weights.layers import Layer, layers_of
 from onnxq.weights.layerwise import LayerProposal, LayerWork, layerwise, with_outcomes
 from onnxq.weights.round import rounding_of, rounding_work
@@ -31,6 +31,8 @@ SHARE = 4.0
 many times as long, observers included."""
 LEAST = 2e9
 """Multiply-adds that are allowed in any case: about a tenth of a second."""
+MOST_LAYERS = 256
+"""Layers that are looked at; each takes some 20 ms, however small, which the multiply-adds omit."""
 LEAST_DB = 0.05
 """Noise by the rounding of a weight from which on it is rounded by samples: what is left of a
 layer's noise then comes from its input, as from outliers in a transformer, and no integers of the
@@ -64,7 +66,9 @@ class Auto(WeightAlgorithm):
             return _Bounded(layer, batches, rounding, bias, budget)
 
         try:
-            made = layerwise(prepared, plan, thinned(samples, most), self.name, begin)
+            looked_at = thinned(samples, most)
+            judges = [] if prepared.feedback else left_over(samples, most)
+            made = layerwise(prepared, plan, looked_at, self.name, begin, judges, MOST_LAYERS)
         except OnnxqError as error:
             outcome = Outcome(self.name, "", False, why=first_line(error))
             return with_outcomes(as_it_is, (outcome,))

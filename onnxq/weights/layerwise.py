@@ -11,7 +11,8 @@ at a time; tensors between subgraphs are kept for all batches, in files where th
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,9 +74,19 @@ Begin = Callable[["Layer", int], LayerWork | str]
 
 
 def layerwise(
-    prepared: Prepared, plan: Plan, samples: Batches, name: str, begin: Begin
+    prepared: Prepared,
+    plan: Plan,
+    samples: Batches,
+    name: str,
+    begin: Begin,
+    judges: Sequence[Batch] = (),
+    most_layers: int = sys.maxsize,
 ) -> Improved:
-    """The model with the proposals for its layers that were kept, and an outcome for each layer."""
+    """The model with the proposals for its layers that were kept, and an outcome for each layer.
+
+    `judges` are more batches that judge the outputs, from which no layer is made; `most_layers`,
+    the first ones, are looked at.
+    """
     batches = judgement.enough(samples, prepared)
     if why := judgement.too_few(batches):
         return with_outcomes(Improved(prepared, plan), (Outcome(name, "", False, why=why),))
@@ -83,10 +94,10 @@ def layerwise(
     quiet = np.errstate(over="ignore", invalid="ignore")  # numbers near float32's end: see `round`
     with workers(1), quiet, SpilledArrays() as floats, SpilledArrays() as quantized:
         walk = _Walk(prepared, plan, batches, name, begin, floats, quantized)
-        outcomes = walk.through()
+        outcomes = walk.through(most_layers)
         better = dataclasses.replace(prepared, model=walk.now.model, aim=walk.aim)
         improved = Improved(better, walk.now.plan)
-        whole = walk.judged()
+        whole = walk.judged(judges)
     count = sum(map(rows_of, batches))
     if count < judgement.ENOUGH_SAMPLES:
         whole = dataclasses.replace(whole, why=FEW.format(count))
@@ -102,6 +113,8 @@ FEW = f"made from {{}} samples, which is few: give {judgement.ENOUGH_SAMPLES} or
 WHOLE = "the outputs lose by it"
 NO_ELEMENTS = "the samples have no elements there"
 SHARED = "other nodes read its weight, too"
+UNKNOWN = "it stands in a branch or a loop, or no matrix product is known of it"
+TOO_MANY = "it stands behind the first {} layers, which are looked at by default"
 
 
 def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved:
@@ -131,23 +144,25 @@ class _Walk:
         self.now = Constants(prepared, plan)
         self.aim = prepared.model if prepared.aim is None else prepared.aim
         self.floats = {node_name(node): node for node in self.aim.graph}
-        self.outputs = [str(v.name) for v in prepared.model.graph.outputs]
+        outputs = [str(v.name) for v in prepared.model.graph.outputs]
         layers = layers_of(prepared.model, plan)
         self.unknown = [name for name in plan.weights if name not in layers]
         ordered = with_folded_behind(prepared.model, plan)
-        self.subgraphs = subgraphs_of(ordered, self.outputs, layers.keys())
+        self.subgraphs = subgraphs_of(ordered, outputs, layers.keys())
         self.last = {t: i for i, s in enumerate(self.subgraphs) for t in s.reads}
         self.caches = floats, quantized
-        self.feeds = list(all_feeds(prepared, batches))
-        for feeds in self.feeds:
+        self.pairs = [*zip(map(rows_of, batches), all_feeds(prepared, batches), strict=True)]
+        for _, feeds in self.pairs:
             for cache in self.caches:
                 for tensor, array in feeds.items():
                     cache.add(tensor, array)
 
-    def through(self) -> list[Outcome]:
-        """Runs all subgraphs; what became of every layer."""
-        outcomes = []
+    def through(self, most_layers: int) -> list[Outcome]:
+        """Runs the subgraphs of so many layers; what became of every layer."""
+        outcomes: list[Outcome] = []
         for index, subgraph in enumerate(self.subgraphs):
+            if subgraph.layer and len(outcomes) == most_layers:
+                break
             layer = self.now.layer(subgraph.layer) if subgraph.layer else None
             work = self.begin(layer, len(self.batches)) if layer else None
             if layer is None or work is None or isinstance(work, str):
@@ -159,8 +174,11 @@ class _Walk:
                 outcomes.append(self._outcome(layer, work.proposal()))
             self._run_quantized(subgraph)
             self._drop(index)
-        why = "it stands in a branch or a loop, or no matrix product is known of it"
-        return outcomes + [Outcome(self.name, name, False, why=why) for name in self.unknown]
+        behind = [s.layer for s in self.subgraphs if s.layer][len(outcomes) :]
+        outcomes += [
+            Outcome(self.name, name, False, why=TOO_MANY.format(most_layers)) for name in behind
+        ]
+        return outcomes + [Outcome(self.name, n, False, why=UNKNOWN) for n in self.unknown]
 
     def _outcome(self, layer: Layer, proposal: LayerProposal) -> Outcome:
         before, after, why = proposal.before_db, proposal.after_db, proposal.why
@@ -203,33 +221,41 @@ class _Walk:
     def _drop(self, index: int) -> None:
         """Forgets what no later subgraph reads."""
         for tensor, last in self.last.items():
-            if last != index or tensor in self.outputs:
+            if last != index:
                 continue
             for cache in self.caches:
                 if tensor in cache:
                     cache.drop(tensor)
 
-    def judged(self) -> Outcome:
-        """Outcome at the outputs, on the batches held back."""
-        found = judgement.judgement_of(self._compared())
+    def judged(self, judges: Sequence[Batch]) -> Outcome:
+        """Outcome at the outputs, on the batches held back and on those that judge alone."""
+        plain = dataclasses.replace(self.prepared, quantized_input={}, quantized_output=())
+        now = dataclasses.replace(plain, model=self.now.model)
+        with (
+            runtime.open_session(self.aim, threads=1) as floats,
+            runtime.open_session(rewrite(plain, self.planned), threads=1) as planned,
+            runtime.open_session(rewrite(now, self.now.plan), threads=1) as session,
+        ):
+            held = [pair for i, pair in enumerate(self.pairs) if is_held_apart(i)]
+            pairs = [*held, *((rows_of(batch), batch) for batch in judges)]
+            found = judgement.judgement_of(compared(pairs, floats, (planned, session)))
         if found is None or not found.signal.sum():
             return Outcome(self.name, "", True, why="no output of floats to judge by")
         lost = found.after.sum() > found.before.sum()
         why = CHANCE.format(found.after.size) if lost and not found.is_loss else ""
         return Outcome(self.name, "", not found.is_loss, found.before_db, found.after_db, why)
 
-    def _compared(self) -> Iterator[judgement.Compared]:
-        """Outputs of the batches held back: of the float model, as planned, and as improved."""
-        plain = dataclasses.replace(self.prepared, quantized_input={}, quantized_output=())
-        floats, improved = self.caches
-        with runtime.open_session(rewrite(plain, self.planned), threads=1) as session:
-            for batch in filter(is_held_apart, range(len(self.batches))):
-                planned = dict(zip(session.outputs, session.run(self.feeds[batch]), strict=True))
-                names = [n for n in planned if n in floats and is_float(floats.get(n, batch))]
-                yield (
-                    rows_of(self.batches[batch]),
-                    [(floats.get(n, batch), planned[n], improved.get(n, batch)) for n in names],
-                )
+
+def compared(
+    pairs: Iterable[tuple[int, Mapping[str, Array]]],
+    floats: runtime.Session,
+    others: Sequence[runtime.Session],
+) -> Iterator[judgement.Compared]:
+    """Outputs of (samples, feeds) of batches: of the float model, and of the other ones."""
+    for samples, feeds in pairs:
+        results = [session.run(feeds, floats.outputs) for session in (floats, *others)]
+        outputs = zip(*results, strict=True)
+        yield samples, [each for each in outputs if is_float(each[0])]
 
 
 def _results(session: runtime.Session, cache: SpilledArrays, batch: int) -> dict[str, Array]:

@@ -38,6 +38,10 @@ from onnxq.weights.smoothing_sites import SmoothingSite, sites_of
 NO_SITES = "the model has no linear layer whose input could be smoothed"
 
 
+MOST_SITES = 256
+"""Sites that are tried by default, at most; each takes some 50 ms, however small."""
+
+
 @register
 class Smooth(ModelAlgorithm):
     """SmoothQuant, its exponent chosen per site by measured error."""
@@ -57,7 +61,7 @@ def smoothed_for_outliers(
 ) -> EqualModel | None:
     """The model smoothed where outlying channels cost it much; None: they do not."""
     sites = sites_of(prepared, objective)
-    flow = Flow.of(prepared, samples, objective) if sites else None
+    flow = Flow.of(prepared, samples, objective) if 0 < len(sites) <= MOST_SITES else None
     if flow is None or too_few(flow.batches):
         return None
     inputs = site_inputs(flow, sites)

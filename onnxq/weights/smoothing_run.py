@@ -12,7 +12,7 @@ same for all samples falls by luck, hides what factors do, and is taken away wit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -35,8 +35,8 @@ from onnxq.static.prepared import Prepared
 from onnxq.static.rewrite import rewrite
 from onnxq.weights.algorithm import WeightAlgorithm, find
 from onnxq.weights.bias import Bias
-from onnxq.weights.judgement import Compared, Judgement, enough, powers_of
-from onnxq.weights.layerwise import all_feeds, is_float
+from onnxq.weights.judgement import Judgement, enough, powers_of
+from onnxq.weights.layerwise import all_feeds, compared
 from onnxq.weights.smoothing_sites import SmoothingSite, with_smoothing_scales
 
 
@@ -144,7 +144,9 @@ def validation_of(
         runtime.open_session(flow.written(made, before, some), threads=1) as without,
         runtime.open_session(flow.written(made, planned, batches), threads=1) as session,
     ):
-        found = powers_of(_compared(prepared, batches, floats, (without, session)))
+        pairs = enumerate(zip(map(rows_of, batches), all_feeds(prepared, batches), strict=True))
+        held = (pair for index, pair in pairs if is_held_apart(index))
+        found = powers_of(compared(held, floats, (without, session)))
     signal, *errors = np.zeros((3, 1)) if found is None else found
     return SmoothingRun(
         made.model,
@@ -153,17 +155,3 @@ def validation_of(
         np.mean(errors, axis=0),
         frozenset({*planned.weights, *planned.dynamic}),
     )
-
-
-def _compared(
-    prepared: Prepared,
-    batches: Sequence[Batch],
-    floats: runtime.Session,
-    others: Sequence[runtime.Session],
-) -> Iterator[Compared]:
-    """Outputs of the batches held back: of the float model, and of the other ones."""
-    for index, feeds in enumerate(all_feeds(prepared, batches)):
-        if is_held_apart(index):
-            results = [session.run(feeds, floats.outputs) for session in (floats, *others)]
-            outputs = zip(*results, strict=True)
-            yield rows_of(batches[index]), [each for each in outputs if is_float(each[0])]

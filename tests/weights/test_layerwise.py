@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxq.core.arrays import Singles
+    from onnxq.samples.inputs import Batch
     from onnxq.weights.layers import Layer
 
 
@@ -118,6 +119,44 @@ def test_layers_see_what_the_whole_quantized_model_gives_them(
             for name, pairs in seen.items():
                 y = wanted[results[name].y].astype(np.float64)
                 np.testing.assert_allclose(pairs[batch][1].astype(np.float64), y, atol=1e-5)
+
+
+def test_no_more_layers_are_run_than_are_looked_at() -> None:
+    prepared = onnxq.prepare(network(), ALL_INTEGERS)
+    samples = {"x": images(16)}
+    plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
+    seen: dict[str, list[tuple[Singles, Singles]]] = {}
+    opened = open_samples(onnxq.Samples(samples, 2), prepared.inputs)
+    made = layerwise(
+        *(prepared, plan, opened, "watching", lambda layer, _: Watching(seen, layer)), most_layers=1
+    )
+    every = list(layers_of(prepared.model, plan))
+    assert len(every) > 1
+    assert list(seen) == every[:1]
+    behind = [o for o in made.outcomes if o.place in every[1:]]
+    assert [o.place for o in behind] == every[1:]
+    assert {o.why for o in behind} == {
+        "it stands behind the first 1 layers, which are looked at by default"
+    }
+
+
+def test_samples_that_judge_alone_are_shown_to_no_layer() -> None:
+    prepared = onnxq.prepare(network(), ALL_INTEGERS)
+    samples = {"x": images(16)}
+    plan = onnxq.plan(prepared, onnxq.calibrate(prepared, samples))
+    opened = open_samples(onnxq.Samples(samples, 2), prepared.inputs)
+    seen: dict[str, list[tuple[Singles, Singles]]] = {}
+
+    def begin(layer: Layer, _: int) -> Watching:
+        return Watching(seen, layer)
+
+    alone = layerwise(prepared, plan, opened, "watching", begin)
+    counts = {name: len(pairs) for name, pairs in seen.items()}
+    seen.clear()
+    judges: list[Batch] = [{"x": images(16)[:2] * np.float32(3)}]
+    more = layerwise(prepared, plan, opened, "watching", begin, judges)
+    assert {name: len(pairs) for name, pairs in seen.items()} == counts
+    assert more.outcomes[-1].before_db != alone.outcomes[-1].before_db
 
 
 def test_arrays_come_back_from_memory_and_from_files(monkeypatch: pytest.MonkeyPatch) -> None:
