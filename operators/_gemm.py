@@ -134,13 +134,9 @@ def _matmul(a: Singles, b: Singles, bound: int) -> Ints:
         part = slice(k, k + block)
         sums = np.asarray(np.matmul(a[..., part], b[part] if b.ndim == 1 else b[..., part, :]))
         rounded = sums.astype(whole).astype(np.int32, copy=False)
-        total = rounded if total is None else np.add(total, rounded, out=_if_array(total))
+        place = total if isinstance(total, np.ndarray) else None  # a sum of rank 0 has none
+        total = rounded if total is None else np.add(total, rounded, out=place)
     return np.asarray(total)
-
-
-def _if_array(total: Ints) -> Ints | None:
-    """Where to add in place; a sum of rank 0 is a scalar, which has no place."""
-    return total if isinstance(total, np.ndarray) else None
 
 
 def largest_absolute(x: Singles | Ints) -> int:

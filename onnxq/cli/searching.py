@@ -246,7 +246,9 @@ class SearchFiles:
             write_atomically(self.qconfig, lambda file: file.write(text))
         if not (tuned.missed or tuned.is_float):
             save(tuned.model, self.output, Annotations(annotations))
-        return self.qconfig or _chosen(tuned, points)
+        files = zip(points, tuned.front, strict=bool(points))
+        best = next((file for file, point in files if point.qconfig == tuned.qconfig), None)
+        return self.qconfig or best
 
 
 def _write_page(tuned: Tuned, kept: SearchFiles, model: Path, samples: Samples) -> None:
@@ -302,12 +304,6 @@ def _measure_files(tuned: Tuned, model: Path, output: Path | None) -> None:
     after = verdict.quantized_bytes if output is None else size_bytes(output)
     sized = replace(verdict, float_bytes=size_bytes(model), quantized_bytes=after)
     tuned.model.attach(sized)
-
-
-def _chosen(tuned: Tuned, points: list[Path]) -> Path | None:
-    """The file of the front that has the best point; None: there is none."""
-    files = zip(points, tuned.front, strict=bool(points))
-    return next((file for file, point in files if point.qconfig == tuned.qconfig), None)
 
 
 def _again(

@@ -121,12 +121,6 @@ def _alike(model: ir.Model) -> dict[str, float]:
     return found
 
 
-def _matrices(nodes: Sequence[ir.Node]) -> list[ir.Value]:
-    """Constant inputs of operators with a dynamic form, in graph order."""
-    readers = [node for node in nodes if has_dynamic_quantization(node)]
-    return [v for node in readers for v in node.inputs if v is not None and v.is_initializer()]
-
-
 @dataclass(slots=True)
 class _Planner:
     """Planner of one model: what stays the same from node to node, and what grows."""
@@ -150,7 +144,9 @@ class _Planner:
     def decide(self, nodes: Sequence[ir.Node]) -> dict[str, DynamicDecision]:
         """Node name -> decision; readers of a weight share its narrowest integers."""
         choices = {node_name(node): self._choose(node) for node in nodes}
-        twins = find_tied(_matrices(nodes))
+        readers = [node for node in nodes if has_dynamic_quantization(node)]
+        read = [v for node in readers for v in node.inputs if v is not None]
+        twins = find_tied([v for v in read if v.is_initializer()])
         if self.objective is Objective.SPEED:
             choices |= self._kept_embeddings(choices, twins)
         chosen = [c for c in choices.values() if isinstance(c, _Chosen)]

@@ -5,7 +5,7 @@ It may only demote a node to float, with a reason.
 
 import logging
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -191,12 +191,14 @@ def plan(
     stored = {weight.tensor for weight in constants.weights.values()}
     notes += [*constants.notes, *of_dynamic, *notes_on_both_parts(stored, dynamic.values())]
     LOG.info("planned: %d tensors, %d weights", len(tensors), len(constants.weights))
+    # factors of channels keep 0, and have the upper bound within the integers
+    clamps = {t: (0.0, math.inf) if t in channel_scales else c for t, c in prepared.clamps.items()}
     return Plan(
         prepared.model_hash,
         prepared.target.name,
         decisions,
         tensors,
-        _integer_bounds(_clamps(prepared, channel_scales), tensors),
+        _integer_bounds(clamps, tensors),
         {tensor: tuple(channel_scale.tolist()) for tensor, channel_scale in channel_scales.items()},
         constants.weights,
         constants.biases,
@@ -249,14 +251,6 @@ def _channel_scales(
             for n in (channel_scale.producer, *channel_scale.readers)
         )
     }
-
-
-def _clamps(prepared: Prepared, channel_scales: Container[str]) -> dict[str, tuple[float, float]]:
-    """Real bounds of the integers.
-
-    A factor per channel keeps 0, and has the upper one within it.
-    """
-    return {k: (0.0, math.inf) if k in channel_scales else c for k, c in prepared.clamps.items()}
 
 
 def _integer_bounds(

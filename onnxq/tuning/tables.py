@@ -88,7 +88,7 @@ def print_group_times(console: Console, times: Times, groups: Iterable[NodeGroup
         (
             name,
             *(f"{ns[each] / MICRO_NS:.1f}" if each in ns else "-" for each in shown),
-            _share(ns, times),
+            f"{ns.get(Precision.FLOAT, 0.0) / times.float_ns if times.float_ns > 0 else 0:.0%}",
         )
         for name, ns in known
     ]
@@ -110,11 +110,6 @@ def _print_first(
     print_table(console, title, header, rows[:MOST_ROWS], numbers=range(1, len(header) - text))
     if len(rows) > MOST_ROWS:
         console.print(f"and {len(rows) - MOST_ROWS} more\n")
-
-
-def _share(ns: dict[Precision, float], times: Times) -> str:
-    share = ns.get(Precision.FLOAT, 0.0) / times.float_ns if times.float_ns > 0 else 0.0
-    return f"{share:.0%}"
 
 
 _POINT = re.compile(r"point-\d+\.yaml")

@@ -152,7 +152,8 @@ class _Variants:
                 self._advance(stage.subgraph, gives)
             for tensor in stage.subgraph.reads:
                 if self.last[tensor] == index and tensor not in self.outputs:
-                    self._drop(tensor)
+                    for cache in (self.floats, *self.caches.values()):
+                        cache.drop(tensor)
         return [self._noise(self.caches.get(i)) for i in range(len(self.variants))]
 
     def _advance(self, subgraph: Subgraph, gives: Sequence[str]) -> None:
@@ -192,10 +193,6 @@ class _Variants:
             if (name := node_name(node)) in integers:
                 writer.write(node, integers[name], decisions[name])
         return part
-
-    def _drop(self, tensor: str) -> None:
-        for cache in (self.floats, *self.caches.values()):
-            cache.drop(tensor)
 
     def _noise(self, cache: ActivationCache | None) -> float:
         """Mean over outputs of noise over power; 0 where no output has any."""

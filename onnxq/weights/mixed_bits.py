@@ -173,7 +173,9 @@ def mixed_bits(
     by_bits = _Search(plan, noise, BitBudget(average=FLOAT_BITS))
     total = sum(d.outputs * d.inputs for d in plan.quantized.values())
     front = tuple(by_bits.mix(average * total) for average in SHOWN)
-    return Mixed(_with_bits(plan, best), best, front, measured)
+    left = {n: Float(ErrorAboveBudget()) for n, bits in best.bits.items() if bits == FLOAT_BITS}
+    chosen = plan.with_specs({**_specs(plan, best), **left})
+    return Mixed(chosen, best, front, measured)
 
 
 def _check(plan: WeightPlan, budget: BitBudget) -> None:
@@ -240,8 +242,3 @@ def _even(plan: WeightPlan, noise: Mapping[str, BitNoise], budget: BitBudget) ->
 def _specs(plan: WeightPlan, mix: Mix) -> dict[str, GroupSpec]:
     quantized = plan.quantized
     return {n: quantized[n].spec.at(b) for n, b in mix.bits.items() if b != FLOAT_BITS}
-
-
-def _with_bits(plan: WeightPlan, mix: Mix) -> WeightPlan:
-    left = {n: Float(ErrorAboveBudget()) for n, bits in mix.bits.items() if bits == FLOAT_BITS}
-    return plan.with_specs({**_specs(plan, mix), **left})

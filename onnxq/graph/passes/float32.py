@@ -1,7 +1,5 @@
 """A float16 or bfloat16 model becomes a float32 model; float16 inputs and outputs stay."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import onnx_ir as ir
 
@@ -40,7 +38,7 @@ class ConvertToFloat32(ir.passes.InPlacePass):
             v for v in (*model.graph.inputs, *model.graph.outputs) if v.dtype == _HALF
         }
         edge_casts = {y.producer() for y in model.graph.outputs if y.dtype == _HALF}
-        for value in _values(model):
+        for value in (value for graph in model.graphs() for value in all_values(graph)):
             if value.const_value is not None and value.const_value.dtype in _NARROW:
                 value.const_value = _widened(value.const_value)
                 modified = True
@@ -96,11 +94,6 @@ def _cast(x: ir.Value, y: ir.Value, to: ir.DataType, name: str) -> ir.Node:
 def _is_cast_to(node: ir.Node, dtype: ir.DataType) -> bool:
     to = node.attributes.get_int("to", 0)
     return node.op_type == "Cast" and not node.domain and to == dtype.value
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    for graph in model.graphs():
-        yield from all_values(graph)
 
 
 def _widened(tensor: ir.TensorProtocol) -> ir.TensorProtocol:

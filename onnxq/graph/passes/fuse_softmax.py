@@ -155,17 +155,13 @@ class TakeLogSumsApart(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        found = [node for node in all_nodes(model) if _is_log_sum(node)]
+        sums = [n for n in all_nodes(model) if (n.domain, n.op_type) == ("", "ReduceLogSum")]
+        found = [node for node in sums if node.outputs[0].dtype == ir.DataType.FLOAT]
         names = FreeNames(model) if found else None
         for node in found:
             assert names is not None
             _take_apart(node, names)
         return ir.passes.PassResult(model, modified=bool(found))
-
-
-def _is_log_sum(node: ir.Node) -> bool:
-    is_float = node.outputs[0].dtype == ir.DataType.FLOAT
-    return is_float and (node.domain, node.op_type) == ("", "ReduceLogSum")
 
 
 def _take_apart(node: ir.Node, names: FreeNames) -> None:

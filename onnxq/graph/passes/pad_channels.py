@@ -160,13 +160,11 @@ def _link(
         return [node.inputs[0], node.outputs[0]] if slot in (None, 0) else None
     if node.op_type in PAIRS:
         tied.others[node] = None
-        return [node.outputs[0], *(v for v in node.inputs if not _is_number(v))]
+        constants = [constant(v) for v in node.inputs]
+        numbers = [tensor is not None and tensor.size == 1 for tensor in constants]
+        read = [v for v, is_number in zip(node.inputs, numbers, strict=True) if not is_number]
+        return [node.outputs[0], *read]
     return None
-
-
-def _is_number(value: ir.Value | None) -> bool:
-    tensor = constant(value)
-    return tensor is not None and tensor.size == 1
 
 
 def _is_worth(tied: _Tied, channels: int) -> bool:
@@ -174,7 +172,7 @@ def _is_worth(tied: _Tied, channels: int) -> bool:
     added = -channels % LANES
     taps = sum(_per_row(node) for node in tied.depthwise)
     products = sum(_per_row(node) for node in tied.rows)
-    products += sum(_per_column(node) for node in tied.columns)
+    products += sum(math.prod(_shape(node)) // _shape(node)[1] for node in tied.columns)
     costs = added * (products * PRODUCT_NS + len(tied.others) * ELEMENT_NS)
     return channels % LANES * taps * SCALAR_NS > costs
 
@@ -182,12 +180,6 @@ def _is_worth(tied: _Tied, channels: int) -> bool:
 def _per_row(conv: ir.Node) -> int:
     """Weights of one output channel."""
     return math.prod(_shape(conv)[1:])
-
-
-def _per_column(conv: ir.Node) -> int:
-    """Weights of one input channel."""
-    rows, _, *kernel = _shape(conv)
-    return rows * math.prod(kernel)
 
 
 def _shape(conv: ir.Node) -> tuple[int, ...]:

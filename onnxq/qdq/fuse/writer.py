@@ -132,7 +132,9 @@ class Writer:
         node, graph = site.tail, graph_of(site.tail)
         self._name_values(site.node, tape, results)
         graph.insert_before(node, tape.nodes)
-        self._name_nodes(site.node, tape)
+        for made in tape.nodes:
+            if made.name and made.name != site.node.name:
+                made.name = self._names.node(made.name)
         self._register(graph, tape)
         for slot, (old, new) in enumerate(zip(node.outputs, results, strict=True)):
             quantizers = site.quantizers.get(slot)
@@ -152,11 +154,6 @@ class Writer:
         between = [v for new in tape.nodes for v in new.outputs if v not in results and not v.name]
         for value in between:
             value.name = self._names.value(f"{node.name}_integers")
-
-    def _name_nodes(self, node: ir.Node, tape: Tape) -> None:
-        for new in tape.nodes:
-            if new.name and new.name != node.name:
-                new.name = self._names.node(new.name)
 
     def _register(self, graph: ir.Graph, tape: Tape) -> None:
         """Registers new initializers; scales and zero points of the QDQ graph are used again."""

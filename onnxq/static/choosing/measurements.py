@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import onnx_ir as ir
-
 from onnxq.core.reason import Reason
 from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.sizes import Sizes
@@ -76,7 +74,9 @@ def by_data(prepared: Prepared, measurements: Measurements) -> Proposals:
         decision, entry = prepared.decisions[node_name(node)], open_entry(node, prepared.qconfig)
         if entry is None or not isinstance(decision, Quantize) or decision.folded_into:
             continue
-        read = [reasons[t] for t in _read(node, decision) if t in reasons]
+        values = (find_input(node, slot) for slot in decision.rule.activations)
+        names = (value_name(value) for value in values if value is not None)
+        read = [reasons[t] for t in names if t in reasons]
         written = [reasons[t] for t in decision.results if t in reasons]
         if read:
             naming[node_name(node)] = Proposal(replace(entry, precision=Precision.FLOAT), read[0])
@@ -87,12 +87,6 @@ def by_data(prepared: Prepared, measurements: Measurements) -> Proposals:
             precision = Precision.INT8_FLOAT_OUTPUT if is_layer else Precision.FLOAT
             naming[node_name(node)] = Proposal(replace(entry, precision=precision), written[0])
     return naming
-
-
-def _read(node: ir.Node, decision: Quantize) -> list[str]:
-    """Names of the activations that the node reads in integers."""
-    values = (find_input(node, slot) for slot in decision.rule.activations)
-    return [value_name(value) for value in values if value is not None]
 
 
 def by_time(prepared: Prepared, measurements: Measurements) -> Proposals:

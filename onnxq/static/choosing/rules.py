@@ -172,7 +172,9 @@ class _Pass:
             case OpCategory.ELEMENTWISE:
                 self.by_any.update(read)
                 if any(t in self.by_layers for t in base.results):
-                    self._ask_ahead(read, _saved_on_integers(base.node))
+                    operator = catalog.find(base.node.op_type, base.node.domain)
+                    saved = 0.0 if operator is None else operator.saved_on_integers
+                    self._ask_ahead(read, saved)
             case OpCategory.MOVEMENT | OpCategory.CLAMP:
                 self.by_any.update(read)
                 saved = max((self.saved_ahead.get(t, 0.0) for t in base.results), default=0.0)
@@ -183,12 +185,6 @@ class _Pass:
     def _ask_ahead(self, tensors: list[str], saved: float) -> None:
         """Notes what integers of the tensors save behind them, per element."""
         self.saved_ahead |= {t: max(saved, self.saved_ahead.get(t, 0.0)) for t in tensors}
-
-
-def _saved_on_integers(node: ir.Node) -> float:
-    """Nanoseconds per element that its integers save."""
-    operator = catalog.find(node.op_type, node.domain)
-    return 0.0 if operator is None else operator.saved_on_integers
 
 
 def _saved_by_matmul(base: _Base) -> float:

@@ -158,7 +158,8 @@ def _decide(
     asked = qconfig.explicit_for_node(node_name(node), node.op_type)
     reason = None if asked else by_conversions(candidate, demand, insertion)
     if reason:
-        _leave_float(candidate, reason, insertion)
+        for node in _whole(candidate):
+            insertion.decisions[node_name(node)] = Float(reason)
         return
     _take(candidate, demand, qconfig, target, insertion)
 
@@ -318,11 +319,6 @@ def _how(candidate: Candidate, has_output: bool, qconfig: QConfigMapping, target
     dtype = weight_observer(candidate.node, rule, qconfig)().dtype
     within = weight_limit(rule, target) if dtype == INT8 else None
     return reasons.IntegerKernel(str(dtype), within, has_output)
-
-
-def _leave_float(candidate: Candidate, reason: Reason, insertion: QuantizerInsertion) -> None:
-    for node in _whole(candidate):
-        insertion.decisions[node_name(node)] = Float(reason)
 
 
 def _whole(candidate: Candidate) -> list[ir.Node]:
