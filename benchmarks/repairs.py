@@ -45,7 +45,7 @@ REPAIRS = Table(
     },
 )
 SAMPLES, FLOOR_DB = 64, 15.0
-LOW = "{}: {:.1f} dB on fresh samples behind the repair; wanted {:.0f} or more"
+LOW = "{}: {:.1f} dB on fresh samples after the repair; wanted {:.0f} or more"
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def boxes() -> Subject:
 def coarse() -> Subject:
     """Linear layers whose weights have 2 bits."""
     nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")]
-    constants = {name: weight(9, 768, 768, inputs=768) for name in "wv"}
+    constants = {n: weight(i, 768, 768, inputs=768) for i, n in enumerate("wv", 9)}
     model = model_of(nodes, constants, {"x": ["n", 768]}, {"y": None}, 17)
 
     def draw(seed: int) -> Mapping[str, Singles]:

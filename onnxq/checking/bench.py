@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -112,7 +112,12 @@ def bench(
     else:
         if shapes:
             raise CalibrationError("give samples or shapes, not both: samples have their own.")
-        batch = as_taken(_one_batch(given, ours_takes), theirs_takes)
+        mine, single = {s.name: s.dtype for s in ours_takes}, np.dtype(np.float32)
+        takes = tuple(  # float32 where the two have floats of other widths
+            s if s.quantized or s.dtype == mine[s.name] else replace(s, dtype=single)
+            for s in theirs_takes
+        )
+        batch = as_taken(_one_batch(given, takes), theirs_takes)
         check_ignored(given)
     sources = (_source(model, ours_model), _source(quantized, theirs_model))
     opened = partial(runtime.open_session, threads=1, provider=provider)

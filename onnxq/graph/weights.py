@@ -46,28 +46,34 @@ def hold_as_arrays(model: ir.Model) -> None:
     """Makes weights arrays that all readers share, in place; files stay memory-mapped.
 
     Those of a protobuf are copied, and those of `derived` computed, at every read; here once. The
-    protobuf is given back, if nothing else holds a part of it.
+    protobuf is freed, if nothing else holds a part of it.
     """
     for graph in model.graphs():
         for value in graph.initializers.values():
-            if isinstance(value.const_value, ir.LazyTensor | ir.TensorProtoTensor):
+            if value.const_value is not None:
                 value.const_value = _held(value.const_value)
     for scope in (*model.graphs(), *model.functions.values()):
         for node in scope:
             for name, attribute in node.attributes.items():
-                if isinstance(attribute.value, ir.TensorProtoTensor):
-                    node.attributes[name] = ir.AttrTensor(name, _held(attribute.value))
+                if isinstance(attribute.value, ir.TensorProtoTensor | ir.StringTensor):
+                    held = _held(attribute.value)
+                    node.attributes[name] = ir.AttrTensor(name, held, attribute.doc_string)
 
 
-def _held(tensor: ir.LazyTensor | ir.TensorProtoTensor) -> ir.TensorProtocol:
+def _held(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     """The tensor as an array; what NumPy has no type of its own for, in a protobuf of its own."""
-    if tensor.dtype == ir.DataType.STRING or tensor.dtype.bitwidth < BYTE_BITS:
-        if isinstance(tensor, ir.TensorProtoTensor):
-            return ir.TensorProtoTensor(copy.deepcopy(tensor.raw))
+    if isinstance(tensor, ir.StringTensor) and not isinstance(tensor.raw, np.ndarray):
+        return ir.StringTensor(list(tensor.raw), shape=tensor.shape, name=tensor.name)
+    if not isinstance(tensor, ir.LazyTensor | ir.TensorProtoTensor):
         return tensor
+    if tensor.dtype.bitwidth < BYTE_BITS:
+        if isinstance(tensor, ir.LazyTensor):
+            return tensor
+        return ir.TensorProtoTensor(copy.deepcopy(tensor.raw))
     held = ir.Tensor(
         tensor.numpy(), dtype=tensor.dtype, name=tensor.name, doc_string=tensor.doc_string
     )
+    held.metadata_props.update(tensor.metadata_props)
     held.meta.update(tensor.meta)
     return held
 

@@ -5,9 +5,8 @@
 Its SkipLayerNormFusion, on these terms: A and B are of rank 3 and have the same sizes, nobody but
 the LayerNormalization reads the sum, and it is over the last axis. A Sum of two inputs is the same
 addition, which the fusion does not look for. It is written where the fusion applies, and nowhere
-else, because a Sum alone takes longer than an Add.
- benchmarks/results/fusions.md has the
-times by width: of 16 rows and more, the fused node takes 6 to 7 times as long as both.
+else, because a Sum alone takes longer than an Add. benchmarks/results/fusions.md has the times by
+width: of 16 rows and more, the fused node takes 6 to 7 times as long as both.
 """
 
 import onnx_ir as ir

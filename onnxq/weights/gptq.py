@@ -32,7 +32,7 @@ Real = TypeVar("Real", np.float32, np.float64)
 Number = TypeVar("Number", bound=np.generic)
 
 SMALL_BLOCK = 16
-"""Rows up to which each that is behind hears of one at once."""
+"""Rows of a block whose changes are taken to the rows behind one by one."""
 SMALL = 64
 """Columns up to which a triangular matrix is inverted as any other."""
 LARGE = 2048
@@ -70,19 +70,20 @@ def change_in_turn(
     change_of: Callable[[int, npt.NDArray[Real]], npt.NDArray[Real]],
     first: int = 0,
 ) -> None:
-    """Leaves the changes c_j of rows in their place, where those behind hear of each.
+    """Overwrites each row with its change c_j, which all remaining rows make up for.
 
         c_j = change_of(j, row_j)        row_k -= shares_jk c_j        for all k > j
 
-    The second half of the rows hears of the first at once, and so on within each: products of
-    matrices in place of sums of rows, which differ by the order of sums alone.
+    Changes of the first half of the rows are propagated to the second half at once, and so on
+    within each half (lazy batch updates of Frantar et al., in halves): products of matrices in
+    place of sums of rows, which differ by the order of sums alone.
     """
     count = rows.shape[-2]
     if count > SMALL_BLOCK:
         half = count // 2
         change_in_turn(rows[..., :half, :], shares[..., :half, :half], change_of, first)
-        heard = np.swapaxes(shares[..., :half, half:], -1, -2)
-        rows[..., half:, :] -= heard @ rows[..., :half, :]
+        propagated = np.swapaxes(shares[..., :half, half:], -1, -2)
+        rows[..., half:, :] -= propagated @ rows[..., :half, :]
         change_in_turn(rows[..., half:, :], shares[..., half:, half:], change_of, first + half)
         return
     for j in range(count):

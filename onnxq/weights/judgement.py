@@ -22,22 +22,19 @@ benchmarks/results/improve.md says which networks keep `smooth`, and of which it
 """
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from onnxq.core.arrays import Array, Reals
-from onnxq.graph.sizes import sizes_of
 from onnxq.observers.tensor_noise import decibels
-from onnxq.ort.runtime import open_session
 from onnxq.quantized.output_parts import PartSums
 from onnxq.samples.batches import Batches
 from onnxq.samples.excerpt import EVERY, HANDFUL, rows_of
 from onnxq.samples.inputs import Batch, has_dynamic_batch
 from onnxq.static.prepared import Prepared
-from onnxq.times.timed_runs import one_row, runs_on
+from onnxq.times.timed_runs import one_row
 
 Compared = tuple[int, Sequence[tuple[Array, ...]]]
 """Samples of a batch, and per output of floats: the float model's, and those of the others."""
@@ -208,10 +205,6 @@ LEAST_BATCHES = 16
 """Pieces that fewer than HANDFUL batches are cut into, about: four of them judge."""
 LOOKED_AT = 4
 """By default one row in so many is looked at, where that is more than ENOUGH_SAMPLES."""
-MOST_ELEMENTS = 1 << 22
-"""Elements of the largest tensor of a batch that is joined from single samples: 16 MiB."""
-ALIKE = 1e-3
-"""Difference, beside the largest number of an output, that may be one of the order of sums."""
 MOST_SAMPLES = 1024
 """More are thinned out, evenly: they are kept in memory, and weights gain no more by them."""
 
@@ -224,42 +217,10 @@ def too_few(batches: Sequence[Batch]) -> str:
 
 
 def enough(samples: Batches, prepared: Prepared) -> list[Batch]:
-    """The batches to look at, cut into smaller ones where there are too few to hold some back.
-
-    Many single samples are looked at some at a time.
-    """
+    """The batches to look at, cut into smaller ones where there are too few to hold some back."""
     if prepared.feedback:
         return list(_first(samples))
-    batches = list(thinned(in_smaller_batches(samples, prepared), MOST_SAMPLES))
-    most = len(batches) // LEAST_BATCHES
-    return _some_at_a_time(batches, prepared, most) if most > 1 else batches
-
-
-def _some_at_a_time(batches: list[Batch], prepared: Prepared, most: int) -> list[Batch]:
-    """The single samples in batches of so many at most, if that changes no result of theirs."""
-    shapes = {tuple((name, x.shape) for name, x in batch.items()) for batch in batches}
-    inputs = [spec for spec in prepared.inputs if spec.name in batches[0]]
-    if len(shapes) > 1 or rows_of(batches[0]) > 1 or not has_dynamic_batch(inputs):
-        return batches
-    weights = prepared.model.graph.initializers
-    sizes = sizes_of(prepared.model, dict(next(iter(shapes))))
-    elements = [math.prod(size) for name, size in sizes.items() if name not in weights]
-    rows = min(most, MOST_ELEMENTS // max(elements, default=MOST_ELEMENTS))
-    if rows < 2:
-        return batches
-    joined = [_joined(batches[at : at + rows]) for at in range(0, len(batches), rows)]
-    with open_session(prepared.model, threads=1) as session:
-        together = session.run(joined[0]) if runs_on(session, joined[0]) else []
-        apart = [session.run(batch) for batch in batches[:rows]]
-    same = [
-        np.shape(x) == np.shape(y) and np.allclose(x, y, rtol=ALIKE, atol=ALIKE * np.abs(y).max())
-        for x, y in zip(together, map(np.concatenate, zip(*apart, strict=True)), strict=False)
-    ]
-    return joined if same and all(same) else batches
-
-
-def _joined(batches: Sequence[Batch]) -> Batch:
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    return list(thinned(in_smaller_batches(samples, prepared), MOST_SAMPLES))
 
 
 def in_smaller_batches(samples: Batches, prepared: Prepared) -> Batches:
@@ -319,10 +280,13 @@ def thinned(samples: Batches, most: int) -> Batches:
 
 
 def left_over(samples: Batches, most: int) -> list[Batch]:
-    """Batches that `thinned` leaves out, as many as it keeps at most."""
+    """Batches that `thinned` leaves out, ENOUGH_SAMPLES rows of them at most, evenly spread."""
     count, wanted = samples.count or 0, thinned(samples, most).count or 0
-    out = [i for i in range(count) if i * wanted % count >= wanted][:wanted]
-    return [batch for i, batch in enumerate(samples) if i in out]
+    out = [i for i in range(count) if i * wanted % count >= wanted]
+    rows = rows_of(next(iter(samples))) if out else 1
+    number = min(len(out), max(ENOUGH_SAMPLES // rows, 1))
+    chosen = {out[i * len(out) // number] for i in range(number)}
+    return [batch for i, batch in enumerate(samples) if i in chosen]
 
 
 def _cut(batch: Batch, pieces: int) -> list[Batch]:

@@ -6,7 +6,8 @@ Both models run in subgraphs (onnxq.weights.subgraphs), side by side, batch by b
     the algorithm looks at (X, Y) of every batch, and proposes constants
     quantized  subgraph k, with these constants in place
 
-Each node runs once in each model, whatever the number of layers. Of X and Y, one batch is looked at
+Each node ahead of the last layer runs once in each model, whatever the number of layers; then whole
+models are judged. Of X and Y, one batch is looked at
 at a time; tensors between subgraphs are kept for all batches, in files where they are large.
 """
 
@@ -84,8 +85,8 @@ def layerwise(
 ) -> Improved:
     """The model with the proposals for its layers that were kept, and an outcome for each layer.
 
-    `judges` are more batches that judge the outputs, from which no layer is made; `most_layers`,
-    the first ones, are looked at.
+    `judges` are more batches that judge the outputs, from which no layer is made. Layers behind the
+    first `most_layers` stay as they are.
     """
     batches = judgement.enough(samples, prepared)
     if why := judgement.too_few(batches):
@@ -114,7 +115,7 @@ WHOLE = "the outputs lose by it"
 NO_ELEMENTS = "the samples have no elements there"
 SHARED = "other nodes read its weight, too"
 UNKNOWN = "it stands in a branch or a loop, or no matrix product is known of it"
-TOO_MANY = "it stands behind the first {} layers, which are looked at by default"
+TOO_MANY = "it stands behind the first {} layers: `--improve round` looks at all"
 
 
 def with_outcomes(improved: Improved, outcomes: tuple[Outcome, ...]) -> Improved:
@@ -144,11 +145,10 @@ class _Walk:
         self.now = Constants(prepared, plan)
         self.aim = prepared.model if prepared.aim is None else prepared.aim
         self.floats = {node_name(node): node for node in self.aim.graph}
-        outputs = [str(v.name) for v in prepared.model.graph.outputs]
         layers = layers_of(prepared.model, plan)
         self.unknown = [name for name in plan.weights if name not in layers]
         ordered = with_folded_behind(prepared.model, plan)
-        self.subgraphs = subgraphs_of(ordered, outputs, layers.keys())
+        self.subgraphs = subgraphs_of(ordered, (), layers.keys())
         self.last = {t: i for i, s in enumerate(self.subgraphs) for t in s.reads}
         self.caches = floats, quantized
         self.pairs = [*zip(map(rows_of, batches), all_feeds(prepared, batches), strict=True)]

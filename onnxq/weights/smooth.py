@@ -5,9 +5,9 @@ scales, `smoothing_sites` finds: the normalization or weight ahead, at no cost, 
 
 Sites are judged together, in the whole flow, calibrated and planned as asked for: nodes that 8 bits
 could not hold may come back to integers. Tried are all sites, half of those that bring nodes back,
-and those alone whose layers were in integers anyway. What loses least at the outputs, on samples
-held apart, stays if it gains more than chance explains (onnxq.weights.judgement), and if no layer
-leaves integers for it.
+and those alone whose layers were in integers anyway; none that have more noise than these had. What
+loses least at the outputs, on samples held apart, stays if it gains more than chance explains
+(onnxq.weights.judgement), and if no layer leaves integers for it.
 
 Where all biases are corrected behind, and one model was tried, a gain in sum is enough: each site
 was judged by thousands of rows, and the mean error, which is luck, is gone. Where nothing is kept
@@ -39,7 +39,8 @@ NO_SITES = "the model has no linear layer whose input could be smoothed"
 
 
 MOST_SITES = 256
-"""Sites that are tried by default, at most; each takes some 50 ms, however small."""
+"""Sites of a model that is smoothed by default, at most; each takes some 50 ms, however small."""
+TOO_MANY = "it has {} sites, more than {}: `--improve smooth` tries them all the same"
 
 
 @register
@@ -61,7 +62,10 @@ def smoothed_for_outliers(
 ) -> EqualModel | None:
     """The model smoothed where outlying channels cost it much; None: they do not."""
     sites = sites_of(prepared, objective)
-    flow = Flow.of(prepared, samples, objective) if 0 < len(sites) <= MOST_SITES else None
+    if len(sites) > MOST_SITES:
+        why = TOO_MANY.format(len(sites), MOST_SITES)
+        return EqualModel(prepared.model, (Outcome(Smooth.name, "", False, why=why),))
+    flow = Flow.of(prepared, samples, objective) if sites else None
     if flow is None or too_few(flow.batches):
         return None
     inputs = site_inputs(flow, sites)
@@ -101,13 +105,14 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     ordered = sorted(choices, key=lambda c: -c.after_db)
     back = [c.site for c in ordered if c.site in factors and c.site not in stayed]
     tried: list[SmoothingRun] = []
-    for count in sorted({0, len(back) // 2, len(back)}, reverse=True):
+    counts = sorted({0, len(back) // 2, len(back)}, reverse=True)
+    for number, count in enumerate(counts, 1):
         sites = {site: factors[site] for site in (*stayed, *back[:count])}
         if not sites or (count and stayed and _adds_noise(choices, stayed, sites)):
             continue
         divided = [layer for site in sites for layer in site.readers]
         tried.append(validation_of(flow, sites, in_integers(flow, planned, divided)))
-        is_gain = tried[-1].compared_with(plain).is_gain(len(tried))
+        is_gain = tried[-1].compared_with(plain).is_gain(number)
         if is_gain and plain.integers <= tried[-1].integers:
             least = tried[-1]
             break
@@ -115,12 +120,12 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
         least = min(tried, key=lambda t: (len(plain.integers - t.integers), t.errors.sum()))
     is_corrected = all(c.is_corrected for c in choices if c.site in least.sites)
     found, lost, why = least.compared_with(plain), plain.integers - least.integers, ""
-    is_sure = found.is_gain(len(tried))
+    is_sure = found.is_gain(number)
     if lost:
         why = LEAVES.format(len(lost), min(lost))
     elif found.is_less and not is_sure:
         why = CHANCE.format(found.after.size)
-    is_enough = is_sure or (is_corrected and len(tried) == 1)
+    is_enough = is_sure or (is_corrected and number == 1)
     kept = is_enough and found.is_less and not lost
     whole = Outcome(name, "", kept, found.before_db, found.after_db, why)
     best = least if whole.kept else plain

@@ -295,8 +295,8 @@ class _Work:
             part = slice(group * spec.group_size, (group + 1) * spec.group_size)
             q = self._centred[:, part]
             under = np.einsum("ri,ri->r", q @ hessian[part, part], q)
-            heard = changes[:, : part.start] @ hessian[: part.start, part]
-            over = np.einsum("ri,ri->r", gradient[:, part] - heard, q)
+            propagated = changes[:, : part.start] @ hessian[: part.start, part]
+            over = np.einsum("ri,ri->r", gradient[:, part] - propagated, q)
             step = np.divide(over, under, out=np.zeros_like(over), where=under > 0)
             new = self._scale[:, group] + step
             keeps = new * np.sign(self._scale[:, group]) > MIN_SCALE

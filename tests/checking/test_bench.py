@@ -51,6 +51,7 @@ def test_floats_of_other_widths_are_the_same_input(tmp_path: Path) -> None:
     single = save(network(), tmp_path / "single.onnx")
     samples = [{"x": images(2)}]
     assert bench(single, half, samples, runs=1).input_shapes == {"x": (2, 3, 8, 8)}
+    assert bench(half, single, samples, runs=1).input_shapes == {"x": (2, 3, 8, 8)}
     assert bench(half, single, runs=1).input_shapes == {"x": (1, 3, 8, 8)}
 
 

@@ -106,6 +106,9 @@ def test_weights_held_as_arrays_are_read_without_a_copy(tmp_path: Path) -> None:
         ir.serde.deserialize_tensor(nibbles),
     ]  # fmt: skip
     values = [ir.Value(name=t.name, const_value=t) for t in tensors]
+    words = onnx.numpy_helper.from_array(np.array(["a", "b"], object), "words")
+    tensors.append(ir.serde.deserialize_tensor(words))
+    values.append(ir.Value(name="words", const_value=tensors[-1]))
     node = ir.node("Constant", [], attributes={"value": ir.AttrTensor("value", tensors[0])})
     graph = ir.Graph([], [], nodes=[node], initializers=values, opset_imports={"": 21})
     hold_as_arrays(ir.Model(graph, ir_version=10))
@@ -114,6 +117,8 @@ def test_weights_held_as_arrays_are_read_without_a_copy(tmp_path: Path) -> None:
     assert isinstance(held[3], ir.TensorProtoTensor)
     assert held[3].raw is not nibbles
     assert held[3].raw == nibbles
+    assert isinstance(held[4], ir.StringTensor)
+    assert held[4].raw == [b"a", b"b"]
     for tensor in (*held[:2], node.attributes["value"].as_tensor()):
         assert tensor is not None
         assert tensor.numpy() is tensor.numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from onnx import helper
 
 import onnxq
+from onnxq.dynamic.dynamic_decision import Objective
 from onnxq.graph.saving import to_bytes
 from onnxq.graph.walk import walk
 from onnxq.operator import Precision
@@ -214,6 +216,20 @@ def test_all_integers_smooth_only_what_needs_no_mul_behind_integers() -> None:
         "c3",
         "r",
     }  # the sum s is there in integers alone
+
+
+def test_more_sites_than_are_worth_the_time_are_left_by_default_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(smooth_module, "MOST_SITES", 1)
+    prepared = onnxq.prepare(encoder())
+    batches = open_samples(samples(), prepared.inputs)
+    made = smooth_module.smoothed_for_outliers(prepared, batches, Objective.SPEED)
+    assert made is not None
+    assert made.model is prepared.model
+    (outcome,) = made.outcomes
+    assert not outcome.kept
+    assert re.fullmatch(r"it has \d sites, more than 1: .*", outcome.why)
 
 
 def test_beside_a_correction_it_keeps_what_it_keeps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
