@@ -181,7 +181,7 @@ def repaired(name: str, subject: Subject) -> Iterator[Row | Missed]:
 
 
 def done(notes: Sequence[str]) -> str:
-    """What the search changed, or why it did not, from the notes of a verdict."""
+    """The change that the search made, or why it made none, from the notes of a verdict."""
     for mark in ("the repair: ", "not repaired: "):
         for note in notes:
             if note.startswith(mark):
