@@ -149,7 +149,7 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path | None) -> ir.M
     _sort(model, where)
     make_negative_sizes_dynamic(model)
     check_model(model, where)
-    if folder is not None:  # a file's protobuf is ours to give back
+    if folder is not None:  # nobody else holds a file's protobuf
         hold_as_arrays(model)
     return model
 

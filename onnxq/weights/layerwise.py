@@ -7,8 +7,8 @@ Both models run in subgraphs (onnxq.weights.subgraphs), side by side, batch by b
     quantized  subgraph k, with these constants in place
 
 Each node ahead of the last layer runs once in each model, whatever the number of layers; then whole
-models are judged. Of X and Y, one batch is looked at
-at a time; tensors between subgraphs are kept for all batches, in files where they are large.
+models are judged. Of X and Y, one batch is looked at at a time; tensors between subgraphs are kept
+for all batches, in files where they are large.
 """
 
 import dataclasses
