@@ -8,7 +8,7 @@ import platform
 import subprocess
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,7 +36,7 @@ class Run:
         versions: package -> version.
         commit: of onnxq; "": not known.
         date: "2026-11-28"; "": not known.
-        options: as given on the command line.
+        options: as given on the command line, paths without their folders.
     """
 
     machine: str
@@ -53,7 +53,7 @@ class Run:
             {package: version(package) for package in packages},
             _git("describe", "--always", "--dirty"),
             datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-            " ".join(options),
+            " ".join(PurePath(option).name for option in options),
         )
 
 

@@ -148,3 +148,8 @@ def test_stored_results_have_the_columns_that_the_benchmark_gives(name: str) -> 
 def test_a_call_apart_runs_in_a_process_of_its_own() -> None:
     assert apart(os.getpid) != os.getpid()
     assert apart(divmod, 7, 2) == (3, 1)
+
+
+def test_options_are_kept_without_the_folders_of_this_machine() -> None:
+    run = Run.now(["numpy"], ["--data", "/home/me/data/images.npz", "resnet20", "--write"])
+    assert run.options == "--data images.npz resnet20 --write"
