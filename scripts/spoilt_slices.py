@@ -1,10 +1,11 @@
 """Outputs of which a part is spoilt: what the whole says, and what part of it is named.
 
-    python -m scripts.spoilt_slices scripts/spoilt_slices.md [--architectures]
+    python -m scripts.spoilt_slices scripts/spoilt_slices.md [--models]
 
 Each case is a float output and what quantization is known to make of it; the part that is spoilt is
-known. With --architectures, noise of an equal share of each number is added to every output of 36
-architectures: nothing of them is spoilt, so that each part that is named is a false alarm.
+known. With --models, noise of an equal share of each number is added to every output of
+architectures and of models out of packages: nothing of them is spoilt, so that each part that is
+named is a false alarm.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from onnxq.quantized.output_verdict import LOW_SQNR_DB, OutputPart
 from scripts._tables import head, line, publish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 Reals = npt.NDArray[Any]
 SHARE = 10 ** (-30 / 20)
@@ -102,26 +103,35 @@ def cases() -> Iterator[Case]:
     yield Case("one shifted column of an embedding", words, shifted, 2, (5,))
 
 
-def alarms(name: str) -> list[str]:
-    """Outputs of an architecture of which a part is named though nothing is spoilt."""
+def architecture_alarms(name: str) -> list[str]:
+    """False alarms on an architecture with drawn weights."""
     import onnxq
-    from onnxq.graph.io import load
-    from onnxq.ort import runtime
     from scripts._architectures import Size, build
 
-    rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         module, feeds = build(name, Size.TINY)
-        onnxq.export(module, feeds(4, 5), Path(folder) / "m.onnx")
-        pairs: dict[str, Pair] = {}
-        with runtime.open_session(load(Path(folder) / "m.onnx"), threads=1) as session:
-            for seed in range(8):
-                given = {k: v.numpy() for k, v in feeds(8, seed).items()}
-                for output, result in zip(session.outputs, session.run(given), strict=True):
-                    x = np.asarray(result, np.float32)
-                    pair = pairs.setdefault(output, Pair(output, output, output, None))
-                    y = x * (1 + SHARE * rng.standard_normal(x.shape))
-                    pair.sums.add(pair.compared(x, y.astype(x.dtype)))
+        path = Path(folder) / "m.onnx"
+        onnxq.export(module, feeds(4, 5), path)
+        batches = ({k: v.numpy() for k, v in feeds(8, seed).items()} for seed in range(8))
+        return alarms(path, batches)
+
+
+def alarms(path: Path, batches: Iterable[Mapping[str, Reals]]) -> list[str]:
+    """Outputs of a float model of which a part is named though nothing is spoilt."""
+    from onnxq.graph.io import load
+    from onnxq.ort import runtime
+
+    rng = np.random.default_rng(0)
+    pairs: dict[str, Pair] = {}
+    with runtime.open_session(load(path), threads=1) as session:
+        for given in batches:
+            for output, result in zip(session.outputs, session.run(given), strict=True):
+                if np.asarray(result).dtype.kind != "f":
+                    continue  # integers and truths have no such noise
+                x = np.asarray(result, np.float32)
+                pair = pairs.setdefault(output, Pair(output, output, output, None))
+                y = x * (1 + SHARE * rng.standard_normal(x.shape))
+                pair.sums.add(pair.compared(x, y.astype(x.dtype)))
     found = [
         (pair.name, pair.sums.compared.sqnr_db, pair.sums.worst_part) for pair in pairs.values()
     ]
@@ -132,7 +142,7 @@ def alarms(name: str) -> list[str]:
     ]
 
 
-def page(of: Callable[[str], list[str]] | None) -> Iterator[str]:
+def page(has_models: bool) -> Iterator[str]:
     """Lines of the page."""
     yield "# Spoilt slices"
     yield ""
@@ -144,21 +154,26 @@ def page(of: Callable[[str], list[str]] | None) -> Iterator[str]:
         place, own = ("-", "-") if part is None else (part.place, f"{part.sqnr_db:.1f}")
         low = " (low)" if part is not None and part.sqnr_db < LOW_SQNR_DB else ""
         yield line(case.name, f"{db:.1f}", place, f"{own}{low}", "yes" if case.is_right else "no")
-    if of is None:
+    if not has_models:
         return
     from scripts._architectures import ARCHITECTURES
+    from scripts._corpus.packages import MODELS
 
-    said = {name: of(name) for name in sorted(ARCHITECTURES)}
-    false = sum(map(len, said.values()))
+    drawn = {name: architecture_alarms(name) for name in sorted(ARCHITECTURES)}
+    trained = {each.name: alarms(each.path, each.batches(8, seed=0)) for each in MODELS}
     yield ""
-    yield f"False alarms on the outputs of {len(said)} architectures, with noise of 30 dB: {false}."
-    for name, found in said.items():
+    yield "With noise of 30 dB over each number of every float output, nothing is spoilt:"
+    yield ""
+    yield head("models", "number", "false alarms")
+    yield line("architectures with drawn weights", len(drawn), sum(map(len, drawn.values())))
+    yield line("trained models out of packages", len(trained), sum(map(len, trained.values())))
+    for name, found in (drawn | trained).items():
         yield from (f"\n- {name}: {each}" for each in found)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path, nargs="?")
-    parser.add_argument("--architectures", action="store_true")
+    parser.add_argument("--models", action="store_true")
     asked = parser.parse_args()
-    publish(page(alarms if asked.architectures else None), asked.path)
+    publish(page(asked.models), asked.path)
