@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnxq.checking.comparison import Comparison
 from onnxq.checking.side_by_side import Pair
-from onnxq.checking.sides import Sides, sides_of
+from onnxq.checking.sides import FLOAT_HASH_KEY, Sides, sides_in_memory, sides_of
 from onnxq.checking.validation import Batch
 from onnxq.checking.verify import findings_of, open_for
 from onnxq.checking.visible import cut_at, cuttable
@@ -28,7 +28,8 @@ def find_collapse(
     """The first tensor in graph order that is low, and the node that makes it; None: none is."""
     some = list(islice(batches, BATCHES))
     producers = {v.name: node.name for node in source.graph for v in node.outputs}
-    sides = sides_of(source, quantized)
+    is_prepared = FLOAT_HASH_KEY in quantized.metadata_props
+    sides = (sides_in_memory if is_prepared else sides_of)(source, quantized)
     found = findings_of(sides, open_for(sides, Samples(some, feedback=feedback)), feedback)
     sqnr = {tensor.name: tensor.sqnr_db for tensor in found.tensors}
     if not sqnr:  # integers made at run time have no scale to compare with

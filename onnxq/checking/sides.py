@@ -70,22 +70,29 @@ def sides_of(model: ModelSource, quantized: ModelSource, only: Sequence[str] = E
     # its hash is asked for once: it reads every weight
     float_hash = model_hash(source)
     _check_belong(source, target, float_hash)
+    return _matched((model, quantized), (source, target), (float_hash, model_hash(loaded)), only)
+
+
+def sides_in_memory(source: ir.Model, quantized: ir.Model) -> Sides:
+    """A model as it was prepared, and what was made of it a moment ago: no hash is compared."""
+    target = _with_own_names(unpacked(quantized))
+    return _matched((source, quantized), (source, target), ("", ""), EVERYTHING)
+
+
+def _matched(
+    given: tuple[ModelSource, ModelSource],
+    models: tuple[ir.Model, ir.Model],
+    hashes: tuple[str, str],
+    only: Sequence[str],
+) -> Sides:
+    source, target = models
     tensors, unmatched = _match_tensors(source, target)
     outputs, without_numbers = _match_outputs(source, read_quantized_io(target, OUTPUTS_KEY))
     _check_globs(only, [p.name for p in (*tensors, *outputs)])
     tensors, outputs = _selected(tensors, only), _selected(outputs, only)
     missing = (*unmatched, *without_numbers)
     return Sides(
-        model,
-        quantized,
-        tuple(only),
-        source,
-        target,
-        float_hash,
-        model_hash(loaded),
-        tuple(tensors),
-        tuple(outputs),
-        missing,
+        *given, tuple(only), source, target, *hashes, tuple(tensors), tuple(outputs), missing
     )
 
 

@@ -73,3 +73,33 @@ def test_what_the_node_reads_is_named_where_its_rounding_alone_spoils_it() -> No
     assert "integers of 'shift', 'square' are too coarse for it" in str(spoilt)
     assert found["log",] == spoilt  # the advice is the same, and names what is left to do
     assert found["log", "shift", "square"] is None
+
+
+def test_a_place_is_named_though_pools_became_convolutions() -> None:
+    """What the model was made from has other nodes than its file, and takes the factor ahead in."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
+        helper.make_node("Mul", ["c", "half"], ["h"], "factor"),
+        helper.make_node("AveragePool", ["h"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Relu", ["p"], ["r"], "relu"),
+        helper.make_node("Conv", ["r", "v"], ["y"], "end"),
+    ]
+    v = weights(2, 4, 8, 1, 1)
+    v -= v.mean(
+        axis=1, keepdims=True
+    )  # the same offset everywhere goes, and takes the signal along
+    bias = np.full(8, 1e4, np.float32)
+    constants = {"w": weights(1, 8, 3, 1, 1), "v": v, "half": np.full((1, 8, 1, 1), 0.5, "f")}
+    nodes[0].input.append("bias")
+    source = model(nodes, {**constants, "bias": bias}, {"x": ["N", 3, 8, 8]})
+    x = {"x": weights(3, 16, 3, 8, 8)}
+    with pytest.warns(UserWarning, match="measure your own metric"):
+        made = onnxq.quantize(
+            source,
+            x,
+            target=TARGET,
+            qconfig=ALL_INTEGERS,
+            check=onnxq.Check(repair=None),
+        )
+    assert made.verdict is not None
+    assert made.verdict.collapse is not None, made.verdict
