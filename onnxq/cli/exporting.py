@@ -1,5 +1,6 @@
 """The command that exports a PyTorch module: export."""
 
+import inspect
 from pathlib import Path
 
 import click
@@ -63,6 +64,9 @@ def export(
         dynamic.setdefault(name, {})[axis] = size
     if samples is not None:
         arrays = pytorch.read_inputs(samples, None) if axes else pytorch.read_inputs(samples)
+        forward = list(inspect.signature(made.forward).parameters)
+        if len(forward) == len(arrays) == 1:  # one array, whatever its name, as `quantize` takes it
+            arrays = dict(zip(forward, arrays.values(), strict=True))
         example: pytorch.Inputs = pytorch.nested_inputs(arrays)
     elif inputs:
         example = pytorch.nested_inputs(dict(pytorch.parse_input(text) for text in inputs))

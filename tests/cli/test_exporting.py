@@ -56,3 +56,19 @@ def test_export_takes_nested_inputs_by_dotted_names(
         "state_0": (1, "n"),
         "state_1": (3, "n"),
     }
+
+
+@pytest.mark.oracle
+def test_export_takes_one_array_of_any_name_for_the_only_parameter(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_lone.py").write_text(
+        "from torch import nn\n\ndef make():\n    return nn.Linear(4, 2)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    np.savez(tmp_path / "x.npz", pictures=np.ones((3, 4), np.float32))
+    output = tmp_path / "m.onnx"
+    result = run("export", "my_lone:make", "--samples", tmp_path / "x.npz", "-o", output)
+    assert result.exit_code == 0, result.stderr
+    assert [v.name for v in onnx.load(output).graph.input] == ["input"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,8 +37,13 @@ def open_labelled(samples: object, inputs: Sequence[InputSpec]) -> Batches:
         return _in_memory(open_samples(given, inputs))
     if not isinstance(source, str | Path | Mapping | np.ndarray):
         source = list(_items(source))
-    labels = _labels(source, {spec.name for spec in inputs}, sum(not s.optional for s in inputs))
-    specs = [InputSpec(n, kind, None) for n, kind in labels.items() if n not in given.ignore]
+    count, known = sum(not s.optional for s in inputs), {spec.name for spec in inputs}
+    types = {n: k for n, k in _types(source, count).items() if n not in given.ignore}
+    specs = [
+        InputSpec(name, kind, None) for name, kind in types.items() if name not in {"", *known}
+    ]
+    if count == len(types) == 1:
+        specs = []  # the one array is the only input's, whatever its name
     return _in_memory(open_samples(replace(given, source=source), (*inputs, *specs)))
 
 
@@ -59,12 +64,12 @@ def _items(source: object) -> Iterator[object]:
     yield from source
 
 
-def _labels(source: object, known: Collection[str], inputs: int) -> dict[str, np.dtype[np.generic]]:
-    """Name -> type of the arrays that are no inputs."""
+def _types(source: object, inputs: int) -> dict[str, np.dtype[np.generic]]:
+    """Name -> type of the arrays; those of tuples have no name, but for the labels."""
     if isinstance(source, list):
-        return _labels_of_item(source[0], known, inputs) if source else {}
+        return _types_of_item(source[0], inputs) if source else {}
     if isinstance(source, Mapping):
-        return {str(n): np.asarray(x).dtype for n, x in source.items() if n not in known}
+        return {str(name): np.asarray(x).dtype for name, x in source.items()}
     if not isinstance(source, str | Path):
         return {}
     path = Path(source)
@@ -74,16 +79,14 @@ def _labels(source: object, known: Collection[str], inputs: int) -> dict[str, np
     if path.suffix == ".npy" or not path.is_file():
         return {}  # which `open_samples` refuses in its own words
     read = tensor_columns if path.suffix == TENSORS else npz_columns
-    return {n: c.dtype for n, c in read(path, where).items() if n not in known}
+    return {name: column.dtype for name, column in read(path, where).items()}
 
 
-def _labels_of_item(
-    item: object, known: Collection[str], inputs: int
-) -> dict[str, np.dtype[np.generic]]:
+def _types_of_item(item: object, inputs: int) -> dict[str, np.dtype[np.generic]]:
     if isinstance(item, Mapping):
-        return {str(n): _type_of(x) for n, x in item.items() if n not in known}
+        return {str(name): _type_of(x) for name, x in item.items()}
     if isinstance(item, tuple | list) and len(item) == inputs + 1:
-        return {LABELS: _type_of(item[-1])}
+        return {"": _type_of(item[0]), LABELS: _type_of(item[-1])}
     return {}
 
 

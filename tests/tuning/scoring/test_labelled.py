@@ -47,6 +47,16 @@ def test_a_generator_is_kept_and_can_be_gone_through_again() -> None:
     assert [int(b["y"][0]) for b in samples] == [int(b["y"][0]) for b in samples] == [3, 1, 2, 0]
 
 
+@pytest.mark.parametrize("ignore", [[], ["ids"]])
+def test_one_array_is_the_only_inputs_whatever_its_name(tmp_path: Path, ignore: list[str]) -> None:
+    arrays = {"pictures": ARRAYS["x"]} | dict.fromkeys(ignore, np.zeros(4))
+    np.savez(tmp_path / "s.npz", **arrays)  # type: ignore[arg-type]  # numpy's allow_pickle
+    for source in (arrays, tmp_path / "s.npz"):
+        with pytest.warns(UserWarning, match="'pictures' is taken for 'x'"):
+            batches = list(open_labelled(Samples(source, ignore=ignore), [X]))
+        assert np.array_equal(np.concatenate([b["x"] for b in batches]), ARRAYS["x"])
+
+
 def test_arrays_that_are_ignored_are_no_labels() -> None:
     (first, *_) = open_labelled(Samples({**ARRAYS, "ids": np.zeros(4)}, ignore=["ids"]), [X])
     assert set(first) == {"x", "y"}
