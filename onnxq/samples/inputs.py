@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.core.arrays import Array
-from onnxq.errors import CalibrationError, nearest
+from onnxq.errors import CalibrationError, listed, nearest
 from onnxq.graph.quantized import INPUTS_KEY, QuantizedIO, read_quantized_io
 from onnxq.page.card import card_of
 from onnxq.samples.columns import RAGGED
@@ -106,13 +106,14 @@ def by_input(arrays: Mapping[str, T], inputs: Sequence[InputSpec], where: str) -
 def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str) -> None:
     """Refuses arrays that no input is named like, and inputs that have no array."""
     known = [spec.name for spec in inputs]
-    for name in names:
-        if name not in known:
-            raise CalibrationError(
-                f"{where}: the model has no input '{name}'; it has {', '.join(known)}."
-                f"{nearest(name, known)} Rename the array, or leave it out with ignore "
-                f"(--ignore {name})."
-            )
+    for name in (unknown := [each for each in names if each not in known]):
+        advice = f"Rename the array, or leave it out with ignore (--ignore {name})"
+        if len(unknown) > 1 and not set(known) <= set(names):
+            advice = f"Rename what is an input of {listed(unknown)}; leave out others with --ignore"
+        raise CalibrationError(
+            f"{where}: the model has no input '{name}'; it has {', '.join(known)}."
+            f"{nearest(name, known)} {advice}."
+        )
     for spec in inputs:
         if spec.name not in names and not spec.optional:
             raise CalibrationError(

@@ -9,7 +9,7 @@ import pytest
 
 from onnxq.errors import CalibrationError
 from onnxq.samples import InputSpec, input_specs
-from onnxq.samples.inputs import batch_of, check_finite, check_shape, have_batch_axis
+from onnxq.samples.inputs import batch_of, by_input, check_finite, check_shape, have_batch_axis
 
 MODEL = """
 <ir_version: 3, opset_import: ["" : 21]>
@@ -100,3 +100,11 @@ def test_a_state_of_layers_has_no_batch_axis_in_common(
 ) -> None:
     specs = [InputSpec(f"x{i}", np.dtype(np.float32), shape) for i, shape in enumerate(shapes)]
     assert have_batch_axis(specs) is has
+
+
+def test_of_several_unknown_arrays_one_is_to_be_renamed() -> None:
+    spec = InputSpec("x", np.dtype(np.float32), ("N", 2))
+    with pytest.raises(CalibrationError, match="Rename what is an input of 'a', 'labels'; leave"):
+        by_input({"a": 1, "labels": 2}, [spec], "samples")
+    with pytest.raises(CalibrationError, match=r"leave it out with ignore \(--ignore labels\)"):
+        by_input({"x": 1, "labels": 2}, [spec], "samples")
