@@ -10,10 +10,9 @@ from rich.console import Console
 
 from onnxq.checking.bench import Benchmark
 from onnxq.checking.findings import Execution
-from onnxq.checking.summary import Summary
+from onnxq.checking.summary import Group, Summary
 from onnxq.core.brief import size_text
 from onnxq.errors import counted
-from onnxq.operator import Precision
 from onnxq.report.detail import is_whole
 from onnxq.report.tables import print_table
 from onnxq.report.wrapping import wrapped
@@ -56,15 +55,13 @@ def print_inspection(
     console.print(
         f"{summary.node_counts(None).integers} of {len(nodes)} nodes compute in integers{machine}"
     )
-    places = {(group.precision, group.why.kind): str(i) for i, group in enumerate(groups, 1)}
     most_groups = len(groups) if is_whole() else MOST_GROUPS
-    # those of the fewest nodes are left out, and those in float last
-    kept = sorted(groups, key=lambda g: (g.precision is not Precision.FLOAT, -len(g.nodes)))
-    kept = kept[:most_groups]
+    most = sorted(groups, key=lambda g: -len(g.nodes))[:most_groups]
+    kept = [group for group in groups if group in most]
+    places = {(group.precision, group.why.kind): str(i) for i, group in enumerate(kept, 1)}
     why = [
-        (places[g.precision, g.why.kind], g.precision.value, str(len(g.nodes)), g.ops, g.words)
-        for g in groups
-        if g in kept
+        (str(i), g.precision.value, str(len(g.nodes)), ops_of(g), g.words)
+        for i, g in enumerate(kept, 1)
     ]
     header = ("", "precision", "nodes", "op", "why, or how")
     print_table(console, "", header, why, numbers=(0, 2))
@@ -74,14 +71,22 @@ def print_inspection(
         said = {g.why.kind for g in kept}  # a node refers to its reason, so those that are said
         order = sorted(nodes, key=lambda n: (n.decision != "float", n.why.kind not in said))
         nodes = tuple(order[:MOST_NODES])
-    rows = [(n.name, n.op_type, n.precision.value, places[n.precision, n.why.kind]) for n in nodes]
+    rows = [
+        (n.name, n.op_type, n.precision.value, places.get((n.precision, n.why.kind), "-"))
+        for n in nodes
+    ]
     print_table(console, "", ("node", "op", "precision", "why"), rows, numbers=(3,))
     left = (len(summary.nodes) - len(nodes), len(groups) - len(kept))
-    _print_left(console, {"nodes": left[0], "reasons": left[1]})
+    print_left(console, {"nodes": left[0], "reasons": left[1]})
     print_notes(console, notes)
 
 
-def _print_left(console: Console, left: Mapping[str, int]) -> None:
+def ops_of(group: Group) -> str:
+    """Its op types; unless all is to be shown, the most frequent."""
+    return group.ops if is_whole() else counted(group.ops.split(", "))
+
+
+def print_left(console: Console, left: Mapping[str, int]) -> None:
     """How many rows of each kind were left out, and how to see them."""
     words = [f"{count} {what}" for what, count in left.items() if count]
     if words:
@@ -164,7 +169,7 @@ def print_notes(console: Console, notes: Sequence[str]) -> None:
     most = len(notes) if is_whole() else MOST_NOTES
     for note in notes[:most]:
         console.print(f"note: {note}")
-    _print_left(console, {"notes": len(notes[most:])})
+    print_left(console, {"notes": len(notes[most:])})
 
 
 def _print_counts(console: Console, summary: Summary) -> None:

@@ -29,9 +29,9 @@ from onnxq.ort.node_kinds import NodeKind, original_name
 from onnxq.page.card import Table, card
 from onnxq.qconfig import QConfigMapping
 from onnxq.report import json_values
-from onnxq.report.console import open_console, print_execution, print_inspection
+from onnxq.report.console import open_console, print_execution, print_inspection, print_left
 from onnxq.report.detail import is_whole
-from onnxq.report.tables import print_table
+from onnxq.report.tables import print_table, shortened
 from onnxq.static.deciders import with_measurements
 from onnxq.static.plan import plan
 from onnxq.static.prepare import prepare
@@ -45,6 +45,8 @@ from onnxq.times import Costs
 TARGET_KEY = "onnxq.target"
 ANY_TARGET = "any"  # as weights in blocks have it
 MAX_NAMED = 3  # weights, or inputs, named of one kind
+MOST_FLOATS = 6  # op types in float, unless all are to be shown
+MOST_TYPE = 48  # columns of a type whose sizes are expressions
 NUMBER = re.compile(r"\d+")
 
 
@@ -182,7 +184,8 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
     else:
         console.print(f"quantized; written by {found.producer or 'a program without a name'}")
     io = file.io if is_whole() else _gathered(file.io)
-    rows = [(x.kind, x.name, x.type, x.meaning) for x in io]
+    width = max(len(x.type) for x in io) if is_whole() else MOST_TYPE
+    rows = [(x.kind, x.name, shortened(x.type, width), x.meaning) for x in io]
     print_table(console, "", ("value", "name", "type", "numbers"), rows)
     on_integers = ", ".join(f"{op} {count}" for op, count in found.nodes_on_integers.items())
     console.print(f"nodes of the file on integers: {on_integers or 'none'}\n")
@@ -243,14 +246,17 @@ def _print_floats(console: Console, nodes: tuple[tuple[str, str], ...]) -> None:
     by_op: dict[str, list[str]] = {}
     for name, op_type in nodes:
         by_op.setdefault(op_type, []).append(name or "(no name)")
-    most = len(nodes) if is_whole() else MAX_NAMED
+    most = len(nodes) if is_whole() else 1
     counts = Counter({op_type: len(names) for op_type, names in by_op.items()})
     rows = [
         (op_type, str(count), counted(by_op[op_type], most))
         for op_type, count in counts.most_common()
     ]
+    left = [] if is_whole() else rows[MOST_FLOATS:]
     if rows:
-        print_table(console, "in float", ("op", "nodes", "which"), rows, numbers=(1,))
+        kept = rows[: len(rows) - len(left)]
+        print_table(console, "in float", ("op", "nodes", "which"), kept, numbers=(1,))
+    print_left(console, {"op types": len(left)})
 
 
 @dataclass(frozen=True)

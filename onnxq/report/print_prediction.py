@@ -89,8 +89,7 @@ def _verdict(machine: MachinePrediction, prediction: Prediction) -> str:
 def _equal(prediction: Prediction) -> str:
     """Claim on integers behind floats: equal as long as the integers are."""
     if not prediction.batches:
-        count = len(prediction.behind_floats)
-        return f"equal where integers are; floats decide integers of {count} nodes"
+        return "equal where integers are"
     return (
         f"equal where integers are; floats decide {prediction.decided:,}, of which "
         f"{prediction.near_ties:,} lie next to a tie"

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxq.quantized.verdict import InputSource
+from onnxq.report.console import ops_of
 from onnxq.report.detail import is_whole
 from onnxq.report.wrapping import wrapped
 from onnxq.weights.mixed_bits import CHOICES, FLOAT_BITS
@@ -36,6 +37,8 @@ COLUMNS = 80
 MOST_OUTPUTS = 2
 STEP_DB = 5
 """Suggested SQNR goals are multiples of this."""
+ENOUGH_DB = 40.0
+"""An error of 1%: no more is suggested."""
 LOW_GOAL_DB = 20
 """The SQNR that is suggested where the outputs give none."""
 AS_METRIC = ("boxes", "masks")
@@ -102,7 +105,7 @@ def float_lines(summary: Summary) -> Iterator[Line]:
     worst = summary.worst_float
     if worst is not None:
         count = f"{len(worst.nodes)} " if len(worst.op_types) == 1 else ""
-        yield Line(f"in float: {count}{worst.ops}: {worst.words}", 3)
+        yield Line(f"in float: {count}{ops_of(worst)}: {worst.words}", 3)
 
 
 def next_lines(commands: Sequence[str]) -> Iterator[Line]:
@@ -123,7 +126,7 @@ def next_goal(verdict: Verdict) -> list[str]:
         drop = f"{(1 - worst.value) / 2:.1g}"
         return ["--metric", worst.kind, "--max-drop", drop] if worst.value < 1 else []
     worst_db = verdict.worst_db
-    if worst_db == math.inf or not verdict.outputs:
+    if worst_db >= ENOUGH_DB or not verdict.outputs:
         return []
     known = math.isfinite(worst_db)
     goal = STEP_DB * (math.floor(max(worst_db, 0.0) / STEP_DB) + 1) if known else LOW_GOAL_DB

@@ -86,7 +86,8 @@ def test_what_is_behind_floats_is_not_claimed() -> None:
 def test_without_samples_floats_that_decide_integers_are_in_the_headline_too() -> None:
     sure = MachinePrediction(("a",), "wraps", (SAFE,), ())
     shown = text(sure, batches=0, floats={"Softmax": 2}, behind=("q1", "conv0"))
-    assert "floats decide integers of 2 nodes" in " ".join(shown.split())
+    assert "equal where integers are" in " ".join(shown.split())
+    assert "2 node(s) have such integers" in " ".join(shown.split())
     assert "exact" not in shown
 
 

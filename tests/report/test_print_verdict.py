@@ -29,7 +29,7 @@ def test_figures_of_boxes_are_said_where_rows_are_few() -> None:
     verdict = verdict_of(Answers("boxes", "F1", 0.85, 22, LAYOUT))
     more = [Line("what comes behind", 1)] * 12
     said = [line.text for line in fitting([*verdict_lines(verdict), *more])]
-    assert "    boxes: F1 0.850 beside float's 22" in said
+    assert "    boxes: F1 0.850 beside float's 22, which is few" in said
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,8 @@ def test_a_goal_beyond_what_was_reached_is_in_what_the_outputs_say(
     assert next_goal(verdict_of(*answers)) == goal
 
 
-@pytest.mark.parametrize(("sqnr_db", "goal"), [(float("inf"), []), (float("nan"), ["20"])])
-def test_a_goal_is_suggested_below_an_infinite_sqnr(sqnr_db: float, goal: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("sqnr_db", "goal"), [(float("inf"), []), (40.0, []), (float("nan"), ["20"])]
+)
+def test_a_goal_is_suggested_below_an_error_of_a_hundredth(sqnr_db: float, goal: list[str]) -> None:
     assert next_goal(verdict_of(sqnr_db=sqnr_db)) == ["--min-sqnr", *goal][: 2 * len(goal)]
