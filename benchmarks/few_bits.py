@@ -3,7 +3,7 @@
     python -m benchmarks few_bits                  # all of them
     python -m benchmarks few_bits resnet20 lcnet
 
-Files of `onnxq.quantize(model, samples, target="x86-vnni", weight_bits=...)`, all else by default;
+Files of `onnxq.quantize(model, samples, target="auto", weight_bits=...)`, all else by default;
 4 and 8, 4 and 2 bits: `weight_bits=SizeAim(size)`, in the middle between both sizes. Beside them
 quantize_static of onnxruntime.quantization, whose int4 weights ONNX Runtime computes in float.
 dB: SQNR of the first output on samples that nothing was calibrated on; top-1: where weights are
@@ -72,7 +72,7 @@ def case_of(name: str, folder: Path) -> Case:
 def ours(case: Case, path: Path, bits: int | onnxq.SizeAim | None) -> None:
     """Writes the file with weights of so many bits."""
     samples = case.calibration
-    onnxq.quantize(case.model, samples, target="x86-vnni", weight_bits=bits).save(path)
+    onnxq.quantize(case.model, samples, target="auto", weight_bits=bits).save(path)
 
 
 @benchmark(BITS, needs=("torch",))
