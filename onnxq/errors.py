@@ -104,7 +104,7 @@ class LimitError(OnnxqError):
 
 
 class NothingQuantizedError(OnnxqError):
-    """Nothing is quantized, since float is better or nothing can be: nothing was written."""
+    """Nothing is quantized, or float is better: nothing was written."""
 
     exit_code = 13
 

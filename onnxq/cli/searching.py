@@ -157,7 +157,7 @@ def tune(
 
     It begins with what `quantize` would make, or with --qconfig, and changes the precisions of
     layers. Where the goal is not reached, nothing is written to the output: the report shows the
-    best there is, --front and --save-qconfig keep it, and the exit code is 8.
+    best there is, --front and --save-qconfig keep it; exit code 8, or 13 where that is float.
     """
     if check is not None and hold_apart is not None:
         raise click.UsageError("--hold-apart checks on some of SAMPLES: without --check.")
@@ -355,13 +355,15 @@ def _answer(tuned: Tuned, files: FilesOfSearch) -> Iterator[Line]:
     """Says what was found, what it reaches on samples that chose nothing, and what to do next."""
     from onnxq.errors import counted
     from onnxq.report.print_verdict import Line, next_lines, verdict_lines
+    from onnxq.tuning.search.local_search import SearchEnd
     from onnxq.tuning.tables import score_words
     from onnxq.tuning.tuned import chosen_changes, notes_on_choice
 
     verdict, apart = tuned.model.verdict, tuned.held_apart
     is_written = not (tuned.missed or tuned.is_float)
     written = f"{files.output}: " if is_written else "not written: "
-    head = "nothing is quantized" if tuned.is_float else f"tuned for {tuned.goal}"
+    late = f"; {tuned.why.value}" if tuned.why is SearchEnd.LATE else ""
+    head = "nothing is quantized" if tuned.is_float else f"tuned for {tuned.goal}{late}"
     yield Line(f"{written}{head}")
     if verdict is not None:
         yield from verdict_lines(verdict)

@@ -257,7 +257,7 @@ def report_weights(
     header, rows = ((), []) if mixed is None else mixed_rows(mixed)
     title = "bits that cost least, by size; noise of rounding to nearest at the outputs"
     account = Account(
-        f"weights of {len(made.nodes)} nodes in groups",
+        f"weights of {len(made.nodes)} node{'s' * (len(made.nodes) != 1)} in groups",
         summarize(source.model, made.dynamic_decisions),
         [*source.notes, *made.notes],
         {"mixed_bits": None if mixed is None else mixed_json(mixed)},

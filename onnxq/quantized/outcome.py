@@ -56,8 +56,9 @@ def _summary(name: str, outcomes: list[Outcome]) -> str:
     said = f"PTQ algorithm '{name}': kept at {kept} of {len(places)} places"
     for whole in wholes:
         if whole.gain_db is not None:
+            moved = "outputs" if kept or not places else "outputs would go"
             said += (
-                f"; outputs {whole.before_db:.1f} -> {whole.after_db:.1f} dB on samples held back"
+                f"; {moved} {whole.before_db:.1f} -> {whole.after_db:.1f} dB on samples held back"
             )
         if whole.why:
             said += f"; {whole.why}"

@@ -45,6 +45,7 @@ def _runs(indices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     return zip(starts, stops, strict=True)
 
 
+FEW_ANSWERS = 30  # a share of these is known to a tenth
 LOW_SQNR_DB = 15.0
 """Below it, a user's own metric has to say whether the model is any good: outputs then differ from
 float by a sixth and more, which may be well or not: a text reader of 12 dB reads 97.7% of the
@@ -155,7 +156,8 @@ class Answers:
     layout: str
 
     def __str__(self) -> str:
-        said = f"{self.figure} {self.value:.3f} beside float's {self.count}"
+        few = ", which is few" if self.count < FEW_ANSWERS else ""
+        said = f"{self.figure} {self.value:.3f} beside float's {self.count}{few}"
         return f"{self.kind}: {said}{f' ({self.layout})' if self.layout else ''}"
 
 

@@ -15,7 +15,7 @@ class Excluded(Reason):
 class NoGroupwiseOperator(Reason):
     WORDS = (
         "its weight '{constant}' stays in float: weights in groups are those of MatMul, Gemm, "
-        "lookups and mixtures of experts, and {label} is none of them"
+        "lookups and mixtures of experts; for {label} there are quantize and quantize-dynamic"
     )
     label: str
     constant: str

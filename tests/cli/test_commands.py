@@ -46,6 +46,13 @@ def test_the_help_names_each_exit_code(kind: type[errors.OnnxqError]) -> None:
     assert re.search(rf"^ +{kind.exit_code} +{meaning}$", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize("command", ["", *sorted(main.commands)])
+def test_no_line_of_a_help_page_is_wider_than_80_columns(command: str) -> None:
+    text = CliRunner().invoke(main, [*command.split(), "--help"], terminal_width=80).stdout
+    assert text.startswith("Usage: ")
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_warnings_are_one_line_each() -> None:
     @click.group(cls=Commands)
     def group() -> None:
