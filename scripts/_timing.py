@@ -52,24 +52,24 @@ def taking_turns(
     """{name: CPU seconds of one run, in each round}, of this thread.
 
     Args:
-        runs: are repeated in a round until they take `least_s`.
+        runs: all are repeated as often in a round, until the fastest takes `least_s`.
         rounds: every second one goes through the runs backwards.
         least_s: of one of the runs in one round.
     """
-    repeat = {}
-    for name, run in runs.items():
+    repeat = 1  # as often as the fastest wants: one that runs alone would find warm caches, else
+    for run in runs.values():
         run()
         start = time.thread_time()
         run()
-        repeat[name] = max(1, round(least_s / max(time.thread_time() - start, 1e-6)))
+        repeat = max(repeat, round(least_s / max(time.thread_time() - start, 1e-6)))
     times: dict[str, list[float]] = {name: [] for name in runs}
     order = list(runs)
     for turn in range(rounds):
         for name in order if turn % 2 else reversed(order):
             start = time.thread_time()
-            for _ in range(repeat[name]):
+            for _ in range(repeat):
                 runs[name]()
-            times[name].append((time.thread_time() - start) / repeat[name])
+            times[name].append((time.thread_time() - start) / repeat)
     return {name: np.array(each) for name, each in times.items()}
 
 

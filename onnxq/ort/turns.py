@@ -1,7 +1,8 @@
 """Runs in turns, so that a busy machine slows all of them alike; times in CPU seconds.
 
 A turn of a short run is several, of which the first is not counted: it finds the caches full of
-the others' data, as no application has them that runs one model.
+the others' data, as no application has them that runs one model. Turns of all have as many runs, as
+the fastest wants: one model alone would find warm caches, else, and equal models differ by 10%.
 """
 
 import time
@@ -25,7 +26,7 @@ class Schedule:
     @classmethod
     def within(cls, seconds: float, once: Sequence[float], least: int, most: int) -> Self:
         """The schedule that so many CPU seconds pay for, of runs that take `once` each."""
-        repeats = tuple(map(repeats_of, once))
+        repeats = (max(map(repeats_of, once)),) * len(once)
         rounds = int(seconds / round_seconds(once, repeats))
         return cls(min(max(rounds, least), most), repeats)
 

@@ -23,3 +23,8 @@ def test_short_runs_are_several_in_a_turn(seconds: float, repeats: int) -> None:
 
 def test_a_round_has_the_runs_that_are_not_counted() -> None:
     assert round_seconds((1.0, 10.0), (3, 1)) == 14.0
+
+
+def test_models_that_are_compared_have_turns_of_as_many_runs() -> None:
+    schedule = Schedule.within(1.0, (TURN_S, TURN_S / 2.6), 1, 100)
+    assert schedule.repeats == (3, 3)
