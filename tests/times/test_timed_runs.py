@@ -52,8 +52,8 @@ def test_sessions_are_opened_anew_as_often_first_as_second() -> None:
     said: list[str] = []
     openers: Any = tuple(partial(Opened, name, said) for name in "ab")
     pairs = paired_sessions(openers, ({}, {}), rounds=8)
-    assert "".join(word for word in said if word.isupper()) == "ABBABAAB"
-    assert [(len(ours), len(theirs)) for ours, theirs in pairs] == [(2, 2)] * 4
+    assert "".join(word for word in said if word.isupper()) == "ABBABAABABBA"
+    assert [(len(ours), len(theirs)) for ours, theirs in pairs] == [(2, 2)] * 6
 
 
 def test_the_interval_holds_what_sessions_differ_by() -> None:
