@@ -4,12 +4,15 @@
 
 Ours beside ONNX Runtime's own quantizers: the same file, blocks of 32, accuracy level 4, the head
 in float. Samples are windows of text that the decoder was trained on, bits those of text that it
-never saw. Times are CPU seconds of one thread over float's, runs taking turns.
+never saw. KL: divergence of the next byte's distribution from float's in thousandths of a bit, with
+its standard error over windows; same: share of bytes whose likeliest successor is float's. Times
+are CPU seconds of one thread over float's, runs taking turns.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,7 @@ import onnxq
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.table import RATIO, Row, Table
 from models.genai_decoder import load_genai_decoder
+from onnxq.checking.divergence import Divergence
 from onnxq.language.decoder import Decoder
 from onnxq.language.token_run import TokenRun
 from onnxq.metrics import as_samples, bits_in_windows, bytes_of, windows
@@ -37,7 +41,13 @@ if TYPE_CHECKING:
     Maker = Callable[[ir.Model, dict[str, Array]], ir.Model]
 
 FLOAT = "float"
-WEIGHTS = Table("weights", {"weights": "", "MB": ".2f", "bits per byte": ".4f", "SQNR, dB": ".1f"})
+WEIGHTS = Table(
+    "weights",
+    {
+        **{"weights": "", "MB": ".2f", "KL, mbit": "{0[0]:.2f} +- {0[1]:.2f}", "same": ".4f"},
+        **{"bits per byte": ".4f", "SQNR, dB": ".1f"},
+    },
+)
 TIMES = Table("times", {"weights": "", "a token": RATIO, "256 tokens": RATIO})
 TEXTS = Path(__file__).resolve().parent.parent / "models"
 GROUP_SIZE = 32
@@ -135,11 +145,21 @@ MAKERS: dict[str, Maker] = {
 }
 
 
-def sqnr_db(model: ir.Model, rows: Array, exact: Array) -> float:
-    """Power of float's logits over that of the difference from them."""
-    with TokenRun(model, threads=1) as run:
-        difference = run.whole(rows).astype(np.float64) - exact.astype(np.float64)
-    return float(10 * np.log10(np.square(exact).sum() / np.square(difference).sum()))
+def beside_float(
+    model: ir.Model, source: ir.Model, text: Array
+) -> tuple[list[float], float, float]:
+    """(KL and its standard error in mbit, share of same likeliest bytes, SQNR in dB)."""
+    kl, same, signal, noise = Divergence(), [], 0.0, 0.0
+    with TokenRun(source, threads=1) as exact, TokenRun(model, threads=1) as run:
+        for window in text:
+            x, y = (each.whole(window[None]).astype(np.float64) for each in (exact, run))
+            kl.update(x, y)
+            same.append(np.mean(x.argmax(-1) == y.argmax(-1)))
+            signal += float(np.square(x).sum())
+            noise += float(np.square(x - y).sum())
+    assert kl.bits is not None
+    mbits = [1e3 * kl.bits, 1e3 * (kl.error or 0.0)]
+    return mbits, float(np.mean(same)), 10 * math.log10(signal / noise)
 
 
 def speed(model: ir.Model, source: ir.Model, rounds: int) -> list[list[float]]:
@@ -165,17 +185,15 @@ def _runs(model: ir.Model) -> list[Callable[[], object]]:
 def rows(name: str, text: Array, samples: dict[str, Array], rounds: int) -> Iterator[Row]:
     """Rows of one file; where a quantizer raises, its words."""
     source = load_genai_decoder()
-    with TokenRun(source, threads=1) as run:
-        exact = run.whole(text[:2]).astype(np.float64)
     try:
         made = source if name == FLOAT else MAKERS[name](load_genai_decoder(), samples)
     except Exception as error:  # whatever another tool raises
-        yield WEIGHTS.row(name, f"{type(error).__name__}: {error}"[:120], None, None)
+        yield WEIGHTS.row(name, f"{type(error).__name__}: {error}"[:120], *[None] * 4)
         return
     size = len(ir.to_proto(made).SerializeToString()) / 1e6
     bits = bits_in_windows(made, text, threads=1).per_token
-    loss = "" if name == FLOAT else sqnr_db(made, text[:2], exact)
-    yield WEIGHTS.row(name, size, bits, loss)
+    kl, same, loss = (None,) * 3 if name == FLOAT else beside_float(made, source, text)
+    yield WEIGHTS.row(name, size, kl, same, bits, loss)
     if rounds and name != FLOAT:
         yield TIMES.row(name, *speed(made, source, rounds))
 

@@ -9,9 +9,10 @@ crops and flips of the training images; no setting differs between the models. I
 float weights, or with those that the PTQ algorithms bias and round give, and all scales at rest.
 Without --data it trains on the embedded calibration images and counts the 1,000 embedded test
 images; labels are needed for neither. Quantized after training is `onnxq.quantize`, as it is and
-with the algorithms bias and round, with weights of as many bits. All of them are counted on ONNX
-Runtime. Agreeing are images for which the trained module, in torch, and the deployed file have the
-same largest logit.
+with the algorithms bias and round, with weights of as many bits; 2 bits are -1, 0 and 1. The best
+start is that of `best_start`, and `finetune` ends in the best state on the same images. All of them
+are counted on ONNX Runtime. Agreeing are images for which the trained module, in torch, and the
+deployed file have the same largest logit.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.options import with_data, with_names
 from benchmarks.harness.table import Row, Table
 from models.cifar10 import load_sample
-from onnxq.observers import NarrowRangeObserver
+from onnxq.observers import NarrowRangeObserver, StepSizeObserver
 from onnxq.ort import runtime
 from onnxq.pytorch import convert, export, load_module, prepare_qat
+from onnxq.pytorch.eager.best_start import best_start
 from onnxq.pytorch.train.recipe import Recipe, distilling, finetune
 from onnxq.qconfig import (
+    FakeQuantSpec,
     QConfig,
     QConfigMapping,
+    ScaleRule,
     get_default_qconfig,
     learned_4bit_qat_qconfig,
     learned_qat_qconfig,
@@ -52,8 +56,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-BITS = {8: learned_qat_qconfig, 4: learned_4bit_qat_qconfig}
-LARGEST = {8: 127, 4: 7}
+TERNARY = FakeQuantSpec(StepSizeObserver.with_args(quant_max=1), ScaleRule.LEARNED)
+BITS = {
+    **{8: learned_qat_qconfig, 4: learned_4bit_qat_qconfig},
+    2: QConfig(learned_4bit_qat_qconfig.activation, TERNARY),
+}
+LARGEST = {8: 127, 4: 7, 2: 1}
 TARGET = "x86-vnni"
 BATCH = 64
 TEST_BATCH = 500
@@ -65,12 +73,17 @@ TRAINED_WAYS = Table(
     },
     keys=3,
 )
+SHORT_WAYS = replace(TRAINED_WAYS, name="short")
+"""Courses of fewer than LONG steps."""
+LONG = 400
 IMPROVED = ("bias", "round")
 FLOAT = "float"
 TRAINED = "trained, deployed"
 ON = "bias and round, then trained, deployed"
 BETTER = "after training, bias and round"
-WAYS = ("after training", TRAINED, BETTER, ON)
+BEST = "best start, then trained, deployed"
+WAYS = ("after training", TRAINED, BETTER, ON, BEST)
+APART = 64  # embedded calibration images by which the best state is chosen
 NONE = ""
 
 
@@ -141,8 +154,8 @@ class Subject:
 
     def measured(self, bits: int, way: str) -> tuple[float | str, ...]:
         """Top-1 as deployed, agreeing images, time per step."""
-        if way in (TRAINED, ON):
-            return trained(self.resting() if way == ON else self, bits, way)
+        if way in (TRAINED, ON, BEST):
+            return trained(self if way == TRAINED else self.resting(), bits, way)
         model = self.exported()
         if way != FLOAT:
             model = untrained(model, bits, IMPROVED if way == BETTER else ())
@@ -151,14 +164,20 @@ class Subject:
 
 def trained(subject: Subject, bits: int, way: str) -> tuple[float, float, float]:
     """Top-1 as deployed, agreeing images, time per step."""
-    improve = IMPROVED if way == ON else ()
     module, data, recipe = subject.module(), subject.data, subject.recipe
-    images = torch.from_numpy(load_sample("calibration")[0][:256])
-    qconfig = QConfigMapping(BITS[bits], improve=improve)
-    prepared = prepare_qat(module, inputs=images, qconfig=qconfig, target=TARGET)
+    images = torch.from_numpy(load_sample("calibration")[0])
+    qconfig = QConfigMapping(BITS[bits])
+    apart: list[Tensor] | None = None
+    if way == BEST:
+        images, apart = images[:-APART], [images[-APART:]]
+        prepared = best_start(module, images, apart, qconfig, TARGET)
+    else:
+        qconfig = replace(qconfig, improve=IMPROVED if way == ON else ())
+        prepared = prepare_qat(module, inputs=images, qconfig=qconfig, target=TARGET)
     torch.manual_seed(0)  # of each row: it may be the first that is measured, or the last
+    given = batches(data, recipe.steps, subject.batch)
     started = time.thread_time()
-    finetune(prepared, batches(data, recipe.steps, subject.batch), distilling(module), recipe)
+    finetune(prepared, given, distilling(module), recipe, held_apart=apart)
     seconds = (time.thread_time() - started) / recipe.steps
     deployed = tops(export(convert(prepared), images[:4]), data)
     agreeing = float((deployed == in_torch(prepared, data)).float().mean())
@@ -171,19 +190,28 @@ def in_torch(module: nn.Module, data: Images) -> Tensor:
         return torch.cat([module(x).argmax(1) for x in torch.split(data.test, TEST_BATCH)])
 
 
-@benchmark(TRAINED_WAYS, needs=("torch",))
+@benchmark(TRAINED_WAYS, SHORT_WAYS, needs=("torch",))
 @click.option("--bits", type=int, multiple=True, default=tuple(BITS), show_default=True)
+@click.option("--way", "ways", type=click.Choice(WAYS), multiple=True, default=WAYS)
 @click.option("--steps", default=Recipe().steps, show_default=True)
 @click.option("--batch", default=BATCH, show_default=True)
 @click.option("--lr", default=Recipe().learning_rate, show_default=True)
 @with_data
 @with_names(sorted(MODELS))
 def measure(
-    bits: Sequence[int], steps: int, batch: int, lr: float, data: Path | None, names: Sequence[str]
+    bits: Sequence[int],
+    ways: Sequence[str],
+    steps: int,
+    batch: int,
+    lr: float,
+    data: Path | None,
+    names: Sequence[str],
 ) -> Iterator[Row]:
     """Every way of each model."""
     images = load_images(data) if data else embedded()
     for name in names or sorted(MODELS):
         subject = Subject(name, images, Recipe(steps, lr), batch)
-        for count, way in [(32, FLOAT), *itertools.product(bits, WAYS)]:
-            yield TRAINED_WAYS.row(name, count, way, *subject.measured(count, way))
+        for count, way in [(32, FLOAT), *itertools.product(bits, ways)]:
+            yield (TRAINED_WAYS if steps >= LONG else SHORT_WAYS).row(
+                name, count, way, *subject.measured(count, way)
+            )
