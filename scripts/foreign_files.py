@@ -140,7 +140,7 @@ class Came:
 
 
 Result = Came | str
-"""What came out, or the sentence of a refusal."""
+"""Outcome of a command: a result, or the sentence of a refusal."""
 Command = Callable[[File], "QuantizedModel"]
 IMPORTS: dict[str, Command] = {
     "import_qdq auto": lambda f: onnxq.import_qdq(f.path, f.seen, target="auto"),
@@ -182,7 +182,7 @@ def commands(path: Path) -> dict[str, Command]:
 
 
 def run(file: File, name: str, command: Command, folder: Path) -> Result:
-    """What the command makes of the file."""
+    """Outcome of the command on the file."""
     path = folder / "result.onnx"
     try:
         with warnings.catch_warnings():
@@ -266,7 +266,7 @@ def _as_wanted(file: File) -> File:
 
 
 def round_trip(source: File, command: Command, folder: Path) -> str:
-    """What the command says of the file that it made itself."""
+    """Outcome of the command on the file that it made itself."""
     once, twice = folder / "once.onnx", folder / "twice.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
