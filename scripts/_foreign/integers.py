@@ -72,6 +72,8 @@ def _stored(node: ir.Node) -> Integers | None:
     if slots is None:
         return None
     weight, zero = (_array(node, slot) for slot in slots)
+    if node.op_type == "Cast" and weight is not None:
+        return weight - _subtracted(node)
     if weight is None or zero is None or zero.size == 1:
         return weight if zero is None or weight is None else weight - zero.reshape(())
     axis = node.attributes.get_int("axis", 1) if node.op_type == "DequantizeLinear" else -1
@@ -82,6 +84,15 @@ def _stored(node: ir.Node) -> Integers | None:
     wide = [1] * weight.ndim
     wide[axis] = zero.size
     return weight - zero.reshape(wide)
+
+
+def _subtracted(cast: ir.Node) -> Integers:
+    """The whole numbers that a Sub takes off the integers; 0 without one."""
+    for use in cast.outputs[0].uses():
+        zero = use.node.inputs[1] if use.node.op_type == "Sub" else None
+        if zero is not None and zero.const_value is not None:
+            return np.asarray(np.rint(zero.const_value.numpy()), np.int16)
+    return np.zeros((), np.int16)
 
 
 def _nbits(node: ir.Node) -> Integers | None:
