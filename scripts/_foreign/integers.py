@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from onnxq.dtypes import BYTE_BITS
 from onnxq.graph.io import load
+from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.qdq.imported import read_imported
+from onnxq.qdq.read import is_quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 WEIGHT_AND_ZERO = {
     "Cast": (0, 1),  # of integers ahead of a Mul by their scale
     "DequantizeLinear": (0, 2),
+    "Gather": (0, 2),  # of integers that are dequantized behind it
     "ConvInteger": (1, 3),
     "DynamicQuantizeMatMul": (1, 3),
     "MatMulInteger": (1, 3),
@@ -40,8 +44,12 @@ def kept(given: Path, made: ir.Model) -> tuple[int, int]:
 
 
 def _read(path: Path) -> ir.Model:
-    """The file with float weights ahead of Q and DQ stored as the integers that they become."""
-    return read_imported(load(path))
+    """The file, with float weights ahead of Q and DQ stored as the integers that they become."""
+    model = load(path)
+    if any(map(is_quantize, model.graph.all_nodes())):
+        return read_imported(model)
+    LiftConstants()(model)
+    return model
 
 
 def _prints(model: ir.Model) -> Iterator[bytes]:
@@ -61,7 +69,7 @@ def _slot(node: ir.Node) -> int:
 def _array(node: ir.Node, slot: int) -> Integers | None:
     value = node.inputs[slot] if slot < len(node.inputs) else None
     tensor = None if value is None else value.const_value
-    if tensor is None or not tensor.dtype.is_integer():
+    if tensor is None or not tensor.dtype.is_integer() or tensor.dtype.bitwidth > BYTE_BITS:
         return None
     return np.asarray(tensor.numpy()).astype(np.int16)
 
