@@ -22,7 +22,7 @@ from onnxq.ort import runtime
 from onnxq.qdq.imported import read_imported
 from onnxq.qdq.read import one_scale
 from tests.examples import images, network
-from tests.qdq_files import FILES, File, brevitas, inputs, modelopt, tensorrt
+from tests.qdq_files import FILES, SIGNED, File, brevitas, inputs, modelopt, tensorrt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,6 +231,29 @@ def test_a_wrong_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_float_model_is_refused_with_the_commands_for_it() -> None:
     with pytest.raises(ModelError, match=r"no QuantizeLinear.*onnxq quantize"):
         onnxq.import_qdq(network())
+
+
+def test_weights_alone_are_refused_with_the_commands_for_them() -> None:
+    # ONNX Runtime makes MatMulNBits of such MatMuls, and rounds activations, as no import should
+    f = File(opset=21)
+    q = f.rng.integers(-8, 8, (64, 16)).astype(ml_dtypes.int4)
+    w = f.op("DequantizeLinear", q, f.normal(2, 16) ** 2 + np.float32(0.1), axis=0, block_size=32)
+    f.op("MatMul", "x", w, out="y")
+    with pytest.raises(ModelError, match=r"weights alone are integers.*quantize-weights"):
+        onnxq.import_qdq(f.model("onnxsim", ("N", 64)))
+
+
+def test_a_bias_at_a_scale_of_its_own_becomes_int32() -> None:
+    # as Quark's XINT8 stores it: int8, every scale a power of 2
+    f = File()
+    b = f.op("DequantizeLinear", np.arange(-8, 8, dtype=np.int8), np.float32(2**-6), np.int8(0))
+    y = f.op("Conv", f.qdq("x", 2**-5, SIGNED), f.weight(16, 3, 3, 3), b, pads=[1] * 4)
+    f.op("Identity", f.qdq(y, 2**-5, SIGNED), out="y")
+    model = f.model("onnx.quantize")
+    x = inputs(model)
+    made = onnxq.import_qdq(model, x)
+    assert [t.dtype for t in stored(made) if t.size == 16].count(ir.DataType.INT32) == 1
+    assert sqnr_db(as_said(model, x), here(made, x)) > 30
 
 
 def test_what_onnxq_wrote_is_refused() -> None:

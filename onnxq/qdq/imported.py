@@ -33,7 +33,7 @@ from onnxq.operator.site import MICROSOFT
 from onnxq.ort.matmul_add import MatMulAdd, matmul_add
 from onnxq.qdq import read
 from onnxq.qdq.compact import compact, names_in
-from onnxq.qdq.tidy import tidy_quantized
+from onnxq.qdq.tidy import biases, check_bias, tidy_quantized
 from onnxq.qdq.tidy.stored_constants import store_integers
 from onnxq.qdq.write import shifted_constant
 from onnxq.qparams import QParams
@@ -106,6 +106,7 @@ def read_imported(model: ir.Model) -> ir.Model:
         _take_number(node, names)
     for node in list(copy.graph):
         store_integers(node, names)
+        _free_bias(node, names)
     RemoveUnused()(copy)
     return copy
 
@@ -114,16 +115,13 @@ def check_imported(model: ir.Model) -> None:
     """Passes a file with Q and DQ that onnxq did not write."""
     if made := model.metadata_props.get(FORMAT_KEY):
         raise ModelError(
-            f"import-qdq: onnxq wrote this file, in format '{made}'; nothing is changed. "
-            "Run it as it is."
+            f"import-qdq: onnxq wrote this file, as '{made}'; nothing is changed. Run it as it is."
         )
-    if not any(
-        read.is_quantize(node) or read.is_dequantize(node) for node in model.graph.all_nodes()
-    ):
+    if not any(map(read.is_quantize, model.graph.all_nodes())):
         check_for_any_machine(model)
         raise ModelError(
-            "import-qdq: the model has no QuantizeLinear and no DequantizeLinear. A float model "
-            "is for `onnxq quantize`, `quantize-dynamic` or `quantize-weights`."
+            "import-qdq: the model has no QuantizeLinear. A float file, or one whose weights alone "
+            "are integers, is for `onnxq quantize`, `quantize-dynamic` or `quantize-weights`."
         )
 
 
@@ -303,10 +301,8 @@ def _give(reader: ir.Node, result: ir.Value) -> None:
 def _clipped(found: ImportedQuantizer, x: ir.Value, names: FreeNames) -> ir.Value:
     scale, zero = np.float32(found.qparams.scale), int(found.qparams.zero_point)
     ends = [np.float32(end - zero) * scale for end in found.bounds]
-    limits = [
-        new_constant(found.quantizer, names.value(f"{x.name}_end"), np.asarray(end, np.float32))
-        for end in ends
-    ]
+    stem = f"{x.name}_end"
+    limits = [new_constant(found.quantizer, names.value(stem), np.asarray(end)) for end in ends]
     return _behind(found, ir.node("Clip", [x, *limits]), x, names)
 
 
@@ -350,6 +346,15 @@ def _set_min_max(node: ir.Node, names: FreeNames) -> None:
             array = np.asarray(end, qparams.dtype.storage)
             name = names.value(f"{node.outputs[0].name}_end")
             node.replace_input_with(slot, new_constant(node, name, array))
+
+
+def _free_bias(node: ir.Node, names: FreeNames) -> None:
+    """Makes a bias of integers float where their scale is not that of the sums: int32 follow."""
+    try:
+        check_bias(node)
+    except ModelError:
+        if (bias := biases.real_bias(node)) is not None:
+            node.replace_input_with(2, new_constant(node, names.value(f"{node.name}_bias"), bias))
 
 
 def _take_number(node: ir.Node, names: FreeNames) -> None:

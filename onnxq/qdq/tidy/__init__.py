@@ -275,7 +275,7 @@ def check_bias(node: ir.Node) -> None:
         return
     wanted = sum_scale(x, w)
     if wanted.ndim:  # groups of a transposed convolution share scales
-        wanted = np.tile(wanted, b.scale.size // wanted.size)
+        wanted = np.tile(wanted, max(b.scale.size // wanted.size, 1))
     if np.allclose(b.scale, wanted, rtol=SAME, atol=0):
         return
     index = int(np.argmax(np.abs(np.broadcast_to(b.scale, wanted.shape) / wanted - 1)))
