@@ -389,8 +389,9 @@ def test_results_of_the_graph_ahead_of_a_clamp_fuse_as_in_onnx_runtime(
     assert kernels(fused.model) == kernels(model)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 2
     got = this_machine.evaluator(model).run(None, {"x": x})
+    # Exp makes errors of its argument, 50 with 1e-6 of it, relative errors of its result
     for ours, theirs in zip(got, run(model, shape), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
