@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 BATCHES, ROWS, ROUNDS = 12, 4, 21
 WHEELS = "wheels"
 DETECTOR = "nudenet 320n"
-SAID = re.compile(r"(\d+) of the weights that the file stores as integers need others")
+SAID = re.compile(r"(\d+) (?:of the )?weights that the file stores as integers (?:need|get) others")
 """Note on weights that get other integers, and how many these are."""
 MAKINGS = (
     ("onnxruntime", "ort U8S8 QDQ", "resnet20"),
@@ -129,7 +129,7 @@ class Came:
     @property
     def is_silent(self) -> bool:
         """Whether more weights got other integers than the notes say."""
-        said = sum(int(found[1]) for note in self.notes if (found := SAID.match(note)))
+        said = sum(int(found[1]) for note in self.notes if (found := SAID.search(note)))
         return self.kept[0] + said < self.kept[1]
 
     @property

@@ -10,8 +10,8 @@ of float on the same provider, one thread, one sample, in turns: median and its 
 Beside default: time on OpenVINO over the file's on the default CPU provider, medians of the two
 environments. dB: SQNR of the worst output against float's, on OpenVINO and on the default provider.
 
-The wheels onnxruntime-openvino and nncf stand in environments of their own, .cache/openvino and
-.cache/nncf, since the first takes the place of onnxruntime. The table that this printed is in
+The wheels onnxruntime-openvino and nncf stand in an environment of their own, .cache/openvino,
+since the first takes the place of onnxruntime. The table that this printed is in
 scripts/openvino.md.
 """
 
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # models/ and scripts/ are no installed packages
+sys.path[0] = str(ROOT)  # models/ and scripts/ are no installed packages, and this is no openvino
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -150,19 +150,16 @@ def page(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Prints the table; with "openvino" or "nncf" and a folder, does its part of the work there."""
-    if sys.argv[1] == "nncf":
+    """Prints the table; with a folder, writes NNCF's files, measures all there and prints JSON."""
+    if len(sys.argv) > 2:  # in the other environment
         write_nncf(Path(sys.argv[2]))
-        return 0
-    if sys.argv[1] == "openvino":
         print(json.dumps(measure(Path(sys.argv[2]), OPENVINO)))
         return 0
-    openvino, nncf = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
-        subprocess.run([nncf, __file__, "nncf", folder], check=True, stdout=sys.stderr)
-        command = [openvino, __file__, "openvino", folder]
-        there = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        command = [sys.argv[1], __file__, "there", folder]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        there = json.loads(said.splitlines()[-1])  # NNCF says something ahead of it
         print("\n".join(page(measure(Path(folder), CPU), there)))
     return 0
 

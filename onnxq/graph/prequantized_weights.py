@@ -161,12 +161,15 @@ def words_on_integers(left_db: Mapping[str, float], because: str) -> list[str]:
     return notes
 
 
+def count_prequantized(model: ir.Model) -> int:
+    """How many weights of a canonical model the file stores as integers."""
+    values = [v for graph in model.graphs() for v in graph.initializers.values()]
+    return sum(len(v.const_value.shape) > 1 and is_prequantized(v) for v in values if v.const_value)
+
+
 def notes_on_stored(model: ir.Model) -> list[str]:
     """One note where the file stores weights as integers."""
-    values = [v for graph in model.graphs() for v in graph.initializers.values()]
-    count = sum(
-        len(v.const_value.shape) > 1 and is_prequantized(v) for v in values if v.const_value
-    )
+    count = count_prequantized(model)
     if not count:
         return []
     return [

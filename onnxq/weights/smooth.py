@@ -22,6 +22,7 @@ import numpy as np
 
 from onnxq.core.threads import workers
 from onnxq.dynamic.dynamic_decision import Objective
+from onnxq.graph.prequantized_weights import count_prequantized
 from onnxq.graph.walk import node_name, walk
 from onnxq.operator import Float, Precision
 from onnxq.quantized.outcome import Outcome
@@ -40,6 +41,7 @@ NO_SITES = "the model has no linear layer whose input could be smoothed"
 
 MOST_SITES = 256
 """Sites of a model that is smoothed by default, at most; each takes some 50 ms, however small."""
+STORED = "{} weights that the file stores as integers get others by it"
 TOO_MANY = "it has {} sites, more than {}: `--improve smooth` tries them all the same"
 
 
@@ -134,6 +136,8 @@ def _judged(flow: Flow, name: str, choices: Sequence[SiteChoice]) -> EqualModel:
     more = sum(map(best.runs_in_integers, layers)) - sum(map(plain.runs_in_integers, layers))
     if more:
         whole = replace(whole, why=f"{more} more of {len(layers)} linear layers run in integers")
+    if stored := count_prequantized(flow.prepared.model) - count_prequantized(best.model):
+        whole = replace(whole, why=f"{whole.why}; {STORED.format(stored)}".removeprefix("; "))
     naming = _left_by_data(flow.prepared, planned, choices, best.sites)
     return EqualModel(best.model, (*outcomes, whole), naming if best.sites else {})
 

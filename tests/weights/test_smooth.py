@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import onnxq
 from onnxq.dynamic.dynamic_decision import Objective
@@ -294,3 +294,30 @@ def test_smoothing_with_every_matmul_in_integers_leaves_none_in_float() -> None:
     made = Smooth().improve(prepared, open_samples(onnxq.Samples(samples(), 4), prepared.inputs))
     assert made.outcomes[-1].kept
     assert not made.naming
+
+
+def test_weights_that_the_file_stores_as_integers_are_said_to_get_others() -> None:
+    source = encoder()
+    stored = {f"w{n}": f"w{n}_real" for n in "qkv"}
+    for tensor in [t for t in source.graph.initializer if t.name in stored]:
+        weight = numpy_helper.to_array(tensor)
+        scale = np.float32(np.abs(weight).max() / 127)
+        source.graph.initializer.remove(tensor)
+        source.graph.initializer.extend(
+            [
+                numpy_helper.from_array(np.rint(weight / scale).astype(np.int8), tensor.name),
+                numpy_helper.from_array(scale, f"{tensor.name}_scale"),
+            ]
+        )
+    for node in source.graph.node:
+        node.input[:] = [stored.get(name, name) for name in node.input]
+    for name, real in stored.items():
+        made = helper.make_node("DequantizeLinear", [name, f"{name}_scale"], [real], real)
+        source.graph.node.insert(0, made)
+    qconfig = ALL_INTEGERS.set_improve(("smooth",))
+    made = onnxq.quantize(source, samples(), qconfig=qconfig, target="portable")
+    assert made.verdict is not None
+    assert any(
+        "3 weights that the file stores as integers get others by it" in note
+        for note in made.verdict.notes
+    ), made.verdict.notes
