@@ -64,8 +64,7 @@ def all_integer_operators() -> tuple[IntegerOperator, ...]:
 def is_on_integers(node: ir.Node) -> bool:
     """Whether a node computes with integers, or makes or reads them: its model is quantized."""
     _load_named(node.op_type)
-    domain = ALIASES.get(node.domain, node.domain)
-    if domain not in INTEGERS_DOMAINS:
+    if ALIASES.get(node.domain, node.domain) not in INTEGERS_DOMAINS:
         return False
     named = node.op_type in _foreign.NAMES or node.op_type.startswith(_foreign.PREFIXES)
     return named or any((d, node.op_type) in integer_registry for d in INTEGERS_DOMAINS)

@@ -106,8 +106,7 @@ class BodyWriter:
 
     def argument(self, label: str, dtype: ir.DataType, columns: int) -> ir.Value:
         """An input (N, columns) of the body."""
-        name = f"{self._prefix}_{label}"
-        return ir.val(name, dtype, [None, columns])
+        return ir.val(f"{self._prefix}_{label}", dtype, [None, columns])
 
     def ops(
         self,

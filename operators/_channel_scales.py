@@ -60,13 +60,13 @@ def reshaped(node: ir.Node, scale: Reals) -> Reals | None:
     From the first axis on along which the scale varies, the result has as many elements as the
     input from some axis on: the rows that these are stand in both in the same order.
     """
-    given, made = shape(node, 0), _result_shape(node)
+    given, made = shape(node, 0), node.outputs[0].shape
     axes = varies(scale)
     if given is None or made is None:
         return None
     if not axes:
         return scale.reshape((1,) * len(given))
-    tail = made[axes[0] :]
+    tail = [size if isinstance(size, int) else None for size in made.dims[axes[0] :]]
     if None in tail:
         return None
     count = math.prod(size for size in tail if size is not None)
@@ -89,10 +89,3 @@ def _narrow(scale: Reals) -> Reals:
         if (scale == first).all():
             scale = first
     return scale
-
-
-def _result_shape(node: ir.Node) -> tuple[int | None, ...] | None:
-    result = node.outputs[0].shape
-    if result is None:
-        return None
-    return tuple(size if isinstance(size, int) else None for size in result)

@@ -139,9 +139,7 @@ def matmul_correction(a: IntArray, b: IntArray, accumulator: Accumulator) -> Int
         total = None if found is None else found.T.reshape(*left.shape[:-1], right.shape[1])
     else:
         total = _of_batches(left, right, accumulator)
-    if total is None:
-        return None
-    if accumulator.effect is SaturationEffect.NOTED:
+    if total is None or accumulator.effect is SaturationEffect.NOTED:
         return None
     total = total[..., 0] if b.ndim == 1 else total
     return np.asarray(total.reshape(total.shape[1:]) if a.ndim == 1 else total)

@@ -49,7 +49,8 @@ def resized_axes(
         sizes: int64, likewise.
     """
     rank = len(shape)
-    along = [axis % rank if -rank <= axis < rank else rank for axis in _axes(call, rank)]
+    axes = call.ints("axes", range(rank))
+    along = [axis % rank if -rank <= axis < rank else rank for axis in axes]
     given = [x for x in (scales, sizes) if x is not None and x.size]
     if len(given) != 1 or given[0].shape != (len(along),) or rank in along:
         found = [None if x is None else x.shape for x in (scales, sizes)]
@@ -64,10 +65,6 @@ def resized_axes(
         raise ShapeError(f"Resize: scales {given[0].tolist()}; they must be positive.")
     all_scales = [found_scales.get(axis, np.float32(1)) for axis in range(rank)]
     return [Axis(n, int(s * np.float32(n)), s) for n, s in zip(shape, all_scales, strict=True)]
-
-
-def _axes(call: NodeCall, rank: int) -> list[int]:
-    return call.ints("axes", range(rank))
 
 
 def _by_sizes(call: NodeCall, shape: Sequence[int], sizes: dict[int, int]) -> list[Axis]:
@@ -125,31 +122,21 @@ def _half_pixel_symmetric(x: Coordinates, axis: Axis) -> Coordinates:
     return np.asarray(place, np.float32)
 
 
-def _pytorch_half_pixel(x: Coordinates, axis: Axis) -> Coordinates:
-    return _half_pixel(x, axis) if axis.out > 1 else np.zeros_like(x)
-
-
 def _align_corners(x: Coordinates, axis: Axis) -> Coordinates:
     if axis.out == 1:
         return np.zeros_like(x)
     return np.asarray(x * np.float32(axis.size - 1) / np.float32(axis.out - 1))
 
 
-def _asymmetric(x: Coordinates, axis: Axis) -> Coordinates:
-    return np.asarray(x / axis.scale)
-
-
-def _tf_half_pixel_for_nn(x: Coordinates, axis: Axis) -> Coordinates:
-    return np.asarray((x + HALF) / axis.scale)
-
-
 TRANSFORMATIONS: dict[str, Callable[[Coordinates, Axis], Coordinates]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
-    "pytorch_half_pixel": _pytorch_half_pixel,
+    "pytorch_half_pixel": lambda x, axis: (
+        _half_pixel(x, axis) if axis.out > 1 else np.zeros_like(x)
+    ),
     "align_corners": _align_corners,
-    "asymmetric": _asymmetric,
-    "tf_half_pixel_for_nn": _tf_half_pixel_for_nn,
+    "asymmetric": lambda x, axis: np.asarray(x / axis.scale),
+    "tf_half_pixel_for_nn": lambda x, axis: np.asarray((x + HALF) / axis.scale),
 }
 
 
@@ -174,17 +161,9 @@ def _tie(x: Rounding) -> npt.NDArray[np.bool_]:
     return np.asarray(np.abs(x - np.floor(x) - 0.5) <= TIE)
 
 
-def _prefer_floor(x: Rounding) -> Rounding:
-    return np.where(_tie(x), np.floor(x), np.floor(x + 0.5))
-
-
-def _prefer_ceil(x: Rounding) -> Rounding:
-    return np.where(_tie(x), np.ceil(x), np.floor(x + 0.5))
-
-
 ROUNDINGS: dict[str, Callable[[Rounding], Rounding]] = {
-    "round_prefer_floor": _prefer_floor,
-    "round_prefer_ceil": _prefer_ceil,
+    "round_prefer_floor": lambda x: np.where(_tie(x), np.floor(x), np.floor(x + 0.5)),
+    "round_prefer_ceil": lambda x: np.where(_tie(x), np.ceil(x), np.floor(x + 0.5)),
     "floor": lambda x: np.asarray(np.floor(x)),
     "ceil": lambda x: np.asarray(np.ceil(x)),
 }

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnxq.affine import dequantize, quantize
 from onnxq.dtypes import QDType
 from onnxq.errors import UnsupportedError
-from onnxq.operator import Call, Ints, NodeCall, NodePlan, Reals, Site
+from onnxq.operator import Call, Ints, NodeCall, NodePlan, Reals, Site, nodes
 from onnxq.qparams import IntArray, QParams
 
 TABLE_BITS = 8
@@ -137,7 +137,7 @@ def lower_table(site: Site, table: IntArray) -> list[ir.Value]:
     p, q = site.qparams_in(0), site.qparams_out()
     x = site.inputs[0]
     assert x is not None, "the first operand has qparams"
-    sizes = _sizes(site.node)
+    sizes = nodes.shape(site.node, 0)
     rows = 1 if table.ndim > 1 else _rows(sizes)
     index = site.tape.op("Cast", [x], {"to": ir.DataType.INT32}, name=f"{site.node.name}_to_index")
     if table.ndim > 1:
@@ -163,12 +163,6 @@ def lower_table(site: Site, table: IntArray) -> list[ir.Value]:
     y = site.tape.op("Reshape", [found, shape], name=f"{site.node.name}_join")
     y.type, y.shape = ir.TensorType(ir.DataType[q.dtype.onnx]), site.node.outputs[0].shape
     return [y]
-
-
-def _sizes(node: ir.Node) -> list[int | None] | None:
-    """Sizes of the operand, None for those not known; None where the rank is not known."""
-    shape = None if node.inputs[0] is None else node.inputs[0].shape
-    return None if shape is None else [s if isinstance(s, int) else None for s in shape]
 
 
 def _rows(sizes: Sequence[int | None] | None) -> int:

@@ -65,8 +65,7 @@ class Gemm(op.Operator):
         for factor in ("alpha", "beta"):
             if node.attributes.get_float(factor, 1.0) != 1.0:
                 return op.Float.because(f"{factor} is not 1 and there is a bias")
-        trans_b = node.attributes.get_int("transB", 0)
-        weight = op.WeightSlot(1, 0 if trans_b else 1)
+        weight = op.WeightSlot(1, 0 if node.attributes.get_int("transB", 0) else 1)
         return op.Rule(op.OpCategory.COMPUTE, weight=weight, bias=2, needs_output=False)
 
     def scaled(self, node: ir.Node, scale: op.Reals) -> tuple[Mapping[int, op.Reals], ...]:

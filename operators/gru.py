@@ -124,8 +124,7 @@ def _mixed(
     """The new state as n + z (h - n): one operation less than (1 - z) n + z h."""
     n = gate(body, "late_gate", direction.functions[1], late)
     difference = body.op("difference", "Sub", [h, n])
-    part = body.op("part", "Mul", [z, difference])
-    return body.op("new", "Add", [n, part])
+    return body.op("new", "Add", [n, body.op("part", "Mul", [z, difference])])
 
 
 def _float_linear(cell: FloatCell, p: Singles, h: Singles) -> Singles:

@@ -66,8 +66,7 @@ class Softmax(op.Operator):
         """QLinearSoftmax."""
         opset = OPSET if site.node.version is None else min(site.node.version, OPSET)
         axis = site.node.attributes.get_int("axis", -1 if opset == OPSET else 1)
-        attributes = {"axis": axis, "opset": opset}
-        return site.qlinear("QLinearSoftmax", attributes)
+        return site.qlinear("QLinearSoftmax", {"axis": axis, "opset": opset})
 
     def kernel(self, call: op.Call) -> tuple[op.Array, ...]:
         x = call.integers(0)

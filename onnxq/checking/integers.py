@@ -76,7 +76,8 @@ def _writes_final_integers(value: ir.Value) -> bool:
 def _integers(value: ir.Value, initializers: Mapping[str | None, ir.Value]) -> QuantizedTensor:
     name, tensor = str(value.name), _tensor(value)
     try:
-        scale, text = _channel_scale(value), value.metadata_props.get(QPARAMS_KEY)
+        scales, text = (value.metadata_props.get(key) for key in (CHANNEL_SCALES_KEY, QPARAMS_KEY))
+        scale = None if scales is None else read_channel_scales(scales)
         told = None if text is None else QParams.from_dict(json.loads(text))
     except (
         ValueError,
@@ -115,11 +116,6 @@ def _tensor(integers: ir.Value) -> str:
     if before is not None and before.inputs[0] is not None:
         return _tensor(before.inputs[0])
     return name if source is None else str(source.name)
-
-
-def _channel_scale(value: ir.Value) -> tuple[float, ...] | None:
-    text = value.metadata_props.get(CHANNEL_SCALES_KEY)
-    return None if text is None else read_channel_scales(text)
 
 
 def _qparams(

@@ -187,7 +187,8 @@ class _Replay:
         alike = [other for other in replicas if np.shape(other) == y.shape]
         if not alike or all(np.array_equal(y, other, equal_nan=True) for other in alike):
             return
-        every = [_squares(y, other) for other in alike]
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite counts as 0
+            every = [_finite(np.square(np.subtract(y, other, dtype=np.float64))) for other in alike]
         squares = np.mean(every, axis=0) if self.moves is NEAR else np.max(every, axis=0)
         own = error * float(_finite(np.abs(y)).max(initial=0))  # chance may cancel that in replicas
         reach = CONFIDENCE / self.moves.errors
@@ -333,12 +334,6 @@ def _terms(inputs: Sequence[Any], outputs: Sequence[Any]) -> float:
 
 def _is_float(x: object) -> bool:
     return isinstance(x, np.ndarray) and "float" in x.dtype.name
-
-
-def _squares(x: Array, y: Array) -> npt.NDArray[np.float64]:
-    """Squares of the finite differences; 0 for others."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        return _finite(np.square(np.subtract(x, y, dtype=np.float64)))
 
 
 def _finite(x: Array) -> npt.NDArray[np.float64]:

@@ -128,8 +128,7 @@ class Summary:
 
     nodes: tuple[NodeDecision, ...]
 
-    def __repr__(self) -> str:
-        return brief(self)
+    __repr__ = brief
 
     def _repr_html_(self) -> str:
         return card_of(self, counts("precision", self.precisions))

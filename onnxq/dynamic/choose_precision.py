@@ -96,7 +96,9 @@ def _named(
             + (", or the block size." if precision is Precision.WEIGHT_ONLY_GROUPWISE else ".")
         )
     if precision not in rule.precisions:
-        return _lacks(node, rule, precision)
+        missing = rule.missing if precision is Precision.DYNAMIC_INT8 else ""
+        others = _names(rule.precisions)
+        return Float(reasons.LacksPrecision(node.op_type, precision.value, missing, others))
     if dtype is None or precision is Precision.WEIGHT_ONLY_FLOAT16:
         return precision
     if precision is Precision.WEIGHT_ONLY_GROUPWISE and dtype.bits < rule.min_bits:
@@ -104,13 +106,6 @@ def _named(
     if not _suits(precision, node, rule, dtype):
         return Float(reasons.NoMatrix(precision.value))
     return precision
-
-
-def _lacks(node: ir.Node, rule: DynamicRule, precision: Precision) -> Float:
-    missing = rule.missing if precision is Precision.DYNAMIC_INT8 else ""
-    return Float(
-        reasons.LacksPrecision(node.op_type, precision.value, missing, _names(rule.precisions))
-    )
 
 
 def _suits(precision: Precision, node: ir.Node, rule: DynamicRule, dtype: QDType) -> bool:

@@ -101,11 +101,8 @@ class DynamicPlan(Saved):
     slower: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        return card_of(self)
+    __repr__ = brief
+    _repr_html_ = card_of
 
     def __hash__(self) -> int:
         return hash(self.model_hash)

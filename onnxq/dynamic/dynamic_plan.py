@@ -224,8 +224,7 @@ class _Planner:
     def _observed_once(self, value: ir.Value, key: StorageKey) -> StoredScales:
         """The scales of the key's weight, shared by the nodes that agree in the key."""
         if key not in self.observed:
-            limit = self.limits[key]
-            self.observed[key], notes = stored_scales(value, key, limit)
+            self.observed[key], notes = stored_scales(value, key, self.limits[key])
             self.notes += notes
         return self.observed[key]
 
@@ -236,9 +235,8 @@ class _Planner:
         scales = self.observed[self._key(choice, weight)].rounded_in.scale
         if is_prequantized(value) and np.unique(scales).size > 1:
             return False
-        if len(value.uses()) > 1:
-            return False
-        if value.name in self.twins or value.name in self.twins.values():
+        is_twin = value.name in self.twins or value.name in self.twins.values()
+        if is_twin or len(value.uses()) > 1:
             return False
         default = onnxq_default_dynamic_qconfig.weight_observer
         return self._few_rows(choice, weight) and self._observer(value, choice.entry) == default

@@ -53,8 +53,7 @@ def interpolate(
     check_rank(op, x, RANKS[mode], AXES[mode])
     if mode == "nearest" and align_corners is not None:
         raise ShapeError(f"{op}: align_corners is for bilinear; leave it None for nearest.")
-    rank = x.ndim - 2
-    scales, sizes = _target(op, x.shape, size, scale_factor, rank)
+    scales, sizes = _target(op, x.shape, size, scale_factor, x.ndim - 2)
     return call("Resize", [x, None, scales, sizes], x.qparams, _attributes(mode, align_corners))
 
 

@@ -176,8 +176,7 @@ class TakePixels(ir.passes.InPlacePass):
 def _skip(node: ir.Node) -> ir.Value:
     """Takes out y = f(x), so that who read y reads x; what x is."""
     x = next(v for v in node.inputs if v is not None and not v.is_initializer())
-    y = node.outputs[0]
-    y.replace_all_uses_with(x)
+    node.outputs[0].replace_all_uses_with(x)
     graph_of(node).remove(node, safe=True)
     return x
 

@@ -66,8 +66,7 @@ def quantize_cache(
     decoder = Decoder.of(source)
     _check(source, decoder)
     given = without_state(Samples.of(samples), "quantize_cache")
-    opened = open_samples(given, input_specs(source))
-    maxima = _maxima(source, decoder, opened)
+    maxima = _maxima(source, decoder, open_samples(given, input_specs(source)))
     made = source.clone()
     names = FreeNames(made)
     for node in all_nodes(made):

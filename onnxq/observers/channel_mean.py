@@ -135,8 +135,7 @@ class ChannelMeanObserver(MinMaxObserver):
 
 def _thinned(values: Singles, axis: int) -> Singles:
     """(outer, channels, inner) of about ENOUGH values: every n-th of the longer axis, n odd."""
-    channels = values.shape[axis]
-    parts = values.reshape(math.prod(values.shape[:axis]), channels, -1)
+    parts = values.reshape(math.prod(values.shape[:axis]), values.shape[axis], -1)
     step = -(-values.size // ENOUGH) | 1  # an odd one meets all columns of an image
     outer, _, inner = parts.shape
     some = parts[:, :, :: min(step, inner)] if inner >= outer else parts[:: min(step, outer)]

@@ -82,7 +82,9 @@ def _share_equal(graph: ir.Graph, known: Container[str], named: Container[str]) 
         v for v in graph.initializers.values() if value_name(v) not in known and _can_be_shared(v)
     ]
     for value in sorted(mine, key=lambda v: value_name(v) not in named):  # stable: these first
-        one = first.setdefault(_contents(value), value)
+        tensor = tensor_of(value)
+        contents = tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()
+        one = first.setdefault(contents, value)
         if one is not value and value_name(value) not in named:
             value.replace_all_uses_with(one)
             forget_unread(value)
@@ -96,11 +98,6 @@ def _can_be_shared(value: ir.Value) -> bool:
     # ONNX Runtime makes a MatMulNBits of integers in blocks, where no other node reads them
     in_blocks = any(node.attributes.get_int("block_size", 0) for node in readers)
     return not (is_factor or in_blocks) and tensor_of(value).nbytes <= SHARED_BYTES
-
-
-def _contents(value: ir.Value) -> Hashable:
-    tensor = tensor_of(value)
-    return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()
 
 
 def _shorten(model: ir.Model, known: Container[str], named: Container[str]) -> None:

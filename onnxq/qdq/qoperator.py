@@ -63,13 +63,8 @@ def remains(model: ir.Model) -> Remains:
     return Remains(kept, tuple(json.loads(model.metadata_props.get(TABLES_KEY, "[]"))))
 
 
-def _as_it_is(qdq: ir.Model, int8: Int8Activations) -> ir.Model:
-    del int8  # ONNX Runtime decides when it loads the model
-    return qdq
-
-
 FORMATS: dict[str, Callable[[ir.Model, Int8Activations], ir.Model]] = {
-    "qdq": _as_it_is,
+    "qdq": lambda qdq, _: qdq,  # of int8, ONNX Runtime decides when it loads the model
     "qoperator": write_qoperator,
 }
 """Name of a form -> what makes it of the QDQ format, given what becomes of int8 activations."""

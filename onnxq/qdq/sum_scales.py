@@ -12,7 +12,7 @@ that makes all pairs agree: usually by 1 in a million, and by LARGEST at most.
 
 import enum
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -135,7 +135,8 @@ class _Looked:
 
 def _raised(one: Sum, members: Collection[str], tensors: dict[str, QParams]) -> dict[str, QParams]:
     """The group at its nearest scale for which the node agrees; empty where there is none."""
-    for factor in _factors():
+    steps = sorted(m * 2.0**power for power in range(FINEST, COARSEST) for m in MULTIPLES)
+    for factor in (1 + step for step in steps):
         raised: dict[str, QParams] = {}
         for member in members:
             scale = np.asarray(tensors[member].scale * np.float32(factor), np.float32)
@@ -143,9 +144,3 @@ def _raised(one: Sum, members: Collection[str], tensors: dict[str, QParams]) -> 
         if one.agrees(ChainMap(raised, tensors)):
             return raised
     return {}
-
-
-def _factors() -> Iterator[float]:
-    """From 1 on, upwards."""
-    steps = (m * 2.0**power for power in range(FINEST, COARSEST) for m in MULTIPLES)
-    yield from (1 + step for step in sorted(steps))

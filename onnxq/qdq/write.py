@@ -112,8 +112,7 @@ def new_integers(
     new: NewConstant, stem: str, integers: Array, qparams: QParams
 ) -> tuple[ir.Value, GraphQParams]:
     """New constant integers, `<stem>_quantized`, and their qparams."""
-    value = new(f"{stem}_quantized", integers)
-    return value, new_graph_qparams(new, stem, qparams)
+    return new(f"{stem}_quantized", integers), new_graph_qparams(new, stem, qparams)
 
 
 def feed(node: ir.Node, slot: int, made: ir.Node) -> None:

@@ -196,7 +196,8 @@ class Verdict(Saved):
         """A line on the samples, then one for each output, the worst first, at most so many."""
         if not self.outputs or self.is_float:
             return
-        yield f"beside {self.beside}, {self._where}:"
+        on = f"{self.samples} of {self.samples_in_all} {self.input_source.value}"
+        yield f"beside {self.beside}, on {on}:"
         ordered = sorted(self.outputs, key=lambda o: math.inf if o.sqnr_db is None else o.known_db)
         for output in ordered[:most]:
             yield f"  {output.words(self.beside)}"
@@ -241,10 +242,6 @@ class Verdict(Saved):
         if self.input_source in (InputSource.MADE_UP, InputSource.EXAMPLES):
             return f"it runs (on {self.input_source.value})"
         return "it runs"
-
-    @property
-    def _where(self) -> str:
-        return f"on {self.samples} of {self.samples_in_all} {self.input_source.value}"
 
     def __str__(self) -> str:
         return "\n".join(map(shown, self.sentences()))

@@ -48,7 +48,7 @@ class Scan(_WithBody):
             raise ShapeError(f"Scan: its inputs have {sorted(lengths)} slices; wanted one number.")
         (length,) = lengths
         slices = [
-            list(_slices(x, axis, from_end))
+            list(np.moveaxis(x, axis, 0)[:: -1 if from_end else 1])
             for x, axis, from_end in zip(scanned, axes, backward, strict=True)
         ]
         names = self.body.input_names
@@ -103,11 +103,6 @@ class Loop(_WithBody):
             types = self.body.output_types_[1 + len(states) :]
             return (*states, *(_nothing_of(kind.tensor_type) for kind in types))
         return (*states, *(np.stack(values) for values in collected))
-
-
-def _slices(x: Array, axis: int, from_end: int) -> Iterator[Array]:
-    moved = np.moveaxis(x, axis, 0)
-    return iter(moved[::-1] if from_end else moved)
 
 
 def _nothing_of(kind: onnx.TypeProto.Tensor) -> Array:

@@ -37,11 +37,8 @@ class Batches:
     cut: Callable[[int, int], Batches] | None = None
     ended: Callable[[], bool] | None = None
 
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        return card_of(self)
+    __repr__ = brief
+    _repr_html_ = card_of
 
     def __iter__(self) -> Iterator[Batch]:
         batches = self.produce()

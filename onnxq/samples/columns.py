@@ -99,8 +99,7 @@ class Column:
             if isinstance(self.source, np.ndarray):
                 yield _Memory(self.source)
                 return
-            file = stack.enter_context(_opened(self.source))
-            yield _reader(file, self.where)
+            yield _reader(stack.enter_context(_opened(self.source)), self.where)
 
 
 class _Memory:

@@ -37,6 +37,9 @@ class Samples:
     ignore: Collection[str] = ()
     feedback: Mapping[str, str] = field(default_factory=dict)
 
+    __repr__ = brief
+    _repr_html_ = card_of
+
     def __post_init__(self) -> None:
         size = self.batch_size
         whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
@@ -82,12 +85,6 @@ class Samples:
                 f"{dict(feedback)}. Give `prepare` the same feedback."
             )
         return replace(self, feedback=feedback)
-
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        return card_of(self)
 
 
 def without_state(samples: Samples, job: str) -> Samples:

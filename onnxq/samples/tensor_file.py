@@ -37,8 +37,7 @@ def tensor_columns(path: Path, where: str) -> dict[str, Column]:
             raise _broken(where, f"its header claims {length} bytes, the file has {size}")
         text = file.read(length)
     try:
-        header = json.loads(text)
-        entries = {n: e for n, e in header.items() if n != "__metadata__"}
+        entries = {n: e for n, e in json.loads(text).items() if n != "__metadata__"}
         named = {name: _entry(each) for name, each in entries.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise _broken(where, f"its header is none ({type(error).__name__})") from error

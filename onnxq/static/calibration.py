@@ -143,7 +143,9 @@ class Calibration:
             if name in self._observers:
                 self._show(name, tensors[name], number, name in batch)
             if name in self._watching:
-                self._watch(name, tensors[name], number)
+                # NaN, Inf and shapes that vary say nothing of errors: calibration goes on
+                with contextlib.suppress(CalibrationError):
+                    self._watching[name].observe(tensors[name], number)
         for name in self._not_finite:  # as if they had seen nothing, whatever came first
             self._observers[name] = self._observers[name].spec()
         self._batches[number] = crc_of(batch)
@@ -166,12 +168,6 @@ class Calibration:
                 self._failure = f"tensor '{name}': {error}"
                 raise CalibrationError(self._failure) from error
             self._not_finite[name] = NotFinite(number, values)
-
-    def _watch(self, name: str, x: Array, number: int) -> None:
-        """Shows a tensor to the observer of its errors, which must not stop a calibration."""
-        # NaN, Inf and shapes that vary say nothing of errors
-        with contextlib.suppress(CalibrationError):
-            self._watching[name].observe(x, number)
 
     def advance(self, batch: Mapping[str, Array]) -> None:
         """Runs the model on a batch only to bring the fed-back state forward.

@@ -108,8 +108,7 @@ class Plan(Saved):
     asked: Request
     outcomes: tuple[Outcome, ...] = ()
 
-    def __repr__(self) -> str:
-        return brief(self)
+    __repr__ = brief
 
     def _repr_html_(self) -> str:
         return card_of(self, counts("precision", precision_counts(self.precisions)))

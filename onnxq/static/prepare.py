@@ -97,8 +97,7 @@ def prepare(
     if not canonical.trains:  # modules have pools there, and channels of their own
         suit_kernels(canonical.model, mapping.op_types)
     asked = _Request(mapping, chosen, wishes, integers_out, costs, dict(feedback or {}))
-    notes = (*canonical.notes, *on_pixels)
-    made = _decided(canonical.model, source_hash, asked, notes)
+    made = _decided(canonical.model, source_hash, asked, (*canonical.notes, *on_pixels))
     quantized = sum(isinstance(decision, Quantize) for decision in made.decisions.values())
     LOG.info(
         "prepared for %s: %d of %d nodes on integers", chosen.name, quantized, len(made.decisions)

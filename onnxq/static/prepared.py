@@ -102,8 +102,7 @@ class Prepared:
     _calibration: list[Calibration] = field(default_factory=list, repr=False)  # begun by run()
     _excerpt: list[Excerpt] = field(default_factory=list, repr=False)  # likewise
 
-    def __repr__(self) -> str:
-        return brief(self)
+    __repr__ = brief
 
     def _repr_html_(self) -> str:
         return card_of(self, counts("precision", precision_counts(self.precisions)))

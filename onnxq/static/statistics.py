@@ -79,11 +79,8 @@ class Statistics:
     stopped: bool = False
     probed: Mapping[str, Observer] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        return card_of(self)
+    __repr__ = brief
+    _repr_html_ = card_of
 
     @property
     def next_batch(self) -> int:

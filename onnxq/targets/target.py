@@ -133,11 +133,8 @@ class Target:
     int8_activations: bool = False
     caveat: str = ""
 
-    def __repr__(self) -> str:
-        return brief(self)
-
-    def _repr_html_(self) -> str:
-        return card_of(self)
+    __repr__ = brief
+    _repr_html_ = card_of
 
     def __str__(self) -> str:
         return self.name

@@ -258,8 +258,7 @@ class NodeTime:
 def node_times(profile: Path) -> dict[str, NodeTime]:
     """Name of a node -> its time in one run behind the first WARM_UP."""
     try:
-        events = json.loads(profile.read_text("utf-8"))
-        runs = _runs(events)[WARM_UP:]
+        runs = _runs(json.loads(profile.read_text("utf-8")))[WARM_UP:]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ModelError(f"ONNX Runtime's profile '{profile}' cannot be read: {error}.") from error
     if not runs:

@@ -231,8 +231,7 @@ class _Rounding:
         if qparams.scale.size == made.factors.size:
             scale = qparams.scale * made.factors.reshape(qparams.scale.shape)
             qparams = dataclasses.replace(qparams, scale=scale.astype(np.float32))
-        weight = layer.on_qparams(made.integers, qparams)
-        return NewConstants(weight, qparams, bias)
+        return NewConstants(layer.on_qparams(made.integers, qparams), qparams, bias)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

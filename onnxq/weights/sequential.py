@@ -53,8 +53,7 @@ class Inputs:
     def rows(self, array: Array) -> Singles:
         """float32 (rows, inputs) of the tensor's array."""
         last = np.swapaxes(array, -1, -2) if self.transposed else array
-        flat = last.reshape(-1, last.shape[-1])
-        return np.ascontiguousarray(flat, np.float32)
+        return np.ascontiguousarray(last.reshape(-1, last.shape[-1]), np.float32)
 
 
 @dataclass(frozen=True, slots=True)

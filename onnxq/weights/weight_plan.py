@@ -83,8 +83,7 @@ class WeightPlan:
     decisions: Mapping[str, WeightDecision]
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return brief(self)
+    __repr__ = brief
 
     def _repr_html_(self) -> str:
         ways = Counter(

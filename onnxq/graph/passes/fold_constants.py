@@ -70,8 +70,8 @@ class FoldConstants(ir.passes.InPlacePass):
         runs: dict[int, int] = {}  # id of a result -> nodes that are computed when it is read
         for node in all_nodes(model):
             tensors = None if node.op_type in self._kept else _folded(node, opset)
-            # bytes that the results have more than the constants that they are computed of
-            read = _read(node)
+            # constants that the node reads, each once, and bytes that the results have more
+            read = {id(t): t for x in node.inputs if (t := constant(x)) is not None}.values()
             growth = max(0, sum(t.nbytes for t in tensors or ()) - sum(t.nbytes for t in read))
             count = 1 + sum(runs.get(id(tensor), 0) for tensor in read)
             work = _multiply_adds(node, tensors) if tensors else 0
@@ -92,12 +92,6 @@ def _multiply_adds(node: ir.Node, results: list[ir.TensorProtocol]) -> int:
     if node.op_type != "MatMul":
         return 0
     return results[0].size * max(1, tensor_of(input_at(node, 0)).shape.numpy()[-1])
-
-
-def _read(node: ir.Node) -> list[ir.TensorProtocol]:
-    """The constants that the node reads, each once."""
-    read = {id(t): t for x in node.inputs if (t := constant(x)) is not None}
-    return list(read.values())
 
 
 def _folded(node: ir.Node, opset: int) -> list[ir.TensorProtocol] | None:

@@ -103,8 +103,7 @@ def _fold(operation: _Operation, exchange: ConstantExchange) -> bool:
     producer = foldable_producer(operation.node, operation.x)
     if producer is None:
         return operation.is_product and _fold_into_matmul(operation, exchange)
-    channels = channels_of(producer)
-    found = operation.along(1, channels)
+    found = operation.along(1, channels_of(producer))
     affine = None if found is None else operation.affine(found)
     if affine is None:
         return False

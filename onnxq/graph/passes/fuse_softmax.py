@@ -130,9 +130,7 @@ class GiveAttentionBias(ir.passes.InPlacePass):
 
 
 def _is_bare(node: ir.Node) -> bool:
-    if (node.domain, node.op_type) != (MICROSOFT, "Attention"):
-        return False
-    if has_input(node, _BIAS):
+    if (node.domain, node.op_type) != (MICROSOFT, "Attention") or has_input(node, _BIAS):
         return False
     weight = find_input(node, _WEIGHT)
     if weight is None or weight.shape is None or len(weight.shape) != _MATRIX:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnxq.errors import listed, nearest
 from onnxq.graph.untrusted.problem import DAMAGED, Problem, label
-from onnxq.graph.untrusted.scopes import Scope, scoped_nodes
+from onnxq.graph.untrusted.scopes import scoped_nodes
 from onnxq.graph.walk import bodies
 from onnxq.operator.nodes import ONNX_DOMAINS
 
@@ -28,7 +28,8 @@ def check_signatures(model: ir.Model) -> Iterator[Problem]:
         yield from _attributes_hold(node)
         if node.op_identifier() in model.functions:
             continue
-        version = _version(node, scope)
+        names = ONNX_DOMAINS if node.domain in ONNX_DOMAINS else (node.domain,)
+        version = next((scope.opsets[name] for name in names if name in scope.opsets), None)
         schema = None if version is None else schema_of(node.domain, node.op_type, version)
         if schema is None:
             continue
@@ -61,11 +62,6 @@ def check_bodies(model: ir.Model) -> Iterator[Problem]:
                     f"'{body.name}' gives {len(body.outputs)}",
                     DAMAGED,
                 )
-
-
-def _version(node: ir.Node, scope: Scope) -> int | None:
-    names = ONNX_DOMAINS if node.domain in ONNX_DOMAINS else (node.domain,)
-    return next((scope.opsets[name] for name in names if name in scope.opsets), None)
 
 
 @functools.cache

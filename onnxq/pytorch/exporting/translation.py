@@ -135,8 +135,7 @@ def dynamic_table(op: Any) -> dict[Callable[..., object], Callable[..., object]]
             for integers, scale in ((w, w_scale), (r, r_scale))
         ]
         slots = (x, *reals, b, None, initial_h)
-        hidden = int(r.shape[2])
-        options = {"direction": direction, "hidden_size": hidden}
+        options = {"direction": direction, "hidden_size": int(r.shape[2])}
         if kind == "GRU":
             y, h = op.GRU(*slots, **options, linear_before_reset=1)
             return joined(y), h

@@ -107,7 +107,8 @@ class _Chain:
 
 def _read(first: ir.Node) -> _Found | None:
     """The fake quantization that begins with a division; None: it is something else."""
-    divisor = _divisor(first)
+    # x / s, or x * (1 / s)
+    divisor = array_of(first, 1) if first.op_type == "Div" else _inverse(_factor(first))
     if divisor is None or not (divisor > 0).all():
         return None
     chain, value = _Chain(), first.outputs[0]
@@ -152,13 +153,6 @@ def _uniform(array: F32 | None) -> float | None:
     if array is None or not array.size or not (array == array.flat[0]).all():
         return None
     return float(array.flat[0])
-
-
-def _divisor(node: ir.Node) -> F32 | None:
-    """S of x / s or x * (1 / s)."""
-    if node.op_type == "Div":
-        return array_of(node, 1)
-    return _inverse(_factor(node))
 
 
 def _multiplier(node: ir.Node) -> F32 | None:

@@ -163,6 +163,4 @@ def _without_prefix(state: dict[str, Tensor], wanted: Collection[str]) -> dict[s
 
 
 def _some(what: str, names: list[str]) -> str:
-    if not names:
-        return ""
-    return f"{what} {listed(names)}. "
+    return f"{what} {listed(names)}. " if names else ""

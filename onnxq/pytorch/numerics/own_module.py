@@ -57,8 +57,7 @@ class ModuleSpec(ObserverSpec):
 
     def accepts(self, argument: str) -> bool:
         """Whether what makes the module takes that argument."""
-        parameters = inspect.signature(self.kind).parameters
-        return argument in parameters
+        return argument in inspect.signature(self.kind).parameters
 
     def to_dict(self) -> dict[str, object]:
         """Nothing: a module has no form in a file."""

@@ -143,8 +143,7 @@ class OutputForm(nn.Module):
 
 def is_plain(outputs: object) -> bool:
     """Whether a result is made of tensors and literals in tuples, lists and dicts alone."""
-    kind = type(outputs)
-    if kind in (tuple, list, dict):
+    if type(outputs) in (tuple, list, dict):
         return all(is_plain(part) for _, part in children(outputs) or ())
     return isinstance(outputs, torch.Tensor) or _is_literal(outputs)
 

@@ -76,8 +76,7 @@ class _Pass:
         node = self._root(node)
         if node in self._stale:
             self._stale.discard(node)
-            source = self._views[node]
-            args = (self._value(source), *self._current(node.args[1:]))
+            args = (self._value(self._views[node]), *self._current(node.args[1:]))
             self._now[node] = self._made(node, node.target, args)
         return self._now.get(node, node)
 

@@ -108,7 +108,6 @@ def restore_modes(prepared: nn.Module, modes: Modes) -> None:
     parts = dict(prepared.named_modules(remove_duplicate=False))
     for name in modes.frozen & parts.keys():
         norm = parts[name]
-        owner = owners.get(norm)
-        freeze_bn_stats(owner or hold(norm))
+        freeze_bn_stats(owners.get(norm) or hold(norm))
     for name in modes.in_eval & parts.keys():
         parts[name].training = False

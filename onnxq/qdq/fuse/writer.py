@@ -186,14 +186,10 @@ class Writer:
     def _note_qparams(self) -> None:
         """Notes the qparams of new integers where no scale in the file is named after them."""
         for integers, (scale, qparams) in self._made.items():
-            found = scale is not None and scale.is_initializer()
-            if qparams is not None and not (found and _is_named_after(scale, integers)):
+            name = f"{str(integers.name).removesuffix('_quantized')}_scale"
+            found = scale is not None and scale.is_initializer() and scale.name == name
+            if qparams is not None and not found:
                 integers.metadata_props[QPARAMS_KEY] = json.dumps(qparams.to_dict())
-
-
-def _is_named_after(scale: ir.Value | None, integers: ir.Value) -> bool:
-    stem = str(integers.name).removesuffix("_quantized")
-    return scale is not None and scale.name == f"{stem}_scale"
 
 
 def _replace(old: ir.Value, new: ir.Value) -> None:

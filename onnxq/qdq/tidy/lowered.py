@@ -53,8 +53,7 @@ def lower_layer(node: ir.Node, names: FreeNames) -> None:
     result.replace_all_uses_with(integers, replace_graph_outputs=True)
     result.name = names.value(f"{stem}_replaced")
     integers.name = stem
-    graph = graph_of(node)
-    graph.remove([quantizer, node], safe=True)
+    graph_of(node).remove([quantizer, node], safe=True)
 
 
 def _read(node: ir.Node, slot: int, constants: Collection[int | None]) -> QParams | None:

@@ -41,21 +41,14 @@ def onto_qparams(node: ir.Node, names: FreeNames) -> None:
     if rule.category is OpCategory.CLAMP:
         _clip_to_qparams(node, rule, qparams, graph_qparams, names)
         return
-    if _is_on_qparams(node, rule, qparams):
-        return
+    readers = [reader for slot in rule.outputs for reader in node.outputs[slot].consumers()]
+    if readers and all(read.is_quantize(r) and read.qparams_of(r) == qparams for r in readers):
+        return  # they quantize with the same qparams already
     if rule.lowered:
         _lower(node, rule, qparams, graph_qparams, names)
         return
     for slot in rule.outputs:
         quantize_behind(node.outputs[slot], graph_qparams, names)
-
-
-def _is_on_qparams(node: ir.Node, rule: Rule, qparams: QParams) -> bool:
-    """Whether every reader of its results quantizes them with the same qparams already."""
-    readers = [reader for slot in rule.outputs for reader in node.outputs[slot].consumers()]
-    return bool(readers) and all(
-        read.is_quantize(reader) and read.qparams_of(reader) == qparams for reader in readers
-    )
 
 
 def _clip_to_qparams(

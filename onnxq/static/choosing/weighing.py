@@ -99,9 +99,6 @@ class Weighing:
     def _gives_integers(self, node: ir.Node) -> bool:
         return self.precisions[node_name(node)] is Precision.INT8
 
-    def _reads_integers(self, node: ir.Node) -> bool:
-        return self.precisions[node_name(node)] in READS_INTEGERS
-
     def slower(self) -> list[list[ir.Node]]:
         """Integer nodes that the least sum has in float, neighbours together, in graph order."""
         choices = BinaryChoices()
@@ -135,7 +132,9 @@ class Weighing:
         if not needs and not ends:
             return
         quantized_reads = {
-            n: self._both.integers.reads[n] for n in needs if self._reads_integers(n)
+            n: self._both.integers.reads[n]
+            for n in needs
+            if self.precisions[node_name(n)] in READS_INTEGERS
         }
         source = self._choice(producer) if producer and self._gives_integers(producer) else NEVER
         integers = self._both.integers.states[value]

@@ -256,8 +256,7 @@ def _missing_kernel(node: ir.Node, rule: Rule, qconfig: QConfigMapping) -> Reaso
     x = entry.activation_observer().dtype
     if ir.DataType[x.onnx] not in facts.of(node, OLDEST).lacks:
         return None
-    version = ".".join(map(str, OLDEST))
-    return reasons.KernelMissing(version, node.op_type, str(x))
+    return reasons.KernelMissing(".".join(map(str, OLDEST)), node.op_type, str(x))
 
 
 def _only_reader(value: ir.Value) -> ir.Node | None:

@@ -111,8 +111,7 @@ def _channelwise_readers(
 
 def channel_observer(spec: ObserverSpec) -> ObserverSpec:
     """The HistogramObserver's spec, as one that keeps each channel's absmax too."""
-    args = dict(spec.args)
-    return ChannelHistogramObserver.with_args(**args, ch_axis=CHANNEL_AXIS)
+    return ChannelHistogramObserver.with_args(**dict(spec.args), ch_axis=CHANNEL_AXIS)
 
 
 def channel_scales_of(observer: Observer, qparams: QParams) -> npt.NDArray[np.float32]:

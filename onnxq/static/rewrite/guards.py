@@ -86,13 +86,9 @@ def _quantized(value: ir.Value, plan: Plan) -> bool:
         if one.name and value_name(one) in plan.tensors:
             return True
         for node in one.consumers():
-            result = node.outputs[0]
-            if result not in seen and _absorbed(node) and node_name(node) in plan.decisions:
+            result, fact = node.outputs[0], facts.of(node, OLDEST)
+            absorbed = fact.transparent or fact.swallowed
+            if result not in seen and absorbed and node_name(node) in plan.decisions:
                 seen.add(result)
                 waiting.append(result)
     return False
-
-
-def _absorbed(node: ir.Node) -> bool:
-    fact = facts.of(node, OLDEST)
-    return fact.transparent or fact.swallowed

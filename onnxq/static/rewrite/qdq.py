@@ -120,7 +120,8 @@ class _QdqWriter:
         self._float_inputs(node, rule.activations)
         for slot in rule.activations:
             node.replace_input_with(slot, self._dequantized(input_at(node, slot), node))
-        self._weight_and_bias(node, rule)
+        for slot, integers, stem, qparams in self._constants(node, rule):
+            node.replace_input_with(slot, self._dequantize_linear(integers, stem, qparams, node))
         for slot, tensor in zip(rule.outputs, decision.results, strict=False):
             raw = node.outputs[slot]
             for folded in self.folded.get(node_name(node), ()):
@@ -208,10 +209,6 @@ class _QdqWriter:
                 continue
             if self.tensor_of.get(value) in self.from_integers:
                 node.replace_input_with(slot, self._dequantized(value, node))
-
-    def _weight_and_bias(self, node: ir.Node, rule: Rule) -> None:
-        for slot, integers, stem, qparams in self._constants(node, rule):
-            node.replace_input_with(slot, self._dequantize_linear(integers, stem, qparams, node))
 
     def _constants(self, node: ir.Node, rule: Rule) -> Iterator[tuple[int, ir.Value, str, QParams]]:
         """(slot, integers, stem of their names, qparams) of weight and bias."""

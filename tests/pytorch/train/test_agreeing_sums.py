@@ -240,7 +240,7 @@ def test_a_power_of_two_by_accident_is_increased() -> None:
 
 def test_a_sum_that_no_scale_near_its_own_helps_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = doubled(MinMaxObserver)
-    monkeypatch.setattr("onnxq.qdq.sum_scales._factors", lambda: iter(()))
+    monkeypatch.setattr("onnxq.qdq.sum_scales.MULTIPLES", ())
     with pytest.warns(
         UserWarning,
         match=r"'add': ARM, x86 without AVX2 or WebAssembly may round .* no scale near avoids it",

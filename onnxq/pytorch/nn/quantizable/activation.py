@@ -57,8 +57,7 @@ class MultiheadAttention(nn.Module):
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.head_dim, self.batch_first = embed_dim // num_heads, batch_first
-        sizes = (embed_dim, self.kdim, self.vdim)
-        for name, size in zip(_LAYERS, sizes, strict=True):
+        for name, size in zip(_LAYERS, (embed_dim, self.kdim, self.vdim), strict=True):
             self.add_module(name, nn.Linear(size, embed_dim, bias, device, dtype))
         self.out_proj: Any = nn.Linear(embed_dim, embed_dim, bias, device, dtype)
         self.attention = FloatFunctional()
