@@ -1,4 +1,4 @@
-"""What commands print on a terminal of 80 columns: rows now, and in an earlier version.
+"""Rows that commands print on a terminal of 80 columns, now and in an earlier version.
 
     python -m benchmarks answers [--before CHECKOUT]   # five minutes, twice with --before
 

@@ -82,7 +82,7 @@ def print_inspection(
 
 
 def ops_of(group: Group) -> str:
-    """Its op types; unless all is to be shown, the most frequent."""
+    """Op types of a group; unless all is to be shown, the most frequent."""
     return group.ops if is_whole() else counted(group.ops.split(", "))
 
 

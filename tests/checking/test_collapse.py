@@ -76,7 +76,7 @@ def test_what_the_node_reads_is_named_where_its_rounding_alone_spoils_it() -> No
 
 
 def test_a_place_is_named_though_pools_became_convolutions() -> None:
-    """What the model was made from has other nodes than its file, and takes the factor ahead in."""
+    """The prepared model has other nodes than its file, and would take the factor ahead in."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], "conv"),
         helper.make_node("Mul", ["c", "half"], ["h"], "factor"),

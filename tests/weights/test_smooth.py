@@ -312,8 +312,8 @@ def test_weights_that_the_file_stores_as_integers_are_said_to_get_others() -> No
     for node in source.graph.node:
         node.input[:] = [stored.get(name, name) for name in node.input]
     for name, real in stored.items():
-        made = helper.make_node("DequantizeLinear", [name, f"{name}_scale"], [real], real)
-        source.graph.node.insert(0, made)
+        inputs = [name, f"{name}_scale"]
+        source.graph.node.insert(0, helper.make_node("DequantizeLinear", inputs, [real], real))
     qconfig = ALL_INTEGERS.set_improve(("smooth",))
     made = onnxq.quantize(source, samples(), qconfig=qconfig, target="portable")
     assert made.verdict is not None
