@@ -306,7 +306,7 @@ def test_weights_that_the_file_stores_as_integers_are_said_to_get_others() -> No
         source.graph.initializer.extend(
             [
                 numpy_helper.from_array(np.rint(weight / scale).astype(np.int8), tensor.name),
-                numpy_helper.from_array(scale, f"{tensor.name}_scale"),
+                numpy_helper.from_array(np.asarray(scale), f"{tensor.name}_scale"),
             ]
         )
     for node in source.graph.node:
