@@ -5,8 +5,10 @@
 One process makes the model (random weights, external data, a vocabulary of 256,000 tokens; the
 matrix of the logits stays in float), another one quantizes it with each method: load, canonicalize,
 plan, walk, solve, save, on 8 samples of 128 tokens. A thread samples /proc/self/status meanwhile.
-Then the first method is killed (SIGKILL) when its journal has half of the integers, and goes on:
-its file must have the same bytes. Needs 1.5 times the model's size on disk. Linux only.
+Beside them MatMulNBitsQuantizer of onnxruntime, which rounds to nearest: load, process, save. Then
+the first method is killed (SIGKILL) when its journal has half of the integers, and goes on: its
+file must have the same bytes. Needs twice the model's size on disk, and for onnxruntime more than
+that in memory. Linux only.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import onnx
 
 from benchmarks.harness.apart import apart
 from benchmarks.harness.benchmark import benchmark
@@ -49,6 +52,7 @@ MEMORY = Table(
 )
 OUTPUT, JOURNAL, LAYERS = "quantized.onnx", "integers", "layers"
 """Names in the folder of each run: a model names its external data."""
+PEER = "onnxruntime"
 POLL_S = 0.2
 
 
@@ -71,11 +75,29 @@ def quantize(folder: Path, method: Method, name: str) -> list[float]:
         made = carry_out_weights(job, place=output / JOURNAL)
         save(made.model, output / OUTPUT)
         seconds = time.process_time() - began
-    written = [
-        sum(file.stat().st_size for file in place.glob("*.onnx*")) / 1e9
-        for place in (folder, output)
-    ]
-    return [*written, *peak.mib(), seconds]
+    return [*map(_gigabytes, (folder, output)), *peak.mib(), seconds]
+
+
+def quantize_by_onnxruntime(folder: Path) -> list[float]:
+    """What `quantize` gives, of ONNX Runtime's quantizer: the same groups, the logits in float."""
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    output = folder / PEER
+    output.mkdir()
+    with Peak() as peak:
+        began = time.process_time()
+        model = onnx.load(folder / "model.onnx")
+        options = {"block_size": GroupSpec().group_size, "accuracy_level": 4, "bits": 4}
+        made = MatMulNBitsQuantizer(model, **options, nodes_to_exclude=list(LEFT))
+        made.process()
+        made.model.save_model_to_file(str(output / OUTPUT), use_external_data_format=True)
+        seconds = time.process_time() - began
+    return [*map(_gigabytes, (folder, output)), *peak.mib(), seconds]
+
+
+def _gigabytes(folder: Path) -> float:
+    """Size of a model with its external data."""
+    return sum(file.stat().st_size for file in folder.glob("*.onnx*")) / 1e9
 
 
 def make(folder: Path, layers: int) -> None:
@@ -115,5 +137,6 @@ def measure(layers: int, folder: Path | None) -> Iterator[Row | Missed]:
         apart(make, place, layers)
         for method in METHODS:
             yield MEMORY.row(method.value, *apart(quantize, place, method, method.value))
+        yield MEMORY.row("rtn of onnxruntime", *apart(quantize_by_onnxruntime, place))
         if other := killed_and_resumed(place, METHODS[0]):
             yield Missed(f"{METHODS[0].value}, killed and gone on with: other bytes in {other}")
