@@ -256,6 +256,44 @@ def test_a_bias_at_a_scale_of_its_own_becomes_int32() -> None:
     assert sqnr_db(as_said(model, x), here(made, x)) > 30
 
 
+def test_biases_with_a_scale_per_channel_stand_beside_weights_with_one() -> None:
+    f = File()
+    scales = np.linspace(0.01, 0.02, 16, dtype=np.float32)
+    b = f.op("DequantizeLinear", np.arange(-8, 8, dtype=np.int8), scales, axis=0)
+    integers = f.rng.integers(-127, 128, (16, 3, 3, 3)).astype(np.int8)
+    w = f.op("DequantizeLinear", integers, np.float32(2**-8))
+    y = f.op("Conv", f.qdq("x", 2**-5, SIGNED), w, b, pads=[1] * 4)
+    f.op("Identity", f.qdq(y, 2**-3, SIGNED), out="y")
+    model = f.model("another tool")
+    x = inputs(model)
+    assert sqnr_db(as_said(model, x), here(onnxq.import_qdq(model, x), x)) > 30
+
+
+def test_pairs_of_a_transposed_convolution_do_not_saturate() -> None:
+    f = File()
+    integers = f.rng.choice(np.array([-127, 127], np.int8), (16, 4, 3, 3))
+    w = f.op("DequantizeLinear", integers, np.float32(2**-8))
+    y = f.op("ConvTranspose", f.qdq("x", 2**-7, SIGNED), w, pads=[1] * 4)
+    f.op("Identity", f.qdq(y, 2**-3, SIGNED), out="y")
+    model = f.model("another tool", ("N", 16, 8, 8))
+    x = {"x": np.abs(inputs(model)["x"])}
+    made = onnxq.import_qdq(model, x)
+    assert not any(t.dtype == ir.DataType.INT8 and t.size > 16 for t in stored(made))
+    assert np.abs(as_said(model, x) - here(made, x)).max() <= 2**-3
+
+
+def test_integers_as_inputs_are_activations() -> None:
+    f = File()
+    q = f.op("DequantizeLinear", "x", np.float32(0.02), np.uint8(128))
+    f.op("MatMul", q, f.integers(-60, 61, 0.003, 64, 16), out="y")
+    model = f.model("another tool", ("N", 64))
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
+    (name,) = inputs(model)
+    x = {name: f.rng.integers(0, 256, (2, 64)).astype(np.uint8)}
+    made = onnxq.import_qdq(model, x)
+    assert sqnr_db(as_said(model, x), here(made, x)) > 60
+
+
 def test_what_onnxq_wrote_is_refused() -> None:
     made = onnxq.quantize(network(), {"x": images(8)})
     with pytest.raises(ModelError, match="onnxq wrote this file"):

@@ -106,7 +106,7 @@ def read_imported(model: ir.Model) -> ir.Model:
         _take_number(node, names)
     for node in list(copy.graph):
         store_integers(node, names)
-        _free_bias(node, names)
+        _dequantize_bias(node, names)
     RemoveUnused()(copy)
     return copy
 
@@ -117,12 +117,24 @@ def check_imported(model: ir.Model) -> None:
         raise ModelError(
             f"import-qdq: onnxq wrote this file, as '{made}'; nothing is changed. Run it as it is."
         )
-    if not any(map(read.is_quantize, model.graph.all_nodes())):
+    if not _rounds_activations(model):
         check_for_any_machine(model)
         raise ModelError(
-            "import-qdq: the model has no QuantizeLinear. A float file, or one whose weights alone "
-            "are integers, is for `onnxq quantize`, `quantize-dynamic` or `quantize-weights`."
+            "import-qdq: the model has no QuantizeLinear of activations. A float file, or one "
+            "whose weights alone are integers, is for `onnxq quantize`, `quantize-dynamic` or "
+            "`quantize-weights`."
         )
+
+
+def _rounds_activations(model: ir.Model) -> bool:
+    """Whether it has a QuantizeLinear, or a DequantizeLinear of what comes from an input."""
+    fed = {value for value in model.graph.inputs if value.name not in model.graph.initializers}
+    for node in model.graph:
+        if not fed.isdisjoint(node.inputs):
+            if read.is_dequantize(node) and node.inputs[0] in fed:
+                return True
+            fed.update(node.outputs)
+    return any(map(read.is_quantize, model.graph.all_nodes()))
 
 
 def in_integers(given: ir.Model, target: Target) -> tuple[ir.Model, int]:
@@ -155,8 +167,22 @@ def widen_weights(model: ir.Model, target: Target) -> int:
     large = [node for node in found if _is_large(node, target)]
     for node in large:
         _shift_weight(node, names)
+    lowered = [node for node in model.graph if node.op_type == "QLinearConv"]
+    shifted = [node for node in lowered if _shift_lowered(node, names, target)]
     RemoveUnused()(model)
-    return len(large)
+    return len(large) + len(shifted)
+
+
+def _shift_lowered(node: ir.Node, names: FreeNames, target: Target) -> bool:
+    """Shifts the large int8 weight of a QLinearConv, as ConvTranspose becomes; whether it did."""
+    integers = read.array_of(node, 3)
+    if integers is None or integers.dtype != np.int8:
+        return False
+    if np.abs(integers.astype(np.int16)).max(initial=0) <= target.weight_qmax_saturating:
+        return False
+    for slot in (3, 5):
+        node.replace_input_with(slot, shifted_constant(input_at(node, slot), names))
+    return True
 
 
 def _multiplies_integers(node: ir.Node) -> bool:
@@ -348,8 +374,8 @@ def _set_min_max(node: ir.Node, names: FreeNames) -> None:
             node.replace_input_with(slot, new_constant(node, name, array))
 
 
-def _free_bias(node: ir.Node, names: FreeNames) -> None:
-    """Makes a bias of integers float where their scale is not that of the sums: int32 follow."""
+def _dequantize_bias(node: ir.Node, names: FreeNames) -> None:
+    """Replaces an integer bias at another scale than x_scale * w_scale by its real numbers."""
     try:
         check_bias(node)
     except ModelError:

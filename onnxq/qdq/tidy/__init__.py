@@ -278,14 +278,15 @@ def check_bias(node: ir.Node) -> None:
         wanted = np.tile(wanted, max(b.scale.size // wanted.size, 1))
     if np.allclose(b.scale, wanted, rtol=SAME, atol=0):
         return
-    index = int(np.argmax(np.abs(np.broadcast_to(b.scale, wanted.shape) / wanted - 1)))
-    stored = np.broadcast_to(b.scale, wanted.shape).flat[index]
+    stored, wanted = np.broadcast_arrays(b.scale, wanted)
+    index = int(np.argmax(np.abs(stored / wanted - 1)))
     source = sources[read.BIAS]
     integers = None if source is None else source.inputs[0]
     raise ModelError(
-        f"bias '{'' if integers is None else integers.name}' is stored at scale {stored:.6g}; its "
-        f"input and weight have {wanted.flat[index]:.6g}. Give set_weight_bias the input_scale "
-        f"{float(x.scale.flat[0]):.6g} of the tensor that the layer reads."
+        f"bias '{'' if integers is None else integers.name}' is stored at scale "
+        f"{stored.flat[index]:.6g}; its input and weight have {wanted.flat[index]:.6g}. Give "
+        f"set_weight_bias the input_scale {float(x.scale.flat[0]):.6g} of the tensor that the "
+        "layer reads."
     )
 
 
