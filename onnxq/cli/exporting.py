@@ -8,6 +8,7 @@ import click
 from onnxq.cli.common_options import say_written
 from onnxq.cli.options import PATH, output_option
 from onnxq.cli.steps import claim
+from onnxq.report.wrapping import say_aside
 
 
 @click.command()
@@ -64,9 +65,14 @@ def export(
         dynamic.setdefault(name, {})[axis] = size
     if samples is not None:
         arrays = pytorch.read_inputs(samples, None) if axes else pytorch.read_inputs(samples)
-        forward = list(inspect.signature(made.forward).parameters)
-        if len(forward) == len(arrays) == 1:  # one array, whatever its name, as `quantize` takes it
-            arrays = dict(zip(forward, arrays.values(), strict=True))
+        forward = inspect.signature(made.forward).parameters.values()
+        needed = [p.name for p in forward if p.default is p.empty]
+        is_named = all(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in forward)
+        known = {p.name for p in forward}
+        lone = next(iter(arrays), "") if len(arrays) == len(needed) == 1 and is_named else ""
+        if lone and lone not in known and "." not in lone:  # as `quantize` takes it
+            say_aside(f"note: array '{lone}' is taken for '{needed[0]}', the only one needed")
+            arrays = {needed[0]: arrays[lone]}
         example: pytorch.Inputs = pytorch.nested_inputs(arrays)
     elif inputs:
         example = pytorch.nested_inputs(dict(pytorch.parse_input(text) for text in inputs))

@@ -63,12 +63,21 @@ def test_export_takes_one_array_of_any_name_for_the_only_parameter(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_lone.py").write_text(
-        "from torch import nn\n\ndef make():\n    return nn.Linear(4, 2)\n"
+        "from torch import nn\n\nclass Lone(nn.Linear):\n    def __init__(self):\n"
+        "        super().__init__(4, 2)\n\n"
+        "    def forward(self, x, mask=None):\n        return super().forward(x)\n\n"
+        "class Nested(Lone):\n    def forward(self, x):\n        return super().forward(x[0])\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    np.savez(tmp_path / "x.npz", pictures=np.ones((3, 4), np.float32))
-    output = tmp_path / "m.onnx"
-    result = run("export", "my_lone:make", "--samples", tmp_path / "x.npz", "-o", output)
-    assert result.exit_code == 0, result.stderr
-    assert [v.name for v in onnx.load(output).graph.input] == ["input"]
+    x = np.ones((3, 4), np.float32)
+    np.savez(tmp_path / "lone.npz", pictures=x)
+    np.savez(tmp_path / "nested.npz", **{"x.0": x})  # type: ignore[arg-type]  # numpy's allow_pickle
+    for module, samples, name in (("Lone", "lone", "x"), ("Nested", "nested", "x_0")):
+        output = tmp_path / f"{module}.onnx"
+        given = ("--samples", tmp_path / f"{samples}.npz")
+        result = run("export", f"my_lone:{module}", *given, "-o", output)
+        assert result.exit_code == 0, result.stderr
+        assert ("'pictures' is taken for 'x'" in result.stderr) == (module == "Lone")
+        assert [v.name for v in onnx.load(output).graph.input] == [name]
+        assert [n.op_type for n in onnx.load(output).graph.node] == ["Gemm"]
