@@ -16,7 +16,7 @@ from onnxq.core.memory import bytes_to_keep
 from onnxq.errors import CalibrationError, nearest
 from onnxq.samples import InputSpec, Samples, as_taken
 from onnxq.samples.batches import Batches, crc_of
-from onnxq.samples.columns import npz_columns
+from onnxq.samples.columns import Column, npz_columns
 from onnxq.samples.excerpt import EVERY, held_apart, rows_of
 from onnxq.samples.ignored import check_ignored
 from onnxq.samples.images import Images
@@ -27,6 +27,8 @@ from onnxq.samples.tensor_file import tensor_columns
 
 LABELS = "labels"
 """Name of the entry of a tuple that is no input."""
+NAMELESS = ""
+"""In place of a name, for the inputs of a tuple."""
 
 
 def open_labelled(samples: object, inputs: Sequence[InputSpec]) -> Batches:
@@ -38,12 +40,10 @@ def open_labelled(samples: object, inputs: Sequence[InputSpec]) -> Batches:
     if not isinstance(source, str | Path | Mapping | np.ndarray):
         source = list(_items(source))
     count, known = sum(not s.optional for s in inputs), {spec.name for spec in inputs}
-    types = {n: k for n, k in _types(source, count).items() if n not in given.ignore}
-    specs = [
-        InputSpec(name, kind, None) for name, kind in types.items() if name not in {"", *known}
-    ]
-    if count == len(types) == 1:
-        specs = []  # the one array is the only input's, whatever its name
+    arrays = {n: x for n, x in _arrays(source, count).items() if n not in given.ignore}
+    is_lone = count == len(arrays) == 1  # which is the only input's, whatever its name
+    labels = [name for name in arrays if name not in {NAMELESS, *known} and not is_lone]
+    specs = [InputSpec(name, _type_of(arrays[name]), None) for name in labels]
     return _in_memory(open_samples(replace(given, source=source), (*inputs, *specs)))
 
 
@@ -64,12 +64,12 @@ def _items(source: object) -> Iterator[object]:
     yield from source
 
 
-def _types(source: object, inputs: int) -> dict[str, np.dtype[np.generic]]:
-    """Name -> type of the arrays; those of tuples have no name, but for the labels."""
+def _arrays(source: object, inputs: int) -> dict[str, object]:
+    """Name -> array or column; those of tuples have no name, but for the labels."""
     if isinstance(source, list):
-        return _types_of_item(source[0], inputs) if source else {}
+        return _arrays_of_item(source[0], inputs) if source else {}
     if isinstance(source, Mapping):
-        return {str(name): np.asarray(x).dtype for name, x in source.items()}
+        return {str(name): x for name, x in source.items()}
     if not isinstance(source, str | Path):
         return {}
     path = Path(source)
@@ -79,19 +79,21 @@ def _types(source: object, inputs: int) -> dict[str, np.dtype[np.generic]]:
     if path.suffix == ".npy" or not path.is_file():
         return {}  # which `open_samples` refuses in its own words
     read = tensor_columns if path.suffix == TENSORS else npz_columns
-    return {name: column.dtype for name, column in read(path, where).items()}
+    return dict(read(path, where))
 
 
-def _types_of_item(item: object, inputs: int) -> dict[str, np.dtype[np.generic]]:
+def _arrays_of_item(item: object, inputs: int) -> dict[str, object]:
     if isinstance(item, Mapping):
-        return {str(name): _type_of(x) for name, x in item.items()}
+        return {str(name): x for name, x in item.items()}
     if isinstance(item, tuple | list) and len(item) == inputs + 1:
-        return {"": _type_of(item[0]), LABELS: _type_of(item[-1])}
+        return {NAMELESS: item[0], LABELS: item[-1]}
     return {}
 
 
 def _type_of(value: object) -> np.dtype[np.generic]:
     """Type that the value has as an array; a number of Python is float32, as of an input."""
+    if isinstance(value, Column):
+        return value.dtype
     return np.asarray(value, np.float32 if isinstance(value, float) else None).dtype
 
 
