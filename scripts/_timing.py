@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NOT_SLOWER = 1.03  # a median up to this is no slower than float
 TIME_S = 0.002  # of one variant in one round, at least
+MOST_IN_TURN = 20  # runs of one variant in one round
 
 
 def one_thread() -> onnxruntime.SessionOptions:
@@ -61,7 +62,8 @@ def taking_turns(
         run()
         start = time.thread_time()
         run()
-        repeat = max(repeat, round(least_s / max(time.thread_time() - start, 1e-6)))
+        wanted = round(least_s / max(time.thread_time() - start, 1e-6))
+        repeat = max(repeat, min(wanted, MOST_IN_TURN))
     times: dict[str, list[float]] = {name: [] for name in runs}
     order = list(runs)
     for turn in range(rounds):

@@ -1,8 +1,9 @@
 """Runs in turns, so that a busy machine slows all of them alike; times in CPU seconds.
 
 A turn of a short run is several, of which the first is not counted: it finds the caches full of
-the others' data, as no application has them that runs one model. Turns of all have as many runs, as
-the fastest wants: one model alone would find warm caches, else, and equal models differ by 10%.
+the others' data, as no application has them that runs one model. All turns have equally many runs,
+as many as the fastest model needs and time pays for: else it alone finds warm caches, and equal
+models differ by 10%.
 """
 
 import time
@@ -26,7 +27,8 @@ class Schedule:
     @classmethod
     def within(cls, seconds: float, once: Sequence[float], least: int, most: int) -> Self:
         """The schedule that so many CPU seconds pay for, of runs that take `once` each."""
-        repeats = (max(map(repeats_of, once)),) * len(once)
+        paid = int(seconds / max(least, 1) / sum(once)) - 1
+        repeats = (max(1, min(max(map(repeats_of, once)), paid)),) * len(once)
         rounds = int(seconds / round_seconds(once, repeats))
         return cls(min(max(rounds, least), most), repeats)
 

@@ -96,8 +96,8 @@ class WholeTime(Saved):
             r_k   = log(median(ours_k / theirs_k)),  k = 1 .. n
             ratio = exp(mean(r)),  interval = exp(mean(r) -+ t(n - 1) std(r) / sqrt(n))
 
-        The interval holds every r_k, which differ by more than chance between rounds, and that of
-        `of` over all rounds.
+        The interval holds every r_k, for sessions differ by more than rounds do, and that of `of`
+        over all rounds.
         """
         ours, theirs = ([np.asarray(each) for each in side] for side in zip(*pairs, strict=True))
         logs = np.log([np.median(x / y) for x, y in zip(ours, theirs, strict=True)])

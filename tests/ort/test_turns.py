@@ -28,3 +28,8 @@ def test_a_round_has_the_runs_that_are_not_counted() -> None:
 def test_models_that_are_compared_have_turns_of_as_many_runs() -> None:
     schedule = Schedule.within(1.0, (TURN_S, TURN_S / 2.6), 1, 100)
     assert schedule.repeats == (3, 3)
+
+
+def test_a_slow_model_is_not_run_as_often_as_a_fast_one_where_time_does_not_pay_for_it() -> None:
+    schedule = Schedule.within(0.3, (1e-4, 0.1), 2, 100)
+    assert schedule == Schedule(2, (1, 1))
