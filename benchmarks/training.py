@@ -10,7 +10,8 @@ float weights, or with those that the PTQ algorithms bias and round give, and al
 Without --data it trains on the embedded calibration images and counts the 1,000 embedded test
 images; labels are needed for neither. Quantized after training is `onnxq.quantize`, as it is and
 with the algorithms bias and round, with weights of as many bits; 2 bits are -1, 0 and 1. The best
-start is that of `best_start`, and `finetune` ends in the best state on the same images. All of them
+start is that of `best_start`, and `finetune` ends in the best state on the same 64 calibration
+images, some of which it may be trained on. All of them
 are counted on ONNX Runtime. Agreeing are images for which the trained module, in torch, and the
 deployed file have the same largest logit.
 """

@@ -14,8 +14,9 @@ new, and no note says so.
 
 Round trips: what onnxq wrote, given to the same command again.
 
-The exit code is 1 where a result is larger than the given file or silent, or where onnxq raises
-something else than its own errors. Each tool has an environment of its own in .cache/foreign.
+The exit code is 1 where a result is larger than the given file or silent, where a round trip
+changes something, or where onnxq raises something else than its own errors. Each tool has an
+environment of its own in .cache/foreign.
 The table that this printed is in scripts/foreign_files.md.
 """
 
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 BATCHES, ROWS, ROUNDS = 12, 4, 21
 WHEELS = "wheels"
 DETECTOR = "nudenet 320n"
-SAID = re.compile(r"(\d+) (?:of the )?weights that the file stores as integers (?:need|get) others")
+SAID = re.compile(r"(\d+) of the weights that the file stores as integers (?:need|get) other")
 """Note on weights that get other integers, and how many these are."""
 MAKINGS = (
     ("onnxruntime", "ort U8S8 QDQ", "resnet20"),

@@ -108,16 +108,21 @@ def write_nncf(folder: Path) -> None:
 
 
 def measure(folder: Path, provider: str) -> dict[str, Any]:
-    """File -> what was measured of it on the provider."""
+    """File -> what was measured of it on the provider, where it runs there."""
     import onnxq
+    from onnxq.errors import OnnxqError
 
     found = {}
     for path in sorted(folder.glob("*.*.onnx")):
         name = path.name.split(".")[0]
         source, test = folder / f"{name}.onnx", dict(np.load(folder / f"{name}.test.npz"))
         one = {key: x[:1] for key, x in test.items()}
-        timed = onnxq.bench(source, path, [one], runs=RUNS, provider=provider)
-        beside = onnxq.verify(source, path, test, provider=provider)
+        try:
+            timed = onnxq.bench(source, path, [one], runs=RUNS, provider=provider)
+            beside = onnxq.verify(source, path, test, provider=provider)
+        except OnnxqError as error:
+            print(f"{path.name} on {provider}: {error}", file=sys.stderr)
+            continue
         found[path.name] = {
             "quantized_ms": timed.quantized_ms,
             "time": [1 / x for x in (timed.speedup, *reversed(timed.speed_range))],
@@ -134,16 +139,16 @@ def page(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
     lines = [head("file", "nodes", "time", "beside default", "dB", "dB: default")]
     for name, one in there.items():
         every = sum(one["nodes"].values())
-        ratio = one["quantized_ms"] / here[name]["quantized_ms"]
+        own = here.get(name)
         middle, low, high = one["time"]
         lines.append(
             line(
                 name.removesuffix(".onnx"),
                 f"{one['nodes'].get(OPENVINO, 0)} of {every}",
                 f"{middle:.2f} ({low:.2f}..{high:.2f})",
-                f"{ratio:.2f}",
+                f"{one['quantized_ms'] / own['quantized_ms']:.2f}" if own else "-",
                 f"{one['sqnr_db']:.1f}",
-                f"{here[name]['sqnr_db']:.1f}",
+                f"{own['sqnr_db']:.1f}" if own else "-",
             )
         )
     return lines

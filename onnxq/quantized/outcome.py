@@ -56,7 +56,8 @@ def _summary(name: str, outcomes: list[Outcome]) -> str:
     said = f"PTQ algorithm '{name}': kept at {kept} of {len(places)} places"
     for whole in wholes:
         if whole.gain_db is not None:
-            moved = "outputs" if kept or not places else "outputs would go"
+            is_kept = whole.kept and (kept or not places)
+            moved = "outputs" if is_kept else "outputs would go"
             said += (
                 f"; {moved} {whole.before_db:.1f} -> {whole.after_db:.1f} dB on samples held back"
             )

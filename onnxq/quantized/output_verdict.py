@@ -156,7 +156,7 @@ class Answers:
     layout: str
 
     def __str__(self) -> str:
-        few = ", which is few" if self.count < FEW_ANSWERS else ""
+        few = " (few)" if self.count < FEW_ANSWERS else ""
         said = f"{self.figure} {self.value:.3f} beside float's {self.count}{few}"
         return f"{self.kind}: {said}{f' ({self.layout})' if self.layout else ''}"
 

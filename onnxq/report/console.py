@@ -131,7 +131,7 @@ def print_benchmark(console: Console, benchmark: Benchmark) -> None:
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in b.input_shapes.items())
     console.print(
         f"{b.runs} interleaved pairs of runs, one thread, sessions opened anew; in brackets: "
-        f"95%; inputs: {shapes}"
+        f"the interval; inputs: {shapes}"
     )
 
 

@@ -109,7 +109,10 @@ def check_names(names: Collection[str], inputs: Sequence[InputSpec], where: str)
     for name in (unknown := [each for each in names if each not in known]):
         advice = f"Rename the array, or leave it out with ignore (--ignore {name})"
         if len(unknown) > 1 and not set(known) <= set(names):
-            advice = f"Rename what is an input of {listed(unknown)}; leave out others with --ignore"
+            advice = (
+                f"Rename the one of {listed(unknown)} that is an input, and leave others out with "
+                "ignore (--ignore NAME)"
+            )
         raise CalibrationError(
             f"{where}: the model has no input '{name}'; it has {', '.join(known)}."
             f"{nearest(name, known)} {advice}."

@@ -41,7 +41,7 @@ NO_SITES = "the model has no linear layer whose input could be smoothed"
 
 MOST_SITES = 256
 """Sites of a model that is smoothed by default, at most; each takes some 50 ms, however small."""
-STORED = "{} weights that the file stores as integers get others by it"
+STORED = "{} of the weights that the file stores as integers get other integers by smoothing"
 TOO_MANY = "it has {} sites, more than {}: `--improve smooth` tries them all the same"
 
 

@@ -104,7 +104,7 @@ def test_a_state_of_layers_has_no_batch_axis_in_common(
 
 def test_of_several_unknown_arrays_one_is_to_be_renamed() -> None:
     spec = InputSpec("x", np.dtype(np.float32), ("N", 2))
-    with pytest.raises(CalibrationError, match="Rename what is an input of 'a', 'labels'; leave"):
+    with pytest.raises(CalibrationError, match="Rename the one of 'a', 'labels' that is an input"):
         by_input({"a": 1, "labels": 2}, [spec], "samples")
     with pytest.raises(CalibrationError, match=r"leave it out with ignore \(--ignore labels\)"):
         by_input({"x": 1, "labels": 2}, [spec], "samples")

@@ -318,6 +318,6 @@ def test_weights_that_the_file_stores_as_integers_are_said_to_get_others() -> No
     made = onnxq.quantize(source, samples(), qconfig=qconfig, target="portable")
     assert made.verdict is not None
     assert any(
-        "3 weights that the file stores as integers get others by it" in note
+        "3 of the weights that the file stores as integers get other integers by smoothing" in note
         for note in made.verdict.notes
     ), made.verdict.notes
