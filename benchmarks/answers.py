@@ -4,7 +4,8 @@
 
 Each command runs in a process of its own on a terminal of 80 columns, on models of the repository
 and of PyPI packages with eight samples. Rows are those that show something, on stdout and stderr,
-without progress; a command to copy is one row however long it is. The demo prints into a pipe.
+without progress; a command to copy is one row however long it is; "-": it failed. The demo prints
+into a pipe.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
     Print = Callable[[str], list[str]]
 
+ANSWERED = (0, 8, 13)
+"""Exit codes of commands that have an answer: done, a bound is broken, nothing is quantized."""
 COLUMNS, MOST, MOST_LISTED, MOST_OF_DEMO = 80, 12, 40, 40
 ROWS = Table("rows", {"model": "", "nodes": "d", "command": "", "before": "d", "rows": "d"}, keys=3)
 HELP = Table("help", {"command": "", "before": "d", "rows": "d", "widest": "d"})
@@ -51,7 +56,7 @@ DEEP = 1000
 
 
 def printed(python_path: Path, folder: Path, command: str) -> list[str]:
-    """Rows that a command of the checkout prints in the folder, on a terminal."""
+    """Rows that a command of the checkout prints in the folder, on a terminal; none: it failed."""
     here, there = pty.openpty()
     os.environ.setdefault("TERM", "xterm")
     env = {
@@ -62,14 +67,20 @@ def printed(python_path: Path, folder: Path, command: str) -> list[str]:
     asked = [sys.executable, "-m", "onnxq", *command.split()]
     with (
         tempfile.TemporaryFile() as errors,  # no terminal, so that it has no progress
-        subprocess.Popen(asked, cwd=folder, env=env, stdout=there, stderr=errors),
+        subprocess.Popen(asked, cwd=folder, env=env, stdout=there, stderr=errors) as process,
     ):
         os.close(there)
         text = b"".join(iter(partial(_read, here), b""))
         os.close(here)
+        process.wait()
         errors.seek(0)
-        said = (text + errors.read()).decode(errors="replace")
-    return [each for each in CONTROL.sub("", said).splitlines() if each.strip()]
+        aside = (
+            line for each in errors.read().decode().splitlines() for line in wrap(each, COLUMNS)
+        )
+        said = [*text.decode(errors="replace").splitlines(), *aside]
+    if process.returncode not in ANSWERED:
+        return []
+    return [each for each in (CONTROL.sub("", each) for each in said) if each.strip()]
 
 
 def _read(terminal: int) -> bytes:
@@ -152,19 +163,24 @@ def measure(before: Path | None) -> Iterator[Row | Missed]:
     """Rows of each command, of each page of help, and commands of the docs with a pipe."""
     checkouts = [each for each in (before, ROOT) if each]
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder = Path(place) / "now"
+        folder.mkdir()
         every = [*subjects(folder), ("a chain of Conv and Relu", "deep")]
         deep(folder / "deep.onnx")
         np.savez(
             folder / "deep.npz", x=np.random.default_rng(1).normal(size=(16, 8, 8, 8)).astype("f")
         )
+        folders = [folder]
+        if before:
+            folders = [Path(shutil.copytree(folder, Path(place) / "before")), folder]
         for label, name in every:
             nodes = len(onnx.load(folder / f"{name}.onnx").graph.node)
             for command, most in commands(label, name):
                 asked = command + " --all-integers" * (name == "deep" and command.startswith("q"))
-                found = [len(printed(each, folder, asked)) for each in checkouts]
-                yield ROWS.row(label, nodes, command.split()[0], *_two(found))
-                if found[-1] > most:
+                places = zip(checkouts, folders, strict=True)
+                found = [len(printed(each, at, asked)) for each, at in places]
+                yield ROWS.row(label, nodes, command.split()[0], *_two([n or None for n in found]))
+                if not 0 < found[-1] <= most:
                     yield Missed(f"{command}: {found[-1]} rows; wanted {most} at most")
         found = [demo(each, folder / "demo") for each in checkouts]
         yield ROWS.row("resnet20, mobilenetv2", None, "scripts/demo", *_two(found))
