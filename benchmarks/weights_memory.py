@@ -79,7 +79,7 @@ def quantize(folder: Path, method: Method, name: str) -> list[float]:
 
 
 def quantize_by_onnxruntime(folder: Path) -> list[float]:
-    """What `quantize` gives, of ONNX Runtime's quantizer: the same groups, the logits in float."""
+    """Figures of `quantize` for ONNX Runtime's quantizer: the same groups, the logits in float."""
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
     output = folder / PEER
