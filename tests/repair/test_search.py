@@ -21,6 +21,7 @@ from onnxq.repair import search as repair
 from onnxq.repair.search import carry_out_and_repair
 from onnxq.samples import open_samples
 from tests.dynamic_models import parsed
+from tests.this_machine import TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +145,7 @@ def narrow(
     rows = {"x": rng.standard_normal((128, WIDTH)).astype(np.float32)}
     check = onnxq.Check(repair=wanted)
     made = onnxq.quantize(
-        parsed(text, {"w": w, "v": v}), rows, target="x86-vnni", weight_bits=bits, check=check
+        parsed(text, {"w": w, "v": v}), rows, target=TARGET, weight_bits=bits, check=check
     )
     assert made.verdict is not None
     return made, made.verdict
