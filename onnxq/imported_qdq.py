@@ -30,11 +30,11 @@ from onnxq.qdq.imported import (
     in_integers,
     read_imported,
     unrounded,
-    widen_weights,
 )
 from onnxq.qdq.qoperator import check_format
 from onnxq.qdq.read import is_between_quantizers
 from onnxq.qdq.tidy import as_format
+from onnxq.qdq.wide_weights import widen_weights
 from onnxq.qparams import SHIFT, QParams
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, Verdict

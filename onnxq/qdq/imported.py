@@ -35,12 +35,10 @@ from onnxq.qdq import read
 from onnxq.qdq.compact import compact, names_in
 from onnxq.qdq.tidy import biases, check_bias, tidy_quantized
 from onnxq.qdq.tidy.stored_constants import store_integers
-from onnxq.qdq.write import shifted_constant
+from onnxq.qdq.wide_weights import BYTES, MULTIPLYING, multiplies_integers, widen_weights
 from onnxq.qparams import QParams
 from onnxq.targets import Target
 
-_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
-_SATURATING = ("Conv", "Gemm", "MatMul")
 NOT_NEGATIVE = ("Relu", "Clip", "Sigmoid", "HardSigmoid", "Softmax", "MaxPool")
 
 
@@ -151,72 +149,11 @@ def in_integers(given: ir.Model, target: Target) -> tuple[ir.Model, int]:
     names = FreeNames(made)
     for node in list(made.graph):
         found = matmul_add(node)
-        if found is not None and _multiplies_integers(node) and not _is_rounded(found):
+        if found is not None and multiplies_integers(node) and not _is_rounded(found):
             _write_matmul(made, found, names)
     RemoveUnused()(made)
     compact(made, names_in(given))
     return made, wide
-
-
-def widen_weights(model: ir.Model, target: Target) -> int:
-    """Makes int8 weights uint8 whose products may saturate on the target; how many became it."""
-    if not target.reduces_range:
-        return 0
-    names = FreeNames(model)
-    found = [n for n in model.graph if n.op_type in _SATURATING and _multiplies_integers(n)]
-    large = [node for node in found if _is_large(node, target)]
-    for node in large:
-        _shift_weight(node, names)
-    lowered = [node for node in model.graph if node.op_type == "QLinearConv"]
-    shifted = [node for node in lowered if _shift_lowered(node, names, target)]
-    RemoveUnused()(model)
-    return len(large) + len(shifted)
-
-
-def _shift_lowered(node: ir.Node, names: FreeNames, target: Target) -> bool:
-    """Shifts the large int8 weight of a QLinearConv, as ConvTranspose becomes; whether it did."""
-    integers = read.array_of(node, 3)
-    if integers is None or integers.dtype != np.int8:
-        return False
-    if np.abs(integers.astype(np.int16)).max(initial=0) <= target.weight_qmax_saturating:
-        return False
-    for slot in (3, 5):
-        node.replace_input_with(slot, shifted_constant(input_at(node, slot), names))
-    return True
-
-
-def _multiplies_integers(node: ir.Node) -> bool:
-    """Whether it multiplies 8 bits of an activation by those of a constant."""
-    x, weight = (read.dequantizer(value) for value in node.inputs[:2])
-    if x is None or weight is None or read.is_constant(x) or not read.is_constant(weight):
-        return False
-    both = (read.integer_type(x), read.integer_type(weight))
-    return read.one_scale(x) is not None and both[0] == ir.DataType.UINT8 and both[1] in _BYTES
-
-
-def _is_large(node: ir.Node, target: Target) -> bool:
-    """Whether a pair of products may leave int16."""
-    weight = read.dequantizer(node.inputs[1])
-    integers = None if weight is None else read.array_of(weight, 0)
-    if integers is None or integers.dtype != np.int8:
-        return False
-    largest = np.abs(integers.astype(np.int16)).max(initial=0)
-    return bool(largest > target.weight_qmax_saturating)
-
-
-def _shift_weight(node: ir.Node, names: FreeNames) -> None:
-    weight = read.dequantizer(node.inputs[1])
-    assert weight is not None, "_multiplies_integers looked"
-    if read.integer_type(weight) != ir.DataType.INT8:  # another reader was here
-        return
-    if find_input(weight, read.ZERO_POINT) is None:
-        scale = read.array_of(weight, read.SCALE)
-        zeros = np.zeros(() if scale is None else scale.shape, np.int8)
-        weight.resize_inputs(read.ZERO_POINT + 1)
-        name = names.value(f"{weight.outputs[0].name}_zero_point")
-        weight.replace_input_with(read.ZERO_POINT, new_constant(weight, name, zeros))
-    for slot in (0, read.ZERO_POINT):
-        weight.replace_input_with(slot, shifted_constant(input_at(weight, slot), names))
 
 
 def _is_rounded(found: MatMulAdd) -> bool:
@@ -269,21 +206,21 @@ def float_beside_integers(model: ir.Model) -> dict[WhyNoIntegers, list[str]]:
     found: dict[WhyNoIntegers, list[str]] = {}
     for node in model.graph:
         weight = read.dequantizer(node.inputs[1]) if len(node.inputs) > 1 else None
-        if node.op_type not in _SATURATING or weight is None or not read.is_constant(weight):
+        if node.op_type not in MULTIPLYING or weight is None or not read.is_constant(weight):
             continue
         readers = [use.node for use in node.outputs[0].uses()]
         rounds = len(readers) == 1 and read.is_quantize(readers[0])
         to_float = node.op_type != "Conv"  # a MatMul has a kernel with float results
-        if not _multiplies_integers(node) or not (rounds or to_float):
+        if not multiplies_integers(node) or not (rounds or to_float):
             found.setdefault(_why_float(node, weight), []).append(str(node.name))
     return found
 
 
 def _why_float(node: ir.Node, weight: ir.Node) -> WhyNoIntegers:
-    if read.integer_type(weight) not in _BYTES:
+    if read.integer_type(weight) not in BYTES:
         return WhyNoIntegers.WEIGHT_TYPE
     x = read.dequantizer(node.inputs[0])
-    if x is not None and not read.is_constant(x) and read.integer_type(x) not in _BYTES:
+    if x is not None and not read.is_constant(x) and read.integer_type(x) not in BYTES:
         return WhyNoIntegers.INPUT_TYPE
     return WhyNoIntegers.NO_SCALE
 
