@@ -184,7 +184,7 @@ def print_quantized(console: Console, file: QuantizedFile) -> None:
     else:
         console.print(f"quantized; written by {found.producer or 'a program without a name'}")
     io = file.io if is_whole() else _gathered(file.io)
-    width = max(len(x.type) for x in io) if is_whole() else MOST_TYPE
+    width = max((len(x.type) for x in io), default=0) if is_whole() else MOST_TYPE
     rows = [(x.kind, x.name, shortened(x.type, width), x.meaning) for x in io]
     print_table(console, "", ("value", "name", "type", "numbers"), rows)
     on_integers = ", ".join(f"{op} {count}" for op, count in found.nodes_on_integers.items())
