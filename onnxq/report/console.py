@@ -83,7 +83,9 @@ def print_inspection(
 
 def ops_of(group: Group) -> str:
     """Op types of a group; unless all is to be shown, the most frequent."""
-    return group.ops if is_whole() else counted(group.ops.split(", "))
+    if is_whole() or len(group.op_types) == 1:
+        return group.ops
+    return counted([f"{op} ({count})" for op, count in group.op_types.items()])
 
 
 def print_left(console: Console, left: Mapping[str, int]) -> None:
