@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from operator import itemgetter
 
 import numpy as np
 import onnx_ir as ir
@@ -62,7 +63,10 @@ GOOD_DB = 40.0
 """SQNR of an output from which on no further node is kept; float16 has 73 dB for one number."""
 LOST_DB = 10.0
 """Loss of a node from which on it is kept, where an output is below GOOD_DB."""
-ROUNDS, MOST_BATCHES = 3, 8
+HALF_DB = 3.0
+"""A tensor this much better than another holds half of its noise."""
+ROUNDS, MOST_BATCHES = 8, 8
+PLAIN = runtime.Optimization.NONE
 FEW_TENSORS, MOST_SESSIONS = 64, 8
 WANT_FLOAT32 = {
     "sum": "CumSum ReduceL1 ReduceL2 ReduceMean ReduceProd ReduceSum",
@@ -92,8 +96,8 @@ def half(
     """The model in float16, with a verdict: half the size, for providers that compute in it.
 
     Sums, norms and exponentials stay float32, and what is too large or small for float16 on the
-    samples. Where an output is below 40 dB, nodes that lose most are kept, too. On CPUs it gains
-    size, and seldom time.
+    samples. Where an output is below 40 dB, nodes that lose most are kept, too, and those that
+    round what such nodes read. On CPUs it gains size, and seldom time.
 
     Args:
         model: path, ModelProto or onnx_ir.Model, float32 or bfloat16; it is not changed.
@@ -260,21 +264,19 @@ def _largest(array: Array) -> float:
 
 def _computed(model: ir.Model, batch: Batch) -> Iterator[tuple[str, Array]]:
     """Name and numbers of every float tensor of the main graph, some at a time."""
-    names = [
-        str(value.name)
-        for node in model.graph
-        for value in node.outputs
-        if value.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
-        and isinstance(value.type, ir.TensorType)
-    ]
+    names = [str(y.name) for node in model.graph for y in node.outputs if _is_float(y)]
     count = max(FEW_TENSORS, -(-len(names) // MOST_SESSIONS))  # each opens the whole model
     for start in range(0, len(names), count):
         exposed = expose(model, names[start : start + count])
-        plain = runtime.Optimization.NONE
-        with runtime.open_session(exposed.model, threads=1, optimization=plain) as session:
+        with runtime.open_session(exposed.model, threads=1, optimization=PLAIN) as session:
             wanted = list(exposed.outputs)
             results = session.run(batch, [exposed.outputs[name] for name in wanted])
         yield from zip(wanted, results, strict=True)
+
+
+def _is_float(value: ir.Value) -> bool:
+    is_tensor = isinstance(value.type, ir.TensorType)
+    return is_tensor and value.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 
 def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
@@ -291,10 +293,12 @@ def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch])
     """Node -> why it stays float32: it loses too much."""
     found: dict[str, str] = {}
     for _ in range(ROUNDS if batches else 0):
-        lost = _lossy(model, batches[0], {**kept, **found})
-        if not lost:
+        every = {**kept, **found}
+        rounded = _rounded(model, every)
+        db, batch = _worst(model, rounded, batches)
+        if db >= GOOD_DB or not (lost := _lossy(model, rounded, batch, every)):
             break
-        found |= lost
+        found |= dict.fromkeys(lost, "precision")
     return found
 
 
@@ -364,22 +368,66 @@ class _Noise:
             return
         self.db[name] = decibels(float((wanted**2).sum()), float(((found - wanted) ** 2).sum()))
 
+    def of(self, value: ir.Value | None) -> float:
+        """SQNR of a tensor; infinite where both models have the same numbers."""
+        return np.inf if value is None else self.db.get(str(value.name), np.inf)
 
-def _lossy(model: ir.Model, batch: Batch, kept: Collection[str]) -> dict[str, str]:
-    """Node -> what it loses beside what it reads, where an output is below GOOD_DB."""
-    noise = _Noise(dict(_computed(model, batch)))
-    for name, array in _computed(_rounded(model, kept), batch):
+
+def _worst(model: ir.Model, rounded: ir.Model, batches: Sequence[Batch]) -> tuple[float, Batch]:
+    """SQNR of the worst output on the worst batch, and that batch."""
+    names = [str(y.name) for y in model.graph.outputs if _is_float(y)]
+    with (
+        runtime.open_session(model, threads=1, optimization=PLAIN) as wanted,
+        runtime.open_session(rounded, threads=1, optimization=PLAIN) as given,
+    ):
+        return min(
+            ((_output_db(names, wanted, given, batch), batch) for batch in batches),
+            key=itemgetter(0),
+        )
+
+
+def _output_db(
+    names: Sequence[str], wanted: runtime.Session, given: runtime.Session, batch: Batch
+) -> float:
+    """SQNR of the worst output on a batch."""
+    if not names:
+        return np.inf
+    noise = _Noise(dict(zip(names, wanted.run(batch, names), strict=True)))
+    for name, array in zip(names, given.run(batch, names), strict=True):
         noise.add(name, array)
-    outputs = [noise.db.get(str(value.name), np.inf) for value in model.graph.outputs]
-    if min(outputs, default=np.inf) >= GOOD_DB:
-        return {}
-    found = {}
+    return min(noise.db.values(), default=np.inf)
+
+
+def _lossy(model: ir.Model, rounded: ir.Model, batch: Batch, kept: Collection[str]) -> set[str]:
+    """Nodes that lose most beside what they read, or that round what such nodes read."""
+    noise = _Noise(dict(_computed(model, batch)))
+    for name, array in _computed(rounded, batch):
+        noise.add(name, array)
+    found: set[str] = set()
     for node in model.graph:
-        read = [noise.db.get(str(x.name), np.inf) for x in node.inputs if x is not None]
-        given = [noise.db.get(str(y.name), np.inf) for y in node.outputs]
-        before, behind = min(read, default=np.inf), min(given, default=np.inf)
-        if behind < min(before, 2 * GOOD_DB) - LOST_DB and node_name(node) not in kept:
-            found[node_name(node)] = "precision"
+        before, behind = (
+            min(map(noise.of, values), default=np.inf) for values in (node.inputs, node.outputs)
+        )
+        if behind >= min(before, 2 * GOOD_DB) - LOST_DB:
+            continue
+        # the numbers of one that is kept are float32; what it reads is not fine enough
+        name = node_name(node)
+        found |= _sources(node, noise, kept) if name in kept else {name}
+    return found
+
+
+def _sources(node: ir.Node, noise: _Noise, kept: Collection[str]) -> set[str]:
+    """Nodes in float16 whose rounding is at least half of the noise that a node reads."""
+    found: set[str] = set()
+    seen, waiting = {node}, [node]
+    while waiting:
+        values = [v for v in waiting.pop().inputs if v is not None]
+        worst = min(map(noise.of, values), default=np.inf)
+        near = [v.producer() for v in values if noise.of(v) <= worst + HALF_DB < np.inf]
+        fresh = [p for p in near if p is not None and p not in seen]
+        seen.update(fresh)
+        waiting += fresh
+        found |= {node_name(p) for p in fresh if node_name(p) not in kept}
     return found
 
 

@@ -165,6 +165,35 @@ def test_what_loses_its_numbers_stays_float32() -> None:
     assert "(precision)" in notes_of(made)
 
 
+def differences() -> onnx.ModelProto:
+    """Differences of neighbours of what two nodes passed on: what they rounded is most of these."""
+    text = """g (float[n, 32] x) => (float[n, 32] y) {
+        a = Add(x, k) b = Reshape(a, s) c = MatMul(b, d) y = MatMul(c, v)
+    }"""
+    neighbours = np.eye(32, dtype=np.float32) - np.roll(np.eye(32, dtype=np.float32), 1, axis=0)
+    numbers = {"k": number(0.5), "s": np.array([-1, 32]), "d": neighbours, "v": weights(2, 32, 32)}
+    return parsed(text, numbers)
+
+
+def test_what_a_node_that_stays_float32_reads_is_not_rounded() -> None:
+    level = np.random.default_rng(3).uniform(100, 200, (len(X), 1)).astype(np.float32)
+    made = onnxq.half(differences(), {"x": X / 64 + level})
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+    assert "1 Reshape (precision)" in notes_of(made)
+
+
+def test_every_batch_is_looked_at() -> None:
+    def loss(batches: list[dict[str, npt.NDArray[np.float32]]]) -> float:
+        made = onnxq.half(differences(), batches)
+        assert made.verdict is not None
+        return made.verdict.worst_db
+
+    quiet, high = {"x": X}, {"x": (X / 64 + 150).astype(np.float32)}
+    assert "precision" not in notes_of(onnxq.half(differences(), [quiet]))
+    assert loss([quiet, high]) > 50
+
+
 def test_nodes_that_are_named_stay_float32() -> None:
     made = onnxq.half(network(), {"x": images(8)}, keep=["conv*"])
     assert "2 Conv (asked for)" in notes_of(made)
