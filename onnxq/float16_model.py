@@ -48,6 +48,7 @@ from onnxq.quantized.verdict import InputSource
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.made_up import random_batch
 from onnxq.static.prepared import ModelSource
+from onnxq.tuning.scoring.paired_outputs import PairedOutputs
 from onnxq.weight_only import quantize_weights
 
 Batch = Mapping[str, Array]
@@ -269,9 +270,8 @@ def _computed(model: ir.Model, batch: Batch) -> Iterator[tuple[str, Array]]:
     for start in range(0, len(names), count):
         exposed = expose(model, names[start : start + count])
         with runtime.open_session(exposed.model, threads=1, optimization=PLAIN) as session:
-            wanted = list(exposed.outputs)
-            results = session.run(batch, [exposed.outputs[name] for name in wanted])
-        yield from zip(wanted, results, strict=True)
+            results = session.run_named(batch, exposed.outputs)
+        yield from results.items()
 
 
 def _is_float(value: ir.Value) -> bool:
@@ -374,28 +374,19 @@ class _Noise:
 
 
 def _worst(model: ir.Model, rounded: ir.Model, batches: Sequence[Batch]) -> tuple[float, Batch]:
-    """SQNR of the worst output on the worst batch, and that batch."""
-    names = [str(y.name) for y in model.graph.outputs if _is_float(y)]
+    """Likeness of the worst part of an output on the worst batch, and that batch."""
     with (
         runtime.open_session(model, threads=1, optimization=PLAIN) as wanted,
         runtime.open_session(rounded, threads=1, optimization=PLAIN) as given,
     ):
-        return min(
-            ((_output_db(names, wanted, given, batch), batch) for batch in batches),
-            key=itemgetter(0),
-        )
+        found = ((_likeness_db(wanted, given, batch), batch) for batch in batches)
+        return min(found, key=itemgetter(0))
 
 
-def _output_db(
-    names: Sequence[str], wanted: runtime.Session, given: runtime.Session, batch: Batch
-) -> float:
-    """SQNR of the worst output on a batch."""
-    if not names:
-        return np.inf
-    noise = _Noise(dict(zip(names, wanted.run(batch, names), strict=True)))
-    for name, array in zip(names, given.run(batch, names), strict=True):
-        noise.add(name, array)
-    return min(noise.db.values(), default=np.inf)
+def _likeness_db(wanted: runtime.Session, given: runtime.Session, batch: Batch) -> float:
+    found = PairedOutputs()
+    found.update(wanted.run_named(batch), given.run_named(batch))
+    return found.likeness_db
 
 
 def _lossy(model: ir.Model, rounded: ir.Model, batch: Batch, kept: Collection[str]) -> set[str]:

@@ -83,8 +83,7 @@ def _of_floats(
             results = []
             sessions = zip((ours, theirs_session), states, taken, strict=True)
             for session, state, inputs in sessions:
-                run = session.run(as_taken(state.feeds(batch), inputs))
-                results.append(dict(zip(session.outputs, run, strict=True)))
+                results.append(session.run_named(as_taken(state.feeds(batch), inputs)))
                 state.keep(results[-1])
             for name, each in sums.items():
                 x, y = (r[m.outputs[name]] for r, m in zip(results, models, strict=True))
@@ -143,7 +142,7 @@ def sqnr_of_rounding(
     with runtime.open_session(expose(sides.source, names).model, threads=1) as whole:
         for batch in batches:
             feeds = state.feeds(batch)
-            got = dict(zip(whole.outputs, whole.run(feeds), strict=True))
+            got = whole.run_named(feeds)
             state.keep(got)
             sums.update(got[tensor.source], _rounded(sides.source, tensor, inputs, feeds, got))
     return sums.sqnr_db

@@ -145,7 +145,7 @@ class _Comparing:
 
         def compare(batch: Batch) -> _Found:
             feeds = self._state.feeds(batch)
-            wanted = dict(zip(names, plain.run(feeds, names), strict=True))
+            wanted = plain.run_named(feeds, names)
             self._state.keep(wanted)
             outputs, inner = visible.run(feeds)
             self.nodes.note_instrumented(wanted, outputs)

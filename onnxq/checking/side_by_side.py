@@ -195,8 +195,8 @@ class SideBySide:
         ours, theirs = self._sessions
 
         def compare(batch: Batch) -> list[Sums]:
-            x = _run(ours, state_x.feeds(batch), wanted_x)
-            y = _run(theirs, as_taken(state_y.feeds(batch), self._theirs), wanted_y)
+            x = ours.run_named(state_x.feeds(batch), wanted_x)
+            y = theirs.run_named(as_taken(state_y.feeds(batch), self._theirs), wanted_y)
             state_x.keep(x)
             state_y.keep(y)
             if watch is not None:
@@ -212,7 +212,3 @@ class SideBySide:
     def __exit__(self, *_: object) -> None:
         for session in self._sessions:
             session.close()
-
-
-def _run(session: Session, feeds: Mapping[str, Array], wanted: list[str]) -> dict[str, Array]:
-    return dict(zip(wanted, session.run(feeds, wanted), strict=True))

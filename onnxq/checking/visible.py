@@ -66,7 +66,7 @@ class Visible:
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Inner]]:
         """(outputs, inner tensors), by name; a tensor of nodes that did not run is left out."""
-        found = dict(zip(self._wanted, self.session.run(feeds, self._wanted), strict=True))
+        found = self.session.run_named(feeds, self._wanted)
         inner: dict[str, Inner] = {}
         for name, output in self._outputs.items():
             array = found.get(output)

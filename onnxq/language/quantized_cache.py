@@ -103,7 +103,7 @@ def _maxima(model: ir.Model, decoder: Decoder, batches: Iterable[Batch]) -> dict
         for batch in batches:
             if IDS in batch:
                 decoder.check(batch[IDS])
-            outputs = dict(zip(session.outputs, session.run(batch), strict=True))
+            outputs = session.run_named(batch)
             for name in decoder.keys.values():
                 if not outputs[name].size:
                     continue

@@ -235,6 +235,16 @@ class Session:
             raise self._not_run(feeds, error) from error
         return arrays
 
+    def run_named(
+        self, feeds: Mapping[str, Array], outputs: Sequence[str] | Mapping[str, str] | None = None
+    ) -> dict[str, Array]:
+        """Arrays by output, as `run`; or by the keys of {key: output}."""
+        named = self.outputs if outputs is None else outputs
+        asked = named if isinstance(named, Mapping) else {name: name for name in named}
+        names = list(dict.fromkeys(asked.values()))
+        found = dict(zip(names, self.run(feeds, names), strict=True))
+        return {key: found[name] for key, name in asked.items()}
+
     def _check_names(self, feeds: Mapping[str, Array]) -> None:
         for name in feeds:
             if name not in self.inputs:

@@ -28,7 +28,7 @@ from onnxq.dynamic.dynamic_decision import DynamicPlan
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import OnnxqError, counted, first_line
 from onnxq.operator import Float
-from onnxq.ort.runtime import Session, open_session
+from onnxq.ort.runtime import open_session
 from onnxq.repair.search import BETTER_DB, LEAST_SECONDS, MOST_RUNS, TIMES_SO_FAR
 from onnxq.repair.slower import dynamic_worth_it, reading_alike
 from onnxq.samples import as_taken, input_specs
@@ -122,11 +122,12 @@ class _Search:
     ) -> _Search:
         """The search on the first batches."""
         state = State(input_specs(source, validation.feedback.values()), validation.feedback)
+        inputs = input_specs(source)
         batches, outputs = [], []
         with open_session(source, threads=1) as session:
             for batch in itertools.islice(validation.batches, MOST_BATCHES):
                 batches.append(state.feeds(batch))
-                outputs.append(_run(session, source, batches[-1]))
+                outputs.append(session.run_named(as_taken(batches[-1], inputs)))
                 state.keep(outputs[-1])
         return cls(source, plan, batches, outputs, before_db, time.monotonic() + seconds)
 
@@ -141,10 +142,11 @@ class _Search:
 
         plan, found = self.left(floats), PairedOutputs()
         model = rewrite_dynamic(self.source, plan, plan.model_hash)
+        inputs = input_specs(model)
         try:
             with open_session(model, threads=1) as session:
                 for batch, x in zip(self.batches, self.outputs, strict=True):
-                    found.update(x, _run(session, model, batch))
+                    found.update(x, session.run_named(as_taken(batch, inputs)))
         except OnnxqError:
             return -math.inf
         return found.likeness_db
@@ -176,8 +178,3 @@ class _Search:
 
 def _joined(chunks: Sequence[Sequence[str]], chosen: Iterable[int]) -> list[str]:
     return [name for i in chosen for name in chunks[i]]
-
-
-def _run(session: Session, model: ir.Model, feeds: Batch) -> dict[str, Array]:
-    """Outputs by name."""
-    return dict(zip(session.outputs, session.run(as_taken(feeds, input_specs(model))), strict=True))

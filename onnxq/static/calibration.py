@@ -228,7 +228,7 @@ class Calibration:
         """The observed tensors of one batch, inputs included."""
         feeds = self._state.feeds(batch)
         wanted = list(dict.fromkeys((*self._outputs.values(), *self._fed_back)))
-        got = dict(zip(wanted, self._session.run(feeds, wanted), strict=True)) if wanted else {}
+        got = self._session.run_named(feeds, wanted) if wanted else {}
         self._state.keep(got)
         return feeds | {tensor: got[output] for tensor, output in self._outputs.items()}
 

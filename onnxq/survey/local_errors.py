@@ -130,8 +130,8 @@ class _Run:
         """Adds the errors of a batch."""
         feeds = [state.feeds(batch) for state in self._states]
         feeds[1] = as_taken(feeds[1], self._takes)
-        x = dict(zip(self._wanted[0], self._ours.run(feeds[0], self._wanted[0]), strict=True))
-        y = dict(zip(self._wanted[1], self._theirs.run(feeds[1], self._wanted[1]), strict=True))
+        x = self._ours.run_named(feeds[0], self._wanted[0])
+        y = self._theirs.run_named(feeds[1], self._wanted[1])
         for state, got in zip(self._states, (x, y), strict=True):
             state.keep(got)
         for pair, name_x, name_y in self._names:
@@ -205,9 +205,7 @@ class _Cut:
         names = {tensor: self.models[side].outputs[tensor] for tensor in tensors}
         outputs = [p.target if side else p.source for p in self.outputs]
         names |= {output: output for output in outputs}
-        wanted = list(dict.fromkeys(names.values()))
-        got = dict(zip(wanted, self.sessions[side].run(feeds, wanted), strict=True))
-        return {tensor: got[name] for tensor, name in names.items()}
+        return self.sessions[side].run_named(feeds, names)
 
 
 def _fits(pair: Pair, x: Array, y: Array) -> bool:

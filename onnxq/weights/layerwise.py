@@ -260,8 +260,7 @@ def compared(
 
 def _results(session: runtime.Session, cache: SpilledArrays, batch: int) -> dict[str, Array]:
     """Results of a subgraph for a batch, by name."""
-    feeds = {name: cache.get(name, batch) for name in session.inputs}
-    return dict(zip(session.outputs, session.run(feeds), strict=True))
+    return session.run_named({name: cache.get(name, batch) for name in session.inputs})
 
 
 def is_float(array: Array) -> bool:
@@ -281,4 +280,4 @@ def all_feeds(prepared: Prepared, batches: Sequence[Batch]) -> Iterator[Mapping[
         for batch in batches:
             feeds = state.feeds(batch)
             yield feeds
-            state.keep(dict(zip(session.outputs, session.run(feeds), strict=True)))
+            state.keep(session.run_named(feeds))

@@ -138,7 +138,7 @@ def _results(
     found = []
     with runtime.open_session(model, threads=1) as session:
         for batch in batches:
-            every = dict(zip(session.outputs, session.run(state.feeds(batch)), strict=True))
+            every = session.run_named(state.feeds(batch))
             state.keep(every)
             found.append([every[name] for name in outputs])
     return found

@@ -235,7 +235,7 @@ def site_inputs(flow: Flow, sites: Sequence[SmoothingSite]) -> dict[SmoothingSit
     held = sum(map(is_held_apart, range(len(batches))))
     with runtime.open_session(exposed.model, threads=1) as session:
         for index, feeds in enumerate(all_feeds(prepared, batches)):
-            got = dict(zip(inner, session.run(feeds, list(exposed.outputs.values())), strict=True))
+            got = session.run_named(feeds, exposed.outputs)
             share = held if is_held_apart(index) else len(batches) - held
             most = -(-MOST_ROWS // max(share, 1))
             for site, parts in zip(sites, kept, strict=True):

@@ -230,8 +230,8 @@ class ActivationCache:
     def run(self, session: runtime.Session) -> None:
         """Runs a subgraph that is open already, as `advance`."""
         for batch in range(self._batches):
-            made = session.run({name: self.get(name, batch) for name in session.inputs})
-            for tensor, array in zip(session.outputs, made, strict=True):
+            made = session.run_named({name: self.get(name, batch) for name in session.inputs})
+            for tensor, array in made.items():
                 self._made.add(tensor, array)
 
     def drop(self, tensor: str) -> None:

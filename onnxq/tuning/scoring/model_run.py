@@ -91,8 +91,7 @@ class ModelRun:
 
     def _run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         given = as_taken(self._state.feeds(feeds), self._taken)
-        results = self._session.run(given, self._outputs)
-        found = dict(zip(self._outputs, results, strict=True))
+        found = self._session.run_named(given, self._outputs)
         self._state.keep({name: found[name].copy() for name in self._feedback})  # theirs to change
         return found
 
