@@ -66,7 +66,7 @@ LOST_DB = 10.0
 """Loss of a node from which on it is kept, where an output is below GOOD_DB."""
 HALF_DB = 3.0
 """A tensor this much better than another holds half of its noise."""
-ROUNDS, MOST_BATCHES = 8, 8
+ROUNDS, MOST_BATCHES = 8, 16
 PLAIN = runtime.Optimization.NONE
 FEW_TENSORS, MOST_SESSIONS = 64, 8
 WANT_FLOAT32 = {
@@ -142,14 +142,12 @@ def half(
     if weight_bits is None and names <= kept.keys():
         raise NothingQuantizedError(f"half: {_notes(source, kept)[0]}. Use the float model.")
     notes = (*verdict.notes, *_notes(source, kept))
-    stored, runs = len(names - kept.keys()), made.execution
-    assert runs is not None, "it was run"
-    integers = sum(runs.integer_nodes.values())
+    integers = sum(made.execution.integer_nodes.values()) if made.execution else 0
     verdict = replace(
         verdict,
         integer_nodes=integers,
         float_nodes=len(names) - integers,
-        stored_nodes=stored,
+        stored_nodes=len(names - kept.keys()),
         notes=notes,
     )
     result.attach(verdict)
@@ -327,10 +325,8 @@ def _rounded(model: ir.Model, kept: Collection[str]) -> ir.Model:
     made = model.clone()
     names = FreeNames(made)
     for node in list(made.graph):
-        results = () if node_name(node) in kept else node.outputs
-        for y in results:
-            is_float = y.dtype == ir.DataType.FLOAT and isinstance(y.type, ir.TensorType)
-            if is_float and not y.is_graph_output():
+        for y in filter(_is_float, () if node_name(node) in kept else node.outputs):
+            if y.dtype == ir.DataType.FLOAT and not y.is_graph_output():
                 _round_result(made.graph, node, y, names)
     return made
 
@@ -379,14 +375,12 @@ def _worst(model: ir.Model, rounded: ir.Model, batches: Sequence[Batch]) -> tupl
         runtime.open_session(model, threads=1, optimization=PLAIN) as wanted,
         runtime.open_session(rounded, threads=1, optimization=PLAIN) as given,
     ):
-        found = ((_likeness_db(wanted, given, batch), batch) for batch in batches)
-        return min(found, key=itemgetter(0))
-
-
-def _likeness_db(wanted: runtime.Session, given: runtime.Session, batch: Batch) -> float:
-    found = PairedOutputs()
-    found.update(wanted.run_named(batch), given.run_named(batch))
-    return found.likeness_db
+        pairs = []
+        for batch in batches:
+            found = PairedOutputs()
+            found.update(wanted.run_named(batch), given.run_named(batch))
+            pairs.append((found.likeness_db, batch))
+    return min(pairs, key=itemgetter(0))
 
 
 def _lossy(model: ir.Model, rounded: ir.Model, batch: Batch, kept: Collection[str]) -> set[str]:

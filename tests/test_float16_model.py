@@ -225,6 +225,19 @@ def test_bodies_are_converted_too() -> None:
     assert made.verdict.worst_db > 60
 
 
+def test_nodes_of_bodies_may_stay_float32() -> None:
+    text = """g (float[n, 32] x, bool c) => (float[n, 32] y) {
+        a = MatMul(x, w)
+        y = If (c) <then_branch = t () => (float[n, 32] p) { r = Relu(a) s = Add(r, k) p = Log(s) },
+                    else_branch = e () => (float[n, 32] q) { u = Log(k) q = Mul(a, u) }>
+    }"""
+    samples = [{"x": X, "c": np.array(flag)} for flag in (True, False)]
+    made = onnxq.half(parsed(text, {"w": SQUARE, "k": number(2)}), samples)
+    assert "2 Log (exp)" in notes_of(made)
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+
+
 def test_a_name_that_is_not_there_is_refused() -> None:
     with pytest.raises(QConfigError, match="keep: the model has no node 'konv'"):
         onnxq.half(network(), keep=["konv"])

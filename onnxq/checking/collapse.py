@@ -81,8 +81,7 @@ def _of_floats(
     ):
         for batch in batches:
             results = []
-            sessions = zip((ours, theirs_session), states, taken, strict=True)
-            for session, state, inputs in sessions:
+            for session, state, inputs in zip((ours, theirs_session), states, taken, strict=True):
                 results.append(session.run_named(as_taken(state.feeds(batch), inputs)))
                 state.keep(results[-1])
             for name, each in sums.items():

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onnxq.cli.options import PATH, annotations_option, json_option, output_option, target_option
+from onnxq.cli.options import (
+    PATH,
+    annotations_option,
+    json_option,
+    made_output_option,
+    target_option,
+)
 from onnxq.cli.samples_options import stateless_samples_options
-from onnxq.cli.steps import claim_outputs, given, load_model
+from onnxq.cli.steps import claim_outputs, given, load_model, made_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("import-qdq")
 @click.argument("model", type=PATH)
-@output_option
+@made_output_option
 @click.option("--check", type=PATH, help="Samples to run both on; default: made-up inputs.")
 @click.option(
     "--quantize-rest",
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
 @json_option
 def import_qdq(
     model: Path,
-    output: Path,
+    output: Path | None,
     check: Path | None,
     rest: Path | None,
     written_as: str,
@@ -46,6 +52,7 @@ def import_qdq(
     as_json: bool,
 ) -> None:
     """Bring a file with Q and DQ from another tool to integers; every trained scale stays."""
+    output = made_output(output, model, "int8")
     claim_outputs(model, [output], given(check, rest))
     load_model(model, [output])
     from onnxq.graph.annotations import Annotations
@@ -65,7 +72,7 @@ def import_qdq(
 @click.command("half")
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH, required=False)
-@output_option
+@made_output_option
 @click.option(
     "--weight-bits",
     type=int,
@@ -91,7 +98,7 @@ def import_qdq(
 def half(
     model: Path,
     samples: Path | None,
-    output: Path,
+    output: Path | None,
     weight_bits: int | None,
     keep: tuple[str, ...],
     io_type: str,
@@ -100,6 +107,7 @@ def half(
     as_json: bool,
 ) -> None:
     """Make MODEL float16; what overflows on SAMPLES, sums, norms and exps stay float32."""
+    output = made_output(output, model, "fp16")
     claim_outputs(model, [output], given(samples))
     load_model(model, [output])
     from onnxq.float16_model import half as made_half
@@ -121,8 +129,7 @@ def _tell(made: QuantizedModel, head: str, output: Path, as_json: bool) -> None:
     verdict = made.verdict
     assert verdict is not None, "it was run"
     if as_json:
-        value = {"output": str(output), "verdict": verdict.to_dict()}
-        click.echo(json_values.to_text(value))
+        click.echo(json_values.to_text({"output": str(output), "verdict": verdict.to_dict()}))
     elif not is_quiet():
         say(head)
         for sentence in verdict.sentences():

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from onnxq.cli.common_options import say_written
-from onnxq.cli.options import PATH, external_option, output_option
+from onnxq.cli.options import PATH, external_option, made_output_option
 from onnxq.cli.samples_options import stateless_samples_options
-from onnxq.cli.steps import claim_outputs, load_model
+from onnxq.cli.steps import claim_outputs, load_model, made_output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 @click.command("quantize-cache")
 @click.argument("model", type=PATH)
 @click.argument("samples", type=PATH)
-@output_option
+@made_output_option
 @external_option
 @stateless_samples_options
 def quantize_cache(
-    model: Path, samples: Path, output: Path, inline_bytes: int | None, reading: Samples
+    model: Path, samples: Path, output: Path | None, inline_bytes: int | None, reading: Samples
 ) -> None:
     """Keep keys and values of MODEL's cache in int8, with scales from SAMPLES.
 
     MODEL is a decoder whose attention is GroupQueryAttention, as the builder of onnxruntime-genai
     writes it; its weights may be float or quantized.
     """
+    output = made_output(output, model, "int8_cache")
     claim_outputs(model, [output], [samples])
     source = load_model(model, [output])
     from onnxq.checking import cache_verdict

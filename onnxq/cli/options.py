@@ -122,7 +122,7 @@ made_output_option = click.option(
     "-o",
     "--output",
     type=PATH,
-    help="File to write; by default MODEL.int8.onnx (.int4, .tuned) here, where there is none.",
+    help="File to write; by default MODEL.int8.onnx (.int4, .fp16, ...) here, where there is none.",
 )
 shape_option = click.option(
     "--shape",

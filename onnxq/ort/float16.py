@@ -6,7 +6,7 @@ decides who calls it. Weights pass a protobuf, so that models beyond 2 GB are re
 
 import contextlib
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import onnx
@@ -42,7 +42,7 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
             op_block_list=[t for t in DEFAULT_OP_BLOCK_LIST if t not in ("Min", "Max")],
             node_block_list=list(kept),
         )
-    _drop_duplicates(made.graph)
+    _settle_casts(made.graph)
     result: ir.Model = ir.from_proto(made)
     for graph in result.graphs():
         graph.sort()  # its Cast nodes stand at the end
@@ -60,15 +60,24 @@ def _in_memory(model: ir.Model) -> ir.Model:
     return copy
 
 
-def _drop_duplicates(graph: onnx.GraphProto) -> None:
-    """Drops Casts of one name and input; the conversion writes one for each node that is kept."""
-    read: dict[str, str] = {}
-    for node in list(graph.node):
-        if node.op_type != "Cast":
-            continue
-        if read.get(node.output[0]) == node.input[0]:
-            graph.node.remove(node)
-        read[node.output[0]] = node.input[0]
+def _settle_casts(graph: onnx.GraphProto) -> None:
+    """Puts each Cast once where its input is computed: the conversion leaves all outside bodies.
+
+    It writes one for each node that is kept, of one name where they read the same.
+    """
+    casts, others = ([n for n in graph.node if (n.op_type == "Cast") is c] for c in (True, False))
+    del graph.node[:]
+    graph.node.extend(others)
+    homes = {y: body for body in _bodies(graph) for node in body.node for y in node.output}
+    homes |= {x.name: body for body in _bodies(graph) for x in body.input}
+    for node in {(node.input[0], node.output[0]): node for node in casts}.values():
+        homes.get(node.input[0], graph).node.append(node)
+
+
+def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    for body in (g for n in graph.node for a in n.attribute for g in (a.g, *a.graphs)):
+        yield body
+        yield from _bodies(body)
 
 
 def _keep_between_kept(model: ir.Model) -> None:

@@ -242,7 +242,8 @@ def samples_of_table(
     for name in sorted(constants):
         check_dtype(columns[name].dtype, given[name], _label(columns[name], name))
     columns = {name: columns[name] for name in specs}
-    stacked = {name for name, spec in specs.items() if _is_stack(columns[name], spec)}
+    ranks = {name: len(spec.shape) for name, spec in specs.items() if spec.shape is not None}
+    stacked = {name for name, rank in ranks.items() if len(columns[name].shape) == rank + 1}
     total = _length(columns, where)
     batch = batch_of([s for n, s in specs.items() if n not in stacked], batch_size, where)
     if stacked and batch != 1:
@@ -309,10 +310,6 @@ def _whole(columns: Mapping[str, Column]) -> Batch:
 
 def _label(column: Column, name: str) -> str:
     return column.where if "array" in column.where else f"{column.where}, array '{name}'"
-
-
-def _is_stack(column: Column, spec: InputSpec) -> bool:
-    return spec.shape is not None and len(column.shape) == len(spec.shape) + 1
 
 
 def _length(columns: Mapping[str, Column], where: str) -> int:

@@ -307,12 +307,11 @@ def _notes_on_given(plan: WeightPlan, nodes: Sequence[ir.Node]) -> list[str]:
 
 
 def _nothing(decisions: Mapping[str, WeightDecision]) -> str:
-    reasons = {
-        d.reason: n
-        for n, d in decisions.items()
-        if isinstance(d, Float) and not isinstance(d.reason, NoGroupwiseWeights)
-    }
-    said = "; ".join(f"'{name}': {reason}" for reason, name in list(reasons.items())[:3])
+    firsts: dict[type[Reason], str] = {}
+    for name, decision in decisions.items():
+        if isinstance(decision, Float) and not isinstance(decision.reason, NoGroupwiseWeights):
+            firsts.setdefault(type(decision.reason), f"'{name}': {decision.reason}")
+    said = "; ".join(firsts.values())
     return (
         "the model has no linear layer (MatMul or Gemm with a constant matrix) to store in groups"
         + (f" ({said})" if said else "")

@@ -290,7 +290,9 @@ class IntegerRows:
         def round_column(j: int, column: Reals) -> Reals:
             raw = np.clip(np.rint(column / scale), self.low, self.high)
             if partner is not None:
-                raw = _within_partner(raw, rounded[every, partner[:, j]].reshape(raw.shape))
+                other = rounded[every, partner[:, j]].reshape(raw.shape)  # 0: still to come
+                low, high = -LARGEST_SUM - np.minimum(other, 0), LARGEST_SUM - np.maximum(other, 0)
+                raw = np.clip(raw, low, high)
             rounded[:, j] = raw.reshape(-1, rows)
             return np.asarray(raw * scale, np.float64)
 
@@ -302,11 +304,6 @@ def _moved(partner: Places, act_order: Places) -> Places:
     """Partners of the columns in that order, by their places in it."""
     place = np.argsort(act_order, axis=-1)
     return np.take_along_axis(place, partner[act_order], -1)
-
-
-def _within_partner(raw: Reals, other: Ints) -> Reals:
-    """The integers of a column, within what its partner's leave; 0 of one still to come."""
-    return np.clip(raw, -LARGEST_SUM - np.minimum(other, 0), LARGEST_SUM - np.maximum(other, 0))
 
 
 def _with_scales(

@@ -208,10 +208,6 @@ def _keeping(compute: Callable[..., Tensor]) -> Handler:
     return handler
 
 
-def _instance_norm(x: Tensor, weight: Any, bias: Any, eps: float) -> Tensor:
-    return functional.instance_norm(x, weight=weight, bias=bias, eps=eps)
-
-
 # --- normalization
 
 
@@ -290,7 +286,9 @@ def _operators() -> dict[str, Handler]:
         "softmax": _into(functional.softmax, 1),
         "layer_norm": _into(functional.layer_norm, 4),
         "group_norm": _into(functional.group_norm, 4),
-        "instance_norm": _into(_instance_norm, 3),
+        "instance_norm": _into(
+            lambda x, w, b, eps: functional.instance_norm(x, None, None, w, b, eps=eps), 3
+        ),
         "linear": _weighted(_same),
         "linear_relu": _weighted(relu),
         "linear_tanh": _weighted(torch.tanh),
