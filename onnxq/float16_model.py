@@ -5,10 +5,12 @@ model --ranges on samples--> kept nodes --as_float16--> model --beside float32--
 
 import enum
 import itertools
+import math
 import warnings
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from operator import itemgetter
 
@@ -16,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.checking.check import Check
+from onnxq.checking.comparison import Comparison
 from onnxq.checking.runnable import Made, runnable
 from onnxq.checking.summary import Summary
 from onnxq.checking.validation import Validation
@@ -38,7 +41,6 @@ from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
 from onnxq.graph.walk import node_name
-from onnxq.observers.tensor_noise import decibels
 from onnxq.operator import Float
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
@@ -141,14 +143,13 @@ def half(
     names = {node_name(node) for node in source.graph.all_nodes()}
     if weight_bits is None and names <= kept.keys():
         raise NothingQuantizedError(f"half: {_notes(source, kept)[0]}. Use the float model.")
-    notes = (*verdict.notes, *_notes(source, kept))
     integers = sum(made.execution.integer_nodes.values()) if made.execution else 0
     verdict = replace(
         verdict,
         integer_nodes=integers,
         float_nodes=len(names) - integers,
         stored_nodes=len(names - kept.keys()),
-        notes=notes,
+        notes=(*verdict.notes, *_notes(source, kept)),
     )
     result.attach(verdict)
     if verdict.warning:
@@ -288,16 +289,27 @@ def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
 
 
 def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch]) -> dict[str, str]:
-    """Node -> why it stays float32: it loses too much."""
-    found: dict[str, str] = {}
+    """Node -> why it stays float32: it loses too much; with as few weights as reach GOOD_DB."""
+    found: set[ir.Node] = set()
     for _ in range(ROUNDS if batches else 0):
-        every = {**kept, **found}
+        every = {*kept, *map(node_name, found)}
         rounded = _rounded(model, every)
         db, batch = _worst(model, rounded, batches)
         if db >= GOOD_DB or not (lost := _lossy(model, rounded, batch, every)):
             break
-        found |= dict.fromkeys(lost, "precision")
-    return found
+        found |= lost
+    small_first = [name for _, name in sorted((_weight_bytes(n), node_name(n)) for n in found)]
+
+    def is_enough(count: int) -> bool:
+        rounded = _rounded(model, [*kept, *small_first[:count]])
+        return _worst(model, rounded, batches)[0] >= GOOD_DB
+
+    enough = bisect_left(range(len(found)), x=True, key=is_enough)  # all of them, where none is
+    return dict.fromkeys(small_first[:enough], "precision")
+
+
+def _weight_bytes(node: ir.Node) -> int:
+    return sum(v.const_value.nbytes for v in node.inputs if v is not None and v.const_value)
 
 
 def _runnable(
@@ -318,11 +330,17 @@ def _runnable(
 
 
 def _rounded(model: ir.Model, kept: Collection[str]) -> ir.Model:
-    """The model in float32 that rounds every result to float16, as a GPU's kernels do.
+    """The model in float32 that rounds weights and every result to float16, as GPUs' kernels do.
 
     ONNX Runtime's CPU kernels compute several float16 nodes in float32 without rounding in between.
     """
     made = model.clone()
+    for value in made.graph.initializers.values():
+        weight = value.const_value
+        is_kept = all(node_name(use.node) in kept for use in value.uses())
+        if weight is not None and weight.dtype == ir.DataType.FLOAT and not is_kept:
+            numbers = weight.numpy().astype(np.float16).astype(np.float32)
+            value.const_value = ir.tensor(numbers, name=weight.name)
     names = FreeNames(made)
     for node in list(made.graph):
         for y in filter(_is_float, () if node_name(node) in kept else node.outputs):
@@ -346,27 +364,16 @@ def _round_result(graph: ir.Graph, node: ir.Node, y: ir.Value, names: FreeNames)
     rounded.name, y.name = y.name, rounded.name
 
 
-@dataclass(slots=True)
-class _Noise:
-    """SQNR of each tensor of both models, in dB."""
-
-    float32: Mapping[str, Array]
-    db: dict[str, float] = field(default_factory=dict)
-
-    def add(self, name: str, array: Array) -> None:
-        """Compares one tensor."""
-        x = self.float32.get(name)
-        if x is None or x.shape != array.shape:
-            return
-        wanted, found = (np.asarray(a, np.float64) for a in (x, array))
-        if not np.isfinite(found).all():
-            self.db[name] = -np.inf if np.isfinite(wanted).all() else np.inf
-            return
-        self.db[name] = decibels(float((wanted**2).sum()), float(((found - wanted) ** 2).sum()))
-
-    def of(self, value: ir.Value | None) -> float:
-        """SQNR of a tensor; infinite where both models have the same numbers."""
-        return np.inf if value is None else self.db.get(str(value.name), np.inf)
+def _sqnr(model: ir.Model, rounded: ir.Model, batch: Batch) -> dict[str, float]:
+    """Tensor -> its dB in the rounded model; -inf where only that has NaN or Inf."""
+    wanted, found = dict(_computed(model, batch)), {}
+    for name, array in _computed(rounded, batch):
+        if name in wanted and wanted[name].shape == array.shape:
+            sums = Comparison()
+            sums.update(wanted[name], array)
+            differ = math.isnan(sums.sqnr_db) and sums.nonfinite_pairs < sums.elements
+            found[name] = -math.inf if differ else sums.sqnr_db
+    return found
 
 
 def _worst(model: ir.Model, rounded: ir.Model, batches: Sequence[Batch]) -> tuple[float, Batch]:
@@ -383,37 +390,35 @@ def _worst(model: ir.Model, rounded: ir.Model, batches: Sequence[Batch]) -> tupl
     return min(pairs, key=itemgetter(0))
 
 
-def _lossy(model: ir.Model, rounded: ir.Model, batch: Batch, kept: Collection[str]) -> set[str]:
-    """Nodes that lose most beside what they read, or that round what such nodes read."""
-    noise = _Noise(dict(_computed(model, batch)))
-    for name, array in _computed(rounded, batch):
-        noise.add(name, array)
-    found: set[str] = set()
+def _lossy(model: ir.Model, rounded: ir.Model, batch: Batch, kept: Collection[str]) -> set[ir.Node]:
+    """Nodes in float16 that lose most beside what they read, or round what kept ones read."""
+    sqnr, lossy = _sqnr(model, rounded, batch), set()
     for node in model.graph:
-        before, behind = (
-            min(map(noise.of, values), default=np.inf) for values in (node.inputs, node.outputs)
-        )
-        if behind >= min(before, 2 * GOOD_DB) - LOST_DB:
-            continue
-        # the numbers of one that is kept are float32; what it reads is not fine enough
-        name = node_name(node)
-        found |= _sources(node, noise, kept) if name in kept else {name}
-    return found
+        before, behind = (_least(sqnr, values) for values in (node.inputs, node.outputs))
+        if behind < min(before, 2 * GOOD_DB) - LOST_DB:
+            lossy.add(node)
+    found = lossy | _sources([node for node in lossy if node_name(node) in kept], sqnr)
+    read = [v for node in found for v in node.inputs if v and v.dtype == ir.DataType.FLOAT]
+    weights = [v for v in read if v.const_value and v.const_value.size > 1]
+    found |= {use.node for v in weights for use in v.uses()}  # a weight is float32 for all or none
+    return {node for node in found if node_name(node) not in kept}
 
 
-def _sources(node: ir.Node, noise: _Noise, kept: Collection[str]) -> set[str]:
-    """Nodes in float16 whose rounding is at least half of the noise that a node reads."""
-    found: set[str] = set()
-    seen, waiting = {node}, [node]
+def _sources(nodes: list[ir.Node], sqnr: Mapping[str, float]) -> set[ir.Node]:
+    """Nodes whose rounding is at least half of the noise that these nodes read, and these."""
+    seen, waiting = {*nodes}, nodes
     while waiting:
-        values = [v for v in waiting.pop().inputs if v is not None]
-        worst = min(map(noise.of, values), default=np.inf)
-        near = [v.producer() for v in values if noise.of(v) <= worst + HALF_DB < np.inf]
+        read = waiting.pop().inputs
+        worst = _least(sqnr, read)
+        near = [v.producer() for v in read if v and _least(sqnr, [v]) <= worst + HALF_DB < np.inf]
         fresh = [p for p in near if p is not None and p not in seen]
         seen.update(fresh)
         waiting += fresh
-        found |= {node_name(p) for p in fresh if node_name(p) not in kept}
-    return found
+    return seen
+
+
+def _least(sqnr: Mapping[str, float], values: Iterable[ir.Value | None]) -> float:
+    return min((sqnr.get(str(v.name), np.inf) for v in values if v is not None), default=np.inf)
 
 
 def _notes(model: ir.Model, kept: Mapping[str, str]) -> list[str]:

@@ -181,6 +181,20 @@ def test_what_a_node_that_stays_float32_reads_is_not_rounded() -> None:
     assert made.verdict is not None
     assert made.verdict.worst_db > 50
     assert "1 Reshape (precision)" in notes_of(made)
+    kept = {str(v.name): v.dtype for v in made.graph.initializers.values()}
+    assert kept["v"] == ir.DataType.FLOAT16  # nothing is lost there
+
+
+def test_a_weight_of_several_nodes_is_float32_for_all_of_them() -> None:
+    # x - x / 3 * 3, in weights: what float16 makes of thirds is most of the result
+    text = """g (float[n, 32] x) => (float[n, 32] y, float[n, 32] z) {
+        a = MatMul(x, d) b = Mul(a, k) y = Sub(b, x) c = MatMul(x, d) z = MatMul(c, v)
+    }"""
+    thirds = {"d": np.eye(32, dtype=np.float32) / np.float32(3), "k": number(2.999), "v": SQUARE}
+    made = onnxq.half(parsed(text, thirds), {"x": X})
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 40
+    assert "2 MatMul (precision)" in notes_of(made)
 
 
 def test_every_batch_is_looked_at() -> None:

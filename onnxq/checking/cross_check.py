@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
 
 import numpy as np
 import onnx_ir as ir
@@ -25,7 +24,7 @@ from onnxq.graph.io import load, model_hash
 from onnxq.graph.portable import PortableModel
 from onnxq.graph.weights import hold_as_arrays
 from onnxq.ort import runtime
-from onnxq.ort.runtime import Session
+from onnxq.ort.runtime import HoldsSessions
 from onnxq.ort.target_here import target_here
 from onnxq.qdq.narrow import unpacked
 from onnxq.samples import Samples, input_specs, open_samples
@@ -119,13 +118,12 @@ def _opened(model: PortableModel, threads: int) -> Callable[[Batch], _Found]:
     return _Comparing(unpacked(_held(model.load())), {}, threads).open()
 
 
-class _Comparing:
+class _Comparing(HoldsSessions):
     """A model under comparison."""
 
     def __init__(self, target: ir.Model, feedback: Mapping[str, str], threads: int) -> None:
         self._target, self._threads = target, threads
         self._state = State(input_specs(target, feedback.values()), feedback)
-        self._sessions: tuple[Session, ...] = ()
         with workers(threads):
             saturation_mode = target_here().saturation_mode
             self.nodes = NodeByNode(target, saturation_mode)
@@ -157,10 +155,3 @@ class _Comparing:
             return _Found(self.nodes.take(), self.whole.take())
 
         return compare
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for session in self._sessions:
-            session.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -17,7 +17,7 @@ from onnxq.graph.quantized import QuantizedIO
 from onnxq.language.decoder import LOGITS
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
-from onnxq.ort.runtime import Session
+from onnxq.ort.runtime import HoldsSessions
 from onnxq.qparams import QParams
 from onnxq.quantized.output_parts import PartSums
 from onnxq.quantized.output_verdict import OutputPart
@@ -153,7 +153,7 @@ LEAST_PROBABILITY = 1 / 512
 """Half an LSB of 8 bits: less is zero in integers, and has no logarithm there."""
 
 
-class SideBySide:
+class SideBySide(HoldsSessions):
     """Both models with the compared tensors as outputs."""
 
     def __init__(
@@ -175,7 +175,6 @@ class SideBySide:
         self._inputs = input_specs(source, feedback.values())
         self._theirs = input_specs(target)
         self._threads, self._provider = threads, provider
-        self._sessions: tuple[Session, ...] = ()
 
     def open(self, watch: Watch | None = None) -> Callable[[Batch], list[Sums]]:
         """Makes it ready to run; the function of a batch: the Sums of each pair.
@@ -205,10 +204,3 @@ class SideBySide:
             return [pair.compared(x[name_x], y[name_y]) for pair, name_x, name_y in self._pairs]
 
         return compare
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for session in self._sessions:
-            session.close()

@@ -39,6 +39,7 @@ from onnxq.ort.node_kinds import NodeKind, NodeUse, count, integer_nodes
 __all__ = [
     "CPU",
     "FirstRunIn",
+    "HoldsSessions",
     "Memory",
     "NodeKind",
     "NodeUse",
@@ -287,6 +288,19 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class HoldsSessions:
+    """A context whose end closes the sessions that it holds."""
+
+    _sessions: tuple[Session, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self._sessions:
+            session.close()
 
 
 def open_session(
