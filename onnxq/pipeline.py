@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -269,8 +268,7 @@ def quantize_dynamic(
             entry for the nodes that the dtype is for, or the bound is no number.
     """
     work, checked = Stopwatch(), Check.of(check)
-    planned = partial(
-        plan_dynamic,
+    source, made = plan_dynamic(
         model,
         qconfig_spec,
         dtype,
@@ -278,11 +276,11 @@ def quantize_dynamic(
         objective=objective,
         check=checked,
         exclude=exclude,
+        weight_bits=weight_bits,
         shapes=shapes,
     )
-    source, made = planned(weight_bits=weight_bits)
     validation = dynamic_validation(source, checked, work, shapes)
-    tried = make_and_repair(source, made, validation, checked, lambda n: planned(weight_bits=n)[1])
+    tried = make_and_repair(source, made, validation, checked)
     _note(tried.model, tried.plan)
     _warn(tried.model)
     return tried.model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -280,13 +279,13 @@ def quantize_dynamic(
     from onnxq.survey.survey import BesideFiles
 
     to_check = replace(asked.as_check(reading), repair=Repair.of(repair))
-    asked_for = (source, qconfig, overrides, target, objective, dtype, given_shapes, to_check)
-    planned = partial(steps.plan_dynamic_model, *asked_for)
-    canonical, plan = planned(weight_bits)
+    canonical, plan = steps.plan_dynamic_model(
+        source, qconfig, overrides, target, objective, dtype, given_shapes, to_check, weight_bits
+    )
     if check is None and reading.feedback:
         to_check = replace(to_check, samples=reading)  # its names are looked at
     validation = dynamic_validation(canonical, to_check, work, given_shapes)
-    made = make_and_repair(canonical, plan, validation, to_check, lambda bits: planned(bits)[1])
+    made = make_and_repair(canonical, plan, validation, to_check)
     summary = summarize(canonical, made.plan.decisions)
     check_quantized(made.model.verdict, summary)
     save(made.model, output, Annotations(annotations), inline_bytes)

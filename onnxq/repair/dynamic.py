@@ -1,6 +1,5 @@
 """Repair of what `quantize_dynamic` made, where samples to check on show that its verdict is low.
 
-    few bits              weights of 2 or 4 bits get more
     slower than float     integers go back (onnxq.repair.slower)
     alone                 error at the outputs with each group of nodes quantized alone
     bisection             the fewest of the dearest groups in float that reach the floor
@@ -14,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -25,27 +24,15 @@ from onnxq.checking.validation import Batch, Validation
 from onnxq.checking.with_verdict import check_bound_is_seen, make_dynamic
 from onnxq.core.arrays import Array
 from onnxq.core.reason import Reason
-from onnxq.dtypes import BYTE_BITS
 from onnxq.dynamic.dynamic_decision import DynamicPlan
 from onnxq.dynamic.rewrite_dynamic import rewrite_dynamic
 from onnxq.errors import OnnxqError, counted, first_line
 from onnxq.operator import Float
 from onnxq.ort.runtime import open_session
-from onnxq.ort.target_here import saturates_here_alone
-from onnxq.qconfig.weight_bits import BY_BITS
-from onnxq.repair.search import (
-    BETTER_DB,
-    LEAST_SECONDS,
-    MOST_RUNS,
-    TIMES_SO_FAR,
-    is_low,
-    likeness_db,
-    with_bits_noted,
-)
+from onnxq.repair.search import BETTER_DB, LEAST_SECONDS, MOST_RUNS, TIMES_SO_FAR
 from onnxq.repair.slower import dynamic_worth_it, reading_alike
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.state import State
-from onnxq.targets import find
 
 MOST_BATCHES = 4
 """Batches that choose."""
@@ -63,16 +50,9 @@ class FloatByRepair(Reason):
 
 
 def make_and_repair(
-    source: ir.Model,
-    plan: DynamicPlan,
-    validation: Validation | None,
-    check: Check,
-    planned: Callable[[int], DynamicPlan],
+    source: ir.Model, plan: DynamicPlan, validation: Validation | None, check: Check
 ) -> Made[DynamicPlan]:
-    """Plan and model, repaired where the verdict is low; the bound is on the outcome.
-
-    `planned`: the plan with weights of so many bits.
-    """
+    """Plan and model, repaired where the verdict is low; the bound is on the outcome."""
     bound = check.min_sqnr_db
     if validation is None or check.repair is None:
         return make_dynamic(source, plan, validation, bound)
@@ -81,15 +61,9 @@ def make_and_repair(
     def make(plan: DynamicPlan) -> Made[DynamicPlan]:
         return make_dynamic(source, plan, validation)
 
-    made, can_judge = make(plan), not saturates_here_alone(find(plan.target))
-    for bits in BY_BITS if can_judge else ():
-        if is_low(made, check.repair) and bits > _least_bits(made.plan):
-            again = planned(bits)
-            if _least_bits(again) > _least_bits(made.plan):
-                made = with_bits_noted(make(again), likeness_db(made), bits)
-    made = dynamic_worth_it(source, made, make, validation.work)
+    made = dynamic_worth_it(source, make(plan), make, validation.work)
     verdict = made.model.verdict
-    if verdict is not None and is_low(made, check.repair):
+    if verdict is not None and verdict.likeness_db < check.repair.floor_db:
         found = _repaired(check.repair, source, made, validation)
         if isinstance(found, str):
             note = f"not repaired: {found}"
@@ -99,11 +73,6 @@ def make_and_repair(
     if bound is not None and made.model.verdict is not None:
         made.model.verdict.check(bound)
     return made
-
-
-def _least_bits(plan: DynamicPlan) -> int:
-    stored = [w.qparams for d in plan.quantized.values() for w in d.weights if w.qparams]
-    return min((qparams.dtype.bits for qparams in stored), default=BYTE_BITS)
 
 
 def _repaired(

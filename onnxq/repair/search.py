@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Repair
 from onnxq.checking.runnable import Made
@@ -93,13 +93,15 @@ def carry_out_and_repair(
     if job.samples is not None:
         job = replace(job, check=replace(job.check, min_sqnr_db=None))
     made, statistics = carry_out(job, observe)
-    while is_low(made, wanted) and (again := _with_more_bits(wanted, job, model)):
-        before_db, job = likeness_db(made), again
+    while _is_low(made, wanted) and (again := _with_more_bits(wanted, job, model)):
+        before_db, job = _likeness_db(made), again
         made, statistics = carry_out(job, observe)
-        made = with_bits_noted(made, before_db, job.prepared.qconfig.weight_bits)
+        bits = f"weights of {job.prepared.qconfig.weight_bits} bits"
+        note = f"repaired, {before_db:.1f} dB -> {_likeness_db(made):.1f} dB: {bits}"
+        made = replace(made, plan=replace(made.plan, notes=(*made.plan.notes, note)))
     made = static_worth_it(job, made, observe)
     verdict = made.model.verdict
-    if verdict is not None and is_low(made, wanted):
+    if verdict is not None and _is_low(made, wanted):
         found = _repaired(wanted, model, job, observe, verdict, watching)
         if isinstance(found, str):
             note = f"not repaired: {found}"
@@ -112,14 +114,7 @@ def carry_out_and_repair(
     return made, statistics
 
 
-def with_bits_noted(made: Made[Any], before_db: float, bits: int) -> Made[Any]:
-    """The plan and model with a note on what more bits did."""
-    note = f"repaired, {before_db:.1f} dB -> {likeness_db(made):.1f} dB: weights of {bits} bits"
-    return replace(made, plan=replace(made.plan, notes=(*made.plan.notes, note)))
-
-
-def is_low(made: Made[Any], wanted: Repair) -> bool:
-    """Whether an output is further from float than wanted."""
+def _is_low(made: Made[Plan], wanted: Repair) -> bool:
     verdict = made.model.verdict
     return verdict is not None and verdict.likeness_db < wanted.floor_db
 
@@ -183,14 +178,14 @@ def _repaired(
         except OnnxqError as error:
             why = first_line(error)
             continue
-        if likeness_db(tried[-1][1]) >= wanted.floor_db:
+        if _likeness_db(tried[-1][1]) >= wanted.floor_db:
             break
     if not tried:
         return why
-    step, made, statistics = max(tried, key=lambda each: likeness_db(each[1]))
+    step, made, statistics = max(tried, key=lambda each: _likeness_db(each[1]))
     made = replace(made, plan=_with_reasons(made.plan, job.prepared))
     then = made.model.verdict
-    before, after = verdict.likeness_db, likeness_db(made)
+    before, after = verdict.likeness_db, _likeness_db(made)
     if then is None or not after > before + BETTER_DB:  # -inf: what cannot be compared
         return f"of {found.spent.runs:.0f} models that were tried none is better"
     nodes = f"{then.integer_nodes} nodes in integers, {verdict.integer_nodes} before"
@@ -201,8 +196,7 @@ def _repaired(
     return made, statistics
 
 
-def likeness_db(made: Made[Any]) -> float:
-    """Likeness of the worst output to float; -inf where it was not measured."""
+def _likeness_db(made: Made[Plan]) -> float:
     verdict = made.model.verdict
     return -math.inf if verdict is None else verdict.likeness_db
 

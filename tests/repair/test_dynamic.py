@@ -53,35 +53,6 @@ def test_what_costs_most_goes_to_float_and_the_rest_stays() -> None:
     assert note.endswith("by float: first")
 
 
-def two_layers() -> onnx.ModelProto:
-    """Weights that two bits do not hold."""
-    rng = np.random.default_rng(1)
-    w, v = ((rng.standard_normal((WIDTH, WIDTH)) / 16).astype(np.float32) for _ in range(2))
-    text = f"""m (float[N,{WIDTH}] x) => (float[N,{WIDTH}] y) {{
-        a = MatMul(x, w) b = Relu(a) y = MatMul(b, v) }}"""
-    return parsed(text, {"w": w, "v": v})
-
-
-def test_few_bits_get_more_before_a_node_goes_to_float() -> None:
-    check = onnxq.Check({"x": samples()["x"] - 1000})
-    made = onnxq.quantize_dynamic(two_layers(), check=check, weight_bits=2, objective="size")
-    assert made.verdict is not None
-    assert made.verdict.worst_db > 15
-    assert made.verdict.integer_nodes == 2
-    assert any(n.endswith("dB: weights of 4 bits") for n in made.verdict.notes)
-
-
-def test_bits_that_an_entry_names_stay() -> None:
-    entry = onnxq.qconfig.QConfigDynamic(
-        onnxq.observers.NarrowRangeObserver.with_args(dtype="int2", quant_max=1)
-    )
-    check = onnxq.Check({"x": samples()["x"] - 1000})
-    with pytest.warns(UserWarning, match="keeps"):
-        made = onnxq.quantize_dynamic(two_layers(), entry, check=check, objective="size")
-    assert made.verdict is not None
-    assert not any("bits" in note for note in made.verdict.notes if note.startswith("repaired"))
-
-
 def test_integers_that_changed_are_repaired() -> None:
     model = collapsing(last="c = MatMul(b, v) y = ArgMax<axis=1, keepdims=0>(c)", kind="int64")
     del model.graph.output[0].type.tensor_type.shape.dim[1]
