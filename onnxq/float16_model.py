@@ -69,7 +69,6 @@ LOST_DB = 10.0
 HALF_DB = 3.0
 """A tensor this much better than another holds half of its noise."""
 ROUNDS, MOST_BATCHES = 8, 16
-PLAIN = runtime.Optimization.NONE
 FEW_TENSORS, MOST_SESSIONS = 64, 8
 WANT_FLOAT32 = {
     "sum": "CumSum ReduceL1 ReduceL2 ReduceMean ReduceProd ReduceSum",
@@ -268,8 +267,7 @@ def _computed(model: ir.Model, batch: Batch) -> Iterator[tuple[str, Array]]:
     count = max(FEW_TENSORS, -(-len(names) // MOST_SESSIONS))  # each opens the whole model
     for start in range(0, len(names), count):
         exposed = expose(model, names[start : start + count])
-        with runtime.open_session(exposed.model, threads=1, optimization=PLAIN) as session:
-            results = session.run_named(batch, exposed.outputs)
+        (results,) = _outputs(exposed.model, [batch], exposed.outputs)
         yield from results.items()
 
 
@@ -290,19 +288,27 @@ def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
 
 def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch]) -> dict[str, str]:
     """Node -> why it stays float32: it loses too much; with as few weights as reach GOOD_DB."""
+    wanted = _outputs(model, batches)
     found: set[ir.Node] = set()
-    for _ in range(ROUNDS if batches else 0):
+    seen_db: list[float] = []
+    for number in range(ROUNDS if batches else 0):
         every = {*kept, *map(node_name, found)}
         rounded = _rounded(model, every)
-        db, batch = _worst(model, rounded, batches)
-        if db >= GOOD_DB or not (lost := _lossy(model, rounded, batch, every)):
+        db, batch = _worst(wanted, rounded, batches)
+        seen_db.append(db)
+        if db >= GOOD_DB:
+            break
+        lost = _lossy(model, _sqnr(model, rounded, batch), every, HALF_DB * 2**number)
+        if not lost:
             break
         found |= lost
+    if not found or seen_db[-1] < seen_db[0] + HALF_DB:
+        return {}  # what gains nothing is not kept
     small_first = [name for _, name in sorted((_weight_bytes(n), node_name(n)) for n in found)]
 
     def is_enough(count: int) -> bool:
         rounded = _rounded(model, [*kept, *small_first[:count]])
-        return _worst(model, rounded, batches)[0] >= GOOD_DB
+        return _worst(wanted, rounded, batches)[0] >= GOOD_DB
 
     enough = bisect_left(range(len(found)), x=True, key=is_enough)  # all of them, where none is
     return dict.fromkeys(small_first[:enough], "precision")
@@ -376,45 +382,55 @@ def _sqnr(model: ir.Model, rounded: ir.Model, batch: Batch) -> dict[str, float]:
     return found
 
 
-def _worst(model: ir.Model, rounded: ir.Model, batches: Sequence[Batch]) -> tuple[float, Batch]:
+def _outputs(
+    model: ir.Model, batches: Sequence[Batch], named: Mapping[str, str] | None = None
+) -> list[dict[str, Array]]:
+    plain = runtime.Optimization.NONE
+    with runtime.open_session(model, threads=1, optimization=plain) as session:
+        return [session.run_named(batch, named) for batch in batches]
+
+
+def _worst(
+    wanted: Sequence[Mapping[str, Array]], rounded: ir.Model, batches: Sequence[Batch]
+) -> tuple[float, Batch]:
     """Likeness of the worst part of an output on the worst batch, and that batch."""
-    with (
-        runtime.open_session(model, threads=1, optimization=PLAIN) as wanted,
-        runtime.open_session(rounded, threads=1, optimization=PLAIN) as given,
-    ):
-        pairs = []
-        for batch in batches:
-            found = PairedOutputs()
-            found.update(wanted.run_named(batch), given.run_named(batch))
-            pairs.append((found.likeness_db, batch))
+    pairs = []
+    for x, y, batch in zip(wanted, _outputs(rounded, batches), batches, strict=True):
+        found = PairedOutputs()
+        found.update(x, y)
+        pairs.append((found.likeness_db, batch))
     return min(pairs, key=itemgetter(0))
 
 
-def _lossy(model: ir.Model, rounded: ir.Model, batch: Batch, kept: Collection[str]) -> set[ir.Node]:
-    """Nodes in float16 that lose most beside what they read, or round what kept ones read."""
-    sqnr, lossy = _sqnr(model, rounded, batch), set()
+def _lossy(
+    model: ir.Model, sqnr: Mapping[str, float], kept: Collection[str], margin_db: float
+) -> set[ir.Node]:
+    """Nodes in float16 that lose most beside what they read, or pass on what kept ones read."""
+    amplify = set()
     for node in model.graph:
         before, behind = (_least(sqnr, values) for values in (node.inputs, node.outputs))
         if behind < min(before, 2 * GOOD_DB) - LOST_DB:
-            lossy.add(node)
-    found = lossy | _sources([node for node in lossy if node_name(node) in kept], sqnr)
+            amplify.add(node)
+    in_float32 = [node for node in amplify if node_name(node) in kept]
+    found = amplify | _sources(model, in_float32, sqnr, margin_db)
     read = [v for node in found for v in node.inputs if v and v.dtype == ir.DataType.FLOAT]
     weights = [v for v in read if v.const_value and v.const_value.size > 1]
     found |= {use.node for v in weights for use in v.uses()}  # a weight is float32 for all or none
     return {node for node in found if node_name(node) not in kept}
 
 
-def _sources(nodes: list[ir.Node], sqnr: Mapping[str, float]) -> set[ir.Node]:
-    """Nodes whose rounding is at least half of the noise that these nodes read, and these."""
-    seen, waiting = {*nodes}, nodes
-    while waiting:
-        read = waiting.pop().inputs
-        worst = _least(sqnr, read)
-        near = [v.producer() for v in read if v and _least(sqnr, [v]) <= worst + HALF_DB < np.inf]
-        fresh = [p for p in near if p is not None and p not in seen]
-        seen.update(fresh)
-        waiting += fresh
-    return seen
+def _sources(
+    model: ir.Model, nodes: Iterable[ir.Node], sqnr: Mapping[str, float], margin_db: float
+) -> set[ir.Node]:
+    """Nodes whose results are at most this much better than what these nodes read, and these."""
+    limits = {node: _least(sqnr, node.inputs) + margin_db for node in nodes}
+    for node in reversed(model.graph):
+        limit = limits.get(node, np.inf)
+        for x in node.inputs if limit < np.inf else ():
+            source = x.producer() if x is not None and _least(sqnr, [x]) <= limit else None
+            if source is not None:
+                limits[source] = max(limit, limits.get(source, limit))
+    return {*limits}
 
 
 def _least(sqnr: Mapping[str, float], values: Iterable[ir.Value | None]) -> float:

@@ -185,6 +185,20 @@ def test_what_a_node_that_stays_float32_reads_is_not_rounded() -> None:
     assert kept["v"] == ir.DataType.FLOAT16  # nothing is lost there
 
 
+@pytest.mark.parametrize("depth", [1, 3, 10])
+def test_of_what_an_amplifying_node_reads_only_what_rounds_most_stays_float32(depth: int) -> None:
+    trunk = " ".join(f"a{i + 1} = MatMul(a{i}, w{i})" for i in range(depth)).replace("a0", "x")
+    text = f"""g (float[n, 32] x) => (float[n, 32] y) {{
+        {trunk} b = Add(a{depth}, c) e = Exp(b) l = Log(e) s = Sub(l, c) y = Mul(s, s)
+    }}"""
+    numbers = {f"w{i}": weights(i, 32, 32) * np.float32(0.6) for i in range(depth)}
+    made = onnxq.half(parsed(text, {**numbers, "c": number(50)}), {"x": X})
+    assert f"{depth + 2} of {depth + 5} nodes are float16" in notes_of(made)
+    assert "1 Add (precision)" in notes_of(made)
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+
+
 def test_a_weight_of_several_nodes_is_float32_for_all_of_them() -> None:
     # x - x / 3 * 3, in weights: what float16 makes of thirds is most of the result
     text = """g (float[n, 32] x) => (float[n, 32] y, float[n, 32] z) {
