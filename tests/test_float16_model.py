@@ -199,6 +199,16 @@ def test_of_what_an_amplifying_node_reads_only_what_rounds_most_stays_float32(de
     assert made.verdict.worst_db > 50
 
 
+def test_a_model_that_draws_numbers_is_compared_with_the_same_ones() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y) {
+        a = MatMul(x, w) r = RandomNormalLike(a) y = Add(a, r)
+    }"""
+    made = onnxq.half(parsed(text, {"w": SQUARE}), {"x": X})
+    assert "all nodes are float16" in notes_of(made)
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 60
+
+
 def test_a_weight_of_several_nodes_is_float32_for_all_of_them() -> None:
     # x - x / 3 * 3, in weights: what float16 makes of thirds is most of the result
     text = """g (float[n, 32] x) => (float[n, 32] y, float[n, 32] z) {

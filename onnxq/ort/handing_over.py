@@ -1,5 +1,6 @@
 """A model's graph apart from its weights, so that ONNX Runtime reads these where they are."""
 
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import onnx_ir as ir
 from onnxq.core.arrays import Array
 from onnxq.errors import ModelError, first_line
 from onnxq.graph.skeleton import in_memory, read_attributes
+from onnxq.graph.walk import is_random
 
 INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""
@@ -32,8 +34,18 @@ class HandedOver:
 
 
 def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
-    """The model without its larger weights, and these."""
+    """The model without its larger weights, and these.
+
+    Nodes that draw numbers get a seed of their name, so that two models draw the same.
+    """
     graph = model.clone()
+    for node in filter(is_random, graph.graph.all_nodes()):
+        if "seed" not in node.attributes:
+            seed = zlib.crc32(str(node.name).encode()) >> 8  # a float32 holds 24 bits
+            is_dropout = node.op_type == "Dropout"
+            node.attributes.add(
+                ir.AttrInt64("seed", seed) if is_dropout else ir.AttrFloat32("seed", seed)
+            )
     weights: dict[str, Array] = {}
     files: dict[str, tuple[str, int]] = {}
     for name, value in list(graph.graph.initializers.items()):

@@ -155,3 +155,29 @@ def test_weights_in_files_of_a_folder_stay_references(tmp_path: Path) -> None:
         with runtime.open_session(model, threads=1, weights=weights) as session:
             (y,) = session.run({"x": x})
         assert np.array_equal(y, tables["a"][x] + tables["b"][x])
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        "r = RandomNormalLike(a)",
+        "r = RandomUniform<shape = [1, 16]>()",
+        "r = Bernoulli(p)",
+        "t = Constant<value = bool {1}>() r = Dropout(a, p, t)",
+    ],
+)
+def test_nodes_that_draw_numbers_draw_the_same_in_two_models(draw: str) -> None:
+    drawn = []
+    for before in ("a = Identity(x)", "i = Identity(x) a = Identity(i)"):
+        text = f"g (float[1,16] x, float p) => (float[1,16] r) {{ {before} {draw} }}"
+        if "Bernoulli" in draw:
+            text = text.replace("float p", "float[1,16] p")
+        model = parsed(text)
+        node = model.graph.node(-1)
+        node.name = "draw"
+        p = np.full((1, 16) if "Bernoulli" in draw else (), 0.5, np.float32)
+        with runtime.open_session(model, threads=1) as session:
+            drawn.append(session.run({"x": X, "p": p}))
+        assert "seed" not in node.attributes
+    assert len(np.unique(drawn[0])) > 1
+    np.testing.assert_array_equal(drawn[0], drawn[1])

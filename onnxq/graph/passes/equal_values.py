@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
+from onnxq.graph.walk import is_random
+
 _COPY, _TRANSPOSE = "Identity", "Transpose"
-_RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")  # how names of operators begin
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _COMPARED_BYTES = 1024  # of a tensor among attributes; larger ones are equal to themselves alone
 
@@ -59,7 +60,7 @@ def _turned(
 
 def _key(node: ir.Node, first: dict[ir.Value, ir.Value]) -> Hashable | None:
     """The computation of a node; None where it is equal to no other."""
-    if node.op_type.startswith(_RANDOM):
+    if is_random(node):
         return None
     attributes = [(name, _constant(node.attributes[name])) for name in sorted(node.attributes)]
     if any(value is None for _, value in attributes):
