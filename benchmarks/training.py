@@ -13,7 +13,9 @@ with the algorithms bias and round, with weights of as many bits; 2 bits are -1,
 start is that of `best_start`, and `finetune` ends in the best state on the same 64 calibration
 images, some of which it may be trained on. All of them
 are counted on ONNX Runtime. Agreeing are images for which the trained module, in torch, and the
-deployed file have the same largest logit.
+deployed file have the same largest logit. torch.ao FX is PyTorch's own quantize_fx with the same
+ranges of integers, batches, loss and phases, from the float weights, and counted as its convert_fx
+runs in torch.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import onnxq
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.options import with_data, with_names
 from benchmarks.harness.table import Row, Table
+from benchmarks.parts import fx_training
 from models.cifar10 import load_sample
 from onnxq.observers import NarrowRangeObserver, StepSizeObserver
 from onnxq.ort import runtime
@@ -74,8 +77,15 @@ TRAINED_WAYS = Table(
     },
     keys=3,
 )
-SHORT_WAYS = replace(TRAINED_WAYS, name="short")
-"""Courses of fewer than LONG steps."""
+SHORT_WAYS = Table(
+    "short",
+    {
+        **{"model": "", "bits": "", "way": "", "top-1": ".2%", "of each seed": ""},
+        **{"agreeing": ".2%", "CPU s per step": ".2f"},
+    },
+    keys=3,
+)
+"""Courses of fewer than LONG steps; means of seeds."""
 LONG = 400
 IMPROVED = ("bias", "round")
 FLOAT = "float"
@@ -83,14 +93,16 @@ TRAINED = "trained, deployed"
 ON = "bias and round, then trained, deployed"
 BETTER = "after training, bias and round"
 BEST = "best start, then trained, deployed"
-WAYS = ("after training", TRAINED, BETTER, ON, BEST)
+FX = "torch.ao FX, trained, converted"
+WAYS = ("after training", TRAINED, BETTER, ON, BEST, FX)
+TRAINS = (TRAINED, ON, BEST, FX)
 APART = 64  # embedded calibration images by which the best state is chosen
 NONE = ""
 
 
-def batches(data: Images, steps: int, size: int) -> Iterator[Tensor]:
+def batches(data: Images, steps: int, size: int, seed: int) -> Iterator[Tensor]:
     """So many batches of training images, cropped and flipped."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
         chosen = torch.randint(len(data.train), (size,), generator=generator)
         yield augment(data.train[chosen], generator)
@@ -139,6 +151,7 @@ class Subject:
     data: Images
     recipe: Recipe
     batch: int
+    seed: int = 0
 
     def module(self) -> nn.Module:
         """The float module."""
@@ -155,7 +168,9 @@ class Subject:
 
     def measured(self, bits: int, way: str) -> tuple[float | str, ...]:
         """Top-1 as deployed, agreeing images, time per step."""
-        if way in (TRAINED, ON, BEST):
+        if way == FX:
+            return trained_by_fx(self, bits)
+        if way in TRAINS:
             return trained(self if way == TRAINED else self.resting(), bits, way)
         model = self.exported()
         if way != FLOAT:
@@ -175,12 +190,26 @@ def trained(subject: Subject, bits: int, way: str) -> tuple[float, float, float]
     else:
         qconfig = replace(qconfig, improve=IMPROVED if way == ON else ())
         prepared = prepare_qat(module, inputs=images, qconfig=qconfig, target=TARGET)
-    torch.manual_seed(0)  # of each row: it may be the first that is measured, or the last
-    given = batches(data, recipe.steps, subject.batch)
+    torch.manual_seed(subject.seed)  # of each row: it may be measured first, or last
+    given = batches(data, recipe.steps, subject.batch, subject.seed)
     started = time.thread_time()
     finetune(prepared, given, distilling(module), recipe, held_apart=apart)
     seconds = (time.thread_time() - started) / recipe.steps
     deployed = tops(export(convert(prepared), images[:4]), data)
+    agreeing = float((deployed == in_torch(prepared, data)).float().mean())
+    return share(deployed, data), agreeing, seconds
+
+
+def trained_by_fx(subject: Subject, bits: int) -> tuple[float, float, float]:
+    """Top-1 of PyTorch's own converted module, images agreeing with it, time per step."""
+    module, data, recipe = subject.module(), subject.data, subject.recipe
+    torch.manual_seed(subject.seed)
+    given = batches(data, recipe.steps, subject.batch, subject.seed)
+    started = time.thread_time()
+    loss = distilling(module)
+    prepared, converted = fx_training.trained(module, LARGEST[bits], given, loss, recipe)
+    seconds = (time.thread_time() - started) / recipe.steps
+    deployed = in_torch(converted, data)
     agreeing = float((deployed == in_torch(prepared, data)).float().mean())
     return share(deployed, data), agreeing, seconds
 
@@ -191,12 +220,19 @@ def in_torch(module: nn.Module, data: Images) -> Tensor:
         return torch.cat([module(x).argmax(1) for x in torch.split(data.test, TEST_BATCH)])
 
 
+def mean(cells: Sequence[float | str]) -> float | str:
+    """Of numbers; nothing, of cells that are empty."""
+    numbers = [cell for cell in cells if not isinstance(cell, str)]
+    return sum(numbers) / len(numbers) if numbers else NONE
+
+
 @benchmark(TRAINED_WAYS, SHORT_WAYS, needs=("torch",))
 @click.option("--bits", type=int, multiple=True, default=tuple(BITS), show_default=True)
 @click.option("--way", "ways", type=click.Choice(WAYS), multiple=True, default=WAYS)
 @click.option("--steps", default=Recipe().steps, show_default=True)
 @click.option("--batch", default=BATCH, show_default=True)
 @click.option("--lr", default=Recipe().learning_rate, show_default=True)
+@click.option("--seeds", default=1, show_default=True, help="Of fewer than 400 steps.")
 @with_data
 @with_names(sorted(MODELS))
 def measure(
@@ -205,6 +241,7 @@ def measure(
     steps: int,
     batch: int,
     lr: float,
+    seeds: int,
     data: Path | None,
     names: Sequence[str],
 ) -> Iterator[Row]:
@@ -213,6 +250,11 @@ def measure(
     for name in names or sorted(MODELS):
         subject = Subject(name, images, Recipe(steps, lr), batch)
         for count, way in [(32, FLOAT), *itertools.product(bits, ways)]:
-            yield (TRAINED_WAYS if steps >= LONG else SHORT_WAYS).row(
-                name, count, way, *subject.measured(count, way)
-            )
+            if steps >= LONG:
+                yield TRAINED_WAYS.row(name, count, way, *subject.measured(count, way))
+                continue
+            drawn = range(seeds if way in TRAINS else 1)
+            found = [replace(subject, seed=seed).measured(count, way) for seed in drawn]
+            each = ", ".join(f"{top:.2%}" for top, *_ in found) if len(drawn) > 1 else NONE
+            top, *others = map(mean, zip(*found, strict=True))
+            yield SHORT_WAYS.row(name, count, way, top, each, *others)
