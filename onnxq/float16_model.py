@@ -7,7 +7,7 @@ import enum
 import itertools
 import math
 import warnings
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -287,35 +287,37 @@ def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
 
 
 def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch]) -> dict[str, str]:
-    """Node -> why it stays float32: it loses too much; with as few weights as reach GOOD_DB."""
+    """Node -> why it stays float32: it loses too much; with as few weights as reach GOOD_DB, and half at most."""
     wanted = _outputs(model, batches)
     found: set[ir.Node] = set()
-    seen_db: list[float] = []
     for number in range(ROUNDS if batches else 0):
         every = {*kept, *map(node_name, found)}
         rounded = _rounded(model, every)
         db, batch = _worst(wanted, rounded, batches)
-        seen_db.append(db)
         if db >= GOOD_DB:
             break
         lost = _lossy(model, _sqnr(model, rounded, batch), every, HALF_DB * 2**number)
         if not lost:
             break
         found |= lost
-    if not found or seen_db[-1] < seen_db[0] + HALF_DB:
+    small_first = sorted(found, key=lambda node: (_weight_bytes(node), node_name(node)))
+    names = [*map(node_name, small_first)]
+    half = sum(map(_weight_bytes, model.graph)) / 2  # with more in float32, little is gained
+    most = bisect_right([*itertools.accumulate(map(_weight_bytes, small_first))], half)
+
+    def reached_db(count: int) -> float:
+        return _worst(wanted, _rounded(model, [*kept, *names[:count]]), batches)[0]
+
+    enough = bisect_left(range(most), GOOD_DB, key=reached_db)  # `most`, where none is
+    if enough and reached_db(enough) < reached_db(0) + HALF_DB:
         return {}  # what gains nothing is not kept
-    small_first = [name for _, name in sorted((_weight_bytes(n), node_name(n)) for n in found)]
-
-    def is_enough(count: int) -> bool:
-        rounded = _rounded(model, [*kept, *small_first[:count]])
-        return _worst(wanted, rounded, batches)[0] >= GOOD_DB
-
-    enough = bisect_left(range(len(found)), x=True, key=is_enough)  # all of them, where none is
-    return dict.fromkeys(small_first[:enough], "precision")
+    return dict.fromkeys(names[:enough], "precision")
 
 
-def _weight_bytes(node: ir.Node) -> int:
-    return sum(v.const_value.nbytes for v in node.inputs if v is not None and v.const_value)
+def _weight_bytes(node: ir.Node) -> float:
+    """Size of its weights, each shared out among the nodes that read it."""
+    weights = [v for v in node.inputs if v is not None and v.const_value]
+    return sum(v.const_value.nbytes / len(v.uses()) for v in weights if v.const_value)
 
 
 def _runnable(

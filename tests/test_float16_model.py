@@ -199,6 +199,17 @@ def test_of_what_an_amplifying_node_reads_only_what_rounds_most_stays_float32(de
     assert made.verdict.worst_db > 50
 
 
+@pytest.mark.filterwarnings("ignore:output 'y'")
+def test_what_gains_with_more_than_half_of_the_weights_alone_does_not_stay_float32() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y) {
+        a = MatMul(x, w) b = MatMul(x, v) y = Sub(a, b)
+    }"""
+    other = SQUARE + np.random.default_rng(1).normal(0, 1e-5, (32, 32)).astype(np.float32)
+    assert "all nodes are float16" in notes_of(
+        onnxq.half(parsed(text, {"w": SQUARE, "v": other}), {"x": X})
+    )
+
+
 def test_a_model_that_draws_numbers_is_compared_with_the_same_ones() -> None:
     text = """g (float[n, 32] x) => (float[n, 32] y) {
         a = MatMul(x, w) r = RandomNormalLike(a) y = Add(a, r)
@@ -211,10 +222,14 @@ def test_a_model_that_draws_numbers_is_compared_with_the_same_ones() -> None:
 
 def test_a_weight_of_several_nodes_is_float32_for_all_of_them() -> None:
     # x - x / 3 * 3, in weights: what float16 makes of thirds is most of the result
-    text = """g (float[n, 32] x) => (float[n, 32] y, float[n, 32] z) {
+    text = """g (float[n, 32] x) => (float[n, 32] y, float[n, 64] z) {
         a = MatMul(x, d) b = Mul(a, k) y = Sub(b, x) c = MatMul(x, d) z = MatMul(c, v)
     }"""
-    thirds = {"d": np.eye(32, dtype=np.float32) / np.float32(3), "k": number(2.999), "v": SQUARE}
+    thirds = {
+        "d": np.eye(32, dtype=np.float32) / np.float32(3),
+        "k": number(2.999),
+        "v": weights(1, 32, 64),
+    }
     made = onnxq.half(parsed(text, thirds), {"x": X})
     assert made.verdict is not None
     assert made.verdict.worst_db > 40
