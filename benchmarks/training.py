@@ -221,7 +221,7 @@ def in_torch(module: nn.Module, data: Images) -> Tensor:
 
 
 def mean(cells: Sequence[float | str]) -> float | str:
-    """Of numbers; nothing, of cells that are empty."""
+    """Mean of numbers; nothing, of cells that are empty."""
     numbers = [cell for cell in cells if not isinstance(cell, str)]
     return sum(numbers) / len(numbers) if numbers else NONE
 

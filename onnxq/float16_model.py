@@ -287,7 +287,7 @@ def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
 
 
 def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch]) -> dict[str, str]:
-    """Node -> why it stays float32: it loses too much; with as few weights as reach GOOD_DB, and half at most."""
+    """Node -> why it stays float32: it loses too much; few weights that reach GOOD_DB, or half."""
     wanted = _outputs(model, batches)
     found: set[ir.Node] = set()
     for number in range(ROUNDS if batches else 0):

@@ -8,8 +8,6 @@ from onnxq.operator import AttributeValue
 
 IF, LOOP, SCAN = "If", "Loop", "Scan"
 """Operators that hold graphs."""
-RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
-"""How names of operators that draw numbers begin."""
 _BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
@@ -40,11 +38,6 @@ def stem_among(name: str, names: Container[str]) -> str:
 def op_label(node: ir.Node) -> str:
     """Conv, or com.microsoft.Gelu outside of ai.onnx."""
     return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-
-
-def is_random(node: ir.Node) -> bool:
-    """Whether a node may draw numbers."""
-    return node.op_type.startswith(RANDOM)
 
 
 def attribute_values(node: ir.Node) -> dict[str, AttributeValue]:

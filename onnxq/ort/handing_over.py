@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from onnxq.core.arrays import Array
 from onnxq.errors import ModelError, first_line
+from onnxq.graph.passes.equal_values import is_random
 from onnxq.graph.skeleton import in_memory, read_attributes
-from onnxq.graph.walk import is_random
 
 INLINE_BYTES = 1024
 """Smaller weights stay in the protobuf: shape inference reads them there (shapes, axes, scales)."""

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from onnxq.graph.walk import is_random
-
 _COPY, _TRANSPOSE = "Identity", "Transpose"
+_RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")  # how names of operators begin
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 _COMPARED_BYTES = 1024  # of a tensor among attributes; larger ones are equal to themselves alone
 
@@ -34,6 +33,11 @@ def equal_values(model: ir.Model) -> dict[ir.Value, ir.Value]:
         if node.op_type == _COPY and node.inputs[0] is not None:
             first[result] = first.get(node.inputs[0], node.inputs[0])
     return first
+
+
+def is_random(node: ir.Node) -> bool:
+    """Whether a node may draw numbers."""
+    return node.op_type.startswith(_RANDOM)
 
 
 class _Turned(NamedTuple):
