@@ -40,7 +40,7 @@ from onnxq.graph.passes.inline import InlineFunctions
 from onnxq.graph.passes.lift_constants import LiftConstants
 from onnxq.graph.passes.names import UniqueNames
 from onnxq.graph.types import infer_types
-from onnxq.graph.walk import node_name
+from onnxq.graph.walk import bodies, node_name
 from onnxq.operator import Float
 from onnxq.ort import runtime
 from onnxq.ort.expose import expose
@@ -55,7 +55,6 @@ from onnxq.weight_only import quantize_weights
 
 Batch = Mapping[str, Array]
 
-
 LARGEST = 65504.0 / 2
 """Magnitude that a tensor may reach on samples: half of float16's largest, for inputs unseen."""
 SMALLEST = 2.0**-14
@@ -63,11 +62,11 @@ SMALLEST = 2.0**-14
 ADDS = ("Add", "Clip", "Max", "Min", "Sub", "Sum")
 """Operators that make of a lost digit of a constant no more than that."""
 GOOD_DB = 40.0
-"""SQNR of an output from which on no further node is kept; float16 has 73 dB for one number."""
+"""SQNR of outputs and their parts that keeps no further node; float16 has 73 dB for a number."""
 LOST_DB = 10.0
-"""Loss of a node from which on it is kept, where an output is below GOOD_DB."""
+"""Loss of a node from which on it is kept, where an output or a part is below GOOD_DB."""
 HALF_DB = 3.0
-"""A tensor this much better than another holds half of its noise."""
+"""Half of the noise: least gain, and margin to what passes noise on, twice as wide each round."""
 ROUNDS, MOST_BATCHES = 8, 16
 FEW_TENSORS, MOST_SESSIONS = 64, 8
 WANT_FLOAT32 = {
@@ -98,8 +97,8 @@ def half(
     """The model in float16, with a verdict: half the size, for providers that compute in it.
 
     Sums, norms and exponentials stay float32, and what is too large or small for float16 on the
-    samples. Where an output is below 40 dB, nodes that lose most are kept, too, and those that
-    round what such nodes read. On CPUs it gains size, and seldom time.
+    samples. Where an output is below 40 dB, so do nodes that lose most and those that round what
+    they read, with half of the weights at most. On CPUs it gains size, and seldom time.
 
     Args:
         model: path, ModelProto or onnx_ir.Model, float32 or bfloat16; it is not changed.
@@ -127,7 +126,13 @@ def half(
         source = _named(quantize_weights(given, bits=weight_bits, check=Check.NONE))
     kept = dict.fromkeys(_asked(source, keep), "asked for") | _by_type(source)
     batches = tuple(inputs.batches)
-    kept |= _by_range(source, batches)
+    ranges = _by_range(source, batches)
+    held = [name for node in source.graph if bodies(node) and (name := node_name(node)) in ranges]
+    if held:
+        raise UnsupportedError(
+            f"half: {ranges[held[0]]} of '{held[0]}' and its bodies in float16. Keep float."
+        )
+    kept |= ranges
     _check_float32_weights(source, kept)
     kept |= _by_loss(source, kept, batches)
     try:
@@ -141,14 +146,14 @@ def half(
         _check_runs(result, batches[:1])
     names = {node_name(node) for node in source.graph.all_nodes()}
     if weight_bits is None and names <= kept.keys():
-        raise NothingQuantizedError(f"half: {_notes(source, kept)[0]}. Use the float model.")
+        raise NothingQuantizedError(f"half: {_note(source, kept)}. Use the float model.")
     integers = sum(made.execution.integer_nodes.values()) if made.execution else 0
     verdict = replace(
         verdict,
         integer_nodes=integers,
         float_nodes=len(names) - integers,
         stored_nodes=len(names - kept.keys()),
-        notes=(*verdict.notes, *_notes(source, kept)),
+        notes=(*verdict.notes, _note(source, kept)),
     )
     result.attach(verdict)
     if verdict.warning:
@@ -203,7 +208,7 @@ def _inputs(samples: object, given: ir.Model) -> Validation:
     specs = input_specs(given)
     if samples is not None:
         batches = itertools.islice(open_samples(Samples.of(samples), specs), MOST_BATCHES)
-        return Validation(given, InputSource.UNSEEN, tuple(batches))
+        return Validation(given, InputSource.CALIBRATION, tuple(batches))
     try:
         return Validation(given, InputSource.MADE_UP, (random_batch(specs),))
     except UnsupportedError:  # sequences, or too large
@@ -287,7 +292,7 @@ def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
 
 
 def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch]) -> dict[str, str]:
-    """Node -> why it stays float32: it loses too much; few weights that reach GOOD_DB, or half."""
+    """Node -> reason, for the fewest weights that bring outputs to GOOD_DB, and half at most."""
     wanted = _outputs(model, batches)
     found: set[ir.Node] = set()
     for number in range(ROUNDS if batches else 0):
@@ -301,23 +306,38 @@ def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch])
             break
         found |= lost
     small_first = sorted(found, key=lambda node: (_weight_bytes(node), node_name(node)))
-    names = [*map(node_name, small_first)]
-    half = sum(map(_weight_bytes, model.graph)) / 2  # with more in float32, little is gained
-    most = bisect_right([*itertools.accumulate(map(_weight_bytes, small_first))], half)
+    free = sum(_weight_bytes(node) for node in model.graph if node_name(node) not in kept)
+    sizes = itertools.accumulate(map(_weight_bytes, small_first))
+    most = bisect_right([*sizes], free / 2)  # with more in float32, little is gained
+
+    def first(count: int) -> list[str]:
+        chosen = {*small_first[:count]}
+        chosen |= _sharing(chosen)
+        return [node_name(node) for node in small_first if node in chosen]
 
     def reached_db(count: int) -> float:
-        return _worst(wanted, _rounded(model, [*kept, *names[:count]]), batches)[0]
+        return _worst(wanted, _rounded(model, [*kept, *first(count)]), batches)[0]
 
     enough = bisect_left(range(most), GOOD_DB, key=reached_db)  # `most`, where none is
-    if enough and reached_db(enough) < reached_db(0) + HALF_DB:
+    after_db = reached_db(enough) if enough else GOOD_DB
+    if after_db < GOOD_DB and not after_db - reached_db(0) >= HALF_DB:  # NaN: -inf of both
         return {}  # what gains nothing is not kept
-    return dict.fromkeys(names[:enough], "precision")
+    return dict.fromkeys(first(enough), "precision")
+
+
+def _weights(node: ir.Node) -> list[ir.Value]:
+    read = [v for v in node.inputs if v and v.dtype == ir.DataType.FLOAT]
+    return [v for v in read if v.const_value and v.const_value.size > 1]
 
 
 def _weight_bytes(node: ir.Node) -> float:
     """Size of its weights, each shared out among the nodes that read it."""
-    weights = [v for v in node.inputs if v is not None and v.const_value]
-    return sum(v.const_value.nbytes / len(v.uses()) for v in weights if v.const_value)
+    return sum(v.const_value.nbytes / len(v.uses()) for v in _weights(node) if v.const_value)
+
+
+def _sharing(nodes: Iterable[ir.Node]) -> set[ir.Node]:
+    """Nodes that read the weights of these: a weight is float32 for all or none."""
+    return {use.node for node in nodes for v in _weights(node) for use in v.uses()}
 
 
 def _runnable(
@@ -411,13 +431,11 @@ def _lossy(
     amplify = set()
     for node in model.graph:
         before, behind = (_least(sqnr, values) for values in (node.inputs, node.outputs))
-        if behind < min(before, 2 * GOOD_DB) - LOST_DB:
+        if not bodies(node) and behind < min(before, 2 * GOOD_DB) - LOST_DB:
             amplify.add(node)
     in_float32 = [node for node in amplify if node_name(node) in kept]
     found = amplify | _sources(model, in_float32, sqnr, margin_db)
-    read = [v for node in found for v in node.inputs if v and v.dtype == ir.DataType.FLOAT]
-    weights = [v for v in read if v.const_value and v.const_value.size > 1]
-    found |= {use.node for v in weights for use in v.uses()}  # a weight is float32 for all or none
+    found |= _sharing(found)
     return {node for node in found if node_name(node) not in kept}
 
 
@@ -439,13 +457,11 @@ def _least(sqnr: Mapping[str, float], values: Iterable[ir.Value | None]) -> floa
     return min((sqnr.get(str(v.name), np.inf) for v in values if v is not None), default=np.inf)
 
 
-def _notes(model: ir.Model, kept: Mapping[str, str]) -> list[str]:
+def _note(model: ir.Model, kept: Mapping[str, str]) -> str:
     nodes = {node_name(node): node.op_type for node in model.graph.all_nodes()}
     left = Counter(f"{nodes[name]} ({reason})" for name, reason in kept.items() if name in nodes)
     said = [f"{count} {kind}" for kind, count in left.most_common()]
     if not said:
-        return ["all nodes are float16"]
-    return [
-        f"{len(nodes) - sum(left.values())} of {len(nodes)} nodes are float16; float32 stay: "
-        f"{counted(said)}"
-    ]
+        return "all nodes are float16"
+    made = len(nodes) - left.total()
+    return f"{made} of {len(nodes)} nodes are float16; float32 stay: {counted(said)}"

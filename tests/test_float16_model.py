@@ -26,7 +26,7 @@ from tests.dynamic_models import parsed
 from tests.examples import images, network, weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -236,6 +236,36 @@ def test_a_weight_of_several_nodes_is_float32_for_all_of_them() -> None:
     assert "2 MatMul (precision)" in notes_of(made)
 
 
+def test_of_nodes_that_share_a_weight_all_or_none_stay_float32() -> None:
+    text = """g (float[n, 32] x) => (float[n, 32] y, float[n, 32] z, float[n, 32] u) {
+        a = MatMul(x, d) b = Mul(a, k) y = Sub(b, x) c = MatMul(x, d) e = Mul(c, k) z = Sub(e, x)
+        s = Add(x, j) t = Sub(s, j) u = MatMul(t, v)
+    }"""
+    thirds = {"d": np.eye(32, dtype=np.float32) / np.float32(3), "v": SQUARE}
+    numbers = {**thirds, "k": number(2.999), "j": number(3000)}
+    made = onnxq.half(parsed(text, numbers), {"x": X})
+    assert "2 MatMul (precision)" in notes_of(made)
+    assert made.graph.initializers["d"].dtype is ir.DataType.FLOAT
+    assert made.graph.initializers["v"].dtype is ir.DataType.FLOAT16
+
+
+def test_the_bound_is_reached_however_little_is_missing() -> None:
+    near = " ".join(
+        f"s{i} = Add(x, k) d{i} = Sub(s{i}, k) y{i} = MatMul(d{i}, w)" for i in range(8)
+    )
+    terms = ", ".join(f"y{i}" for i in range(8))
+    text = f"g (float[n, 32] x) => (float[n, 32] y) {{ {near} y = Sum({terms}) }}"
+    batches = [{"x": X}]
+    source = float16_model._named(ir.from_proto(parsed(text, {"w": SQUARE, "k": number(63)})))
+    wanted = float16_model._outputs(source, batches)
+
+    def reached_db(kept: Collection[str]) -> float:
+        return float16_model._worst(wanted, float16_model._rounded(source, kept), batches)[0]
+
+    assert 37 < reached_db(()) < 40
+    assert 40 <= reached_db(float16_model._by_loss(source, {}, batches)) < 43
+
+
 def test_every_batch_is_looked_at() -> None:
     def loss(batches: list[dict[str, npt.NDArray[np.float32]]]) -> float:
         made = onnxq.half(differences(), batches)
@@ -278,15 +308,54 @@ def test_bodies_are_converted_too() -> None:
     assert made.verdict.worst_db > 60
 
 
-def test_nodes_of_bodies_may_stay_float32() -> None:
-    text = """g (float[n, 32] x, bool c) => (float[n, 32] y) {
+def with_branch(then: str, k: float = 2) -> onnx.ModelProto:
+    text = f"""g (float[n, 32] x, bool c) => (float[n, 32] y) {{
         a = MatMul(x, w)
-        y = If (c) <then_branch = t () => (float[n, 32] p) { r = Relu(a) s = Add(r, k) p = Log(s) },
-                    else_branch = e () => (float[n, 32] q) { u = Log(k) q = Mul(a, u) }>
+        y = If (c) <then_branch = t () => (float[n, 32] p) {{ {then} }},
+                    else_branch = e () => (float[n, 32] q) {{ u = Log(k) q = Mul(a, u) }}>
+    }}"""
+    return parsed(text, {"w": SQUARE, "k": number(k)})
+
+
+BOTH = [{"x": X, "c": np.array(flag)} for flag in (True, False)]
+
+
+@pytest.mark.parametrize(
+    ("then", "note"),
+    [
+        ("r = Relu(a) s = Add(r, k) p = Log(s)", "2 Log (exp)"),
+        ("e = Exp(a) p = Log(e)", "2 Log (exp), 1 Exp (exp)"),
+        ("h = Constant<value = float[1] {2.0}>() r = Pow(a, h) p = Mul(r, h)", "1 Pow (exp)"),
+    ],
+)
+def test_nodes_of_bodies_may_stay_float32(then: str, note: str) -> None:
+    made = onnxq.half(with_branch(then), BOTH)
+    assert note in notes_of(made)
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+
+
+def test_a_node_that_stays_float32_keeps_its_bodies_so() -> None:
+    made = onnxq.half(with_branch("p = Mul(a, k)"), BOTH, keep=["If*"])
+    assert "1 If (asked for)" in notes_of(made)
+    assert made.verdict is not None
+    assert made.verdict.worst_db > 50
+
+
+def test_bodies_that_overflow_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"overflow .* of 'If_y' and its bodies"):
+        onnxq.half(with_branch("p = Mul(a, k)", 1e5), BOTH)
+
+
+def test_a_node_with_bodies_loses_nothing_by_itself() -> None:
+    text = """g (float[n, 32] x, bool c) => (float[n, 32] y) {
+        s = Add(x, k) d = Sub(s, k) a = MatMul(d, w)
+        z = If (c) <then_branch = t () => (float[n, 32] p) { p = Relu(a) },
+                    else_branch = e () => (float[n, 32] q) { q = Neg(a) }>
+        y = MatMul(z, w)
     }"""
-    samples = [{"x": X, "c": np.array(flag)} for flag in (True, False)]
-    made = onnxq.half(parsed(text, {"w": SQUARE, "k": number(2)}), samples)
-    assert "2 Log (exp)" in notes_of(made)
+    made = onnxq.half(parsed(text, {"w": SQUARE, "k": number(3000)}), BOTH)
+    assert "float32 stay: 1 Add (precision)" in notes_of(made)
     assert made.verdict is not None
     assert made.verdict.worst_db > 50
 

@@ -6,15 +6,16 @@ decides who calls it. Weights pass a protobuf, so that models beyond 2 GB are re
 
 import contextlib
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
 from onnxq.errors import UnsupportedError
 from onnxq.graph.edit import bypass, graph_of
 from onnxq.graph.saving import saved_bytes
+from onnxq.graph.walk import bodies, node_name
+from onnxq.ort.handing_over import inline_files
 
 MOST_BYTES = 1 << 31  # of a protobuf
 FATAL = "ONNX Runtime crashes on it in float16"
@@ -29,7 +30,9 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
         )
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
-    proto = ir.to_proto(_in_memory(model))
+    copy = model.clone()
+    inline_files(copy)
+    proto = ir.to_proto(copy)
     # a weight whose type stands there, too, would be rounded for the nodes that are kept
     constants = {tensor.name for tensor in proto.graph.initializer}
     typed = [info for info in proto.graph.value_info if info.name not in constants]
@@ -40,7 +43,7 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
             proto,
             keep_io_types=keeps_io,
             op_block_list=[t for t in DEFAULT_OP_BLOCK_LIST if t not in ("Min", "Max")],
-            node_block_list=list(kept),
+            node_block_list=[*_computing(n for n in model.graph.all_nodes() if n.name in kept)],
         )
     _settle_casts(made.graph)
     result: ir.Model = ir.from_proto(made)
@@ -50,14 +53,11 @@ def as_float16(model: ir.Model, kept: Collection[str], *, keeps_io: bool) -> ir.
     return result
 
 
-def _in_memory(model: ir.Model) -> ir.Model:
-    """A copy that refers to no file."""
-    copy = model.clone()
-    for graph in copy.graphs():
-        for value in graph.initializers.values():
-            if isinstance(tensor := value.const_value, ir.ExternalTensor):
-                value.const_value = ir.tensor(np.array(tensor.numpy()), tensor.dtype, tensor.name)
-    return copy
+def _computing(nodes: Iterable[ir.Node]) -> Iterator[str]:
+    """Names of the nodes; in place of one with bodies, which is converted in part, of theirs."""
+    for node in nodes:
+        held = bodies(node)
+        yield from _computing(n for body in held for n in body) if held else [node_name(node)]
 
 
 def _settle_casts(graph: onnx.GraphProto) -> None:
@@ -69,9 +69,10 @@ def _settle_casts(graph: onnx.GraphProto) -> None:
     del graph.node[:]
     graph.node.extend(others)
     homes = {y: body for body in _bodies(graph) for node in body.node for y in node.output}
-    homes |= {x.name: body for body in _bodies(graph) for x in body.input}
+    homes |= {x.name: body for body in _bodies(graph) for x in (*body.input, *body.initializer)}
     for node in {(node.input[0], node.output[0]): node for node in casts}.values():
-        homes.get(node.input[0], graph).node.append(node)
+        home = homes[node.output[0]] = homes.get(node.input[0], graph)
+        home.node.append(node)
 
 
 def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

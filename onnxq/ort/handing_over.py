@@ -40,12 +40,13 @@ def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
     """
     graph = model.clone()
     for node in filter(is_random, graph.graph.all_nodes()):
-        if "seed" not in node.attributes:
-            seed = zlib.crc32(str(node.name).encode()) >> 8  # a float32 holds 24 bits
-            is_dropout = node.op_type == "Dropout"
-            node.attributes.add(
-                ir.AttrInt64("seed", seed) if is_dropout else ir.AttrFloat32("seed", seed)
-            )
+        is_dropout = node.op_type == "Dropout"
+        takes_seed = not is_dropout or graph.opset_imports.get("", 0) >= 12
+        if takes_seed and "seed" not in node.attributes:
+            name = str(node.name or node.outputs[0].name)
+            seed = zlib.crc32(name.encode()) >> 8  # a float32 holds 24 bits
+            attribute = ir.AttrInt64 if is_dropout else ir.AttrFloat32
+            node.attributes.add(attribute("seed", seed))
     weights: dict[str, Array] = {}
     files: dict[str, tuple[str, int]] = {}
     for name, value in list(graph.graph.initializers.items()):
@@ -64,7 +65,7 @@ def hand_over(model: ir.Model, folder: Path | None = None) -> HandedOver:
         value.const_value = ir.ExternalTensor(
             IN_MEMORY, 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
         )
-    _inline_files(graph, folder)
+    inline_files(graph, folder)
     try:
         return HandedOver(ir.to_proto(graph).SerializeToString(), weights, files)
     except (ValueError, RuntimeError) as error:  # what protobuf and upb raise beyond 2 GB
@@ -105,18 +106,13 @@ def _lies_in(tensor: ir.TensorProtocol, folder: Path | None) -> bool:
     return (folder / tensor.location).is_file() and Path(tensor.path).parent.absolute() == folder
 
 
-def _inline_files(model: ir.Model, folder: Path | None) -> None:
-    """Reads weights that are still in files, which ONNX Runtime would not find from bytes."""
+def inline_files(model: ir.Model, folder: Path | None = None) -> None:
+    """Reads weights in files, but those of the folder: ONNX Runtime finds none from bytes."""
     for graph in model.graphs():
         own = folder if graph is model.graph else None
         for value in graph.initializers.values():
-            if value.const_value is not None and not _lies_in(value.const_value, own):
-                value.const_value = _read(value.const_value)
+            tensor = value.const_value
+            is_handed = isinstance(tensor, ir.ExternalTensor) and tensor.location == IN_MEMORY
+            if tensor is not None and not is_handed and not _lies_in(tensor, own):
+                value.const_value = in_memory(tensor)
     read_attributes(model)
-
-
-def _read(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
-    """The tensor with its data; one that ONNX Runtime is handed in memory stays as it is."""
-    if isinstance(tensor, ir.ExternalTensor) and tensor.location == IN_MEMORY:
-        return tensor
-    return in_memory(tensor)

@@ -227,8 +227,7 @@ class Calibration:
     def _run(self, batch: Mapping[str, Array]) -> dict[str, Array]:
         """The observed tensors of one batch, inputs included."""
         feeds = self._state.feeds(batch)
-        wanted = list(dict.fromkeys((*self._outputs.values(), *self._fed_back)))
-        got = self._session.run_named(feeds, wanted) if wanted else {}
+        got = self._session.run_named(feeds, (*self._outputs.values(), *self._fed_back))
         self._state.keep(got)
         return feeds | {tensor: got[output] for tensor, output in self._outputs.items()}
 

@@ -114,10 +114,8 @@ class _Run:
         self._states = [
             State(input_specs(sides.source, feedback.values()), feedback) for _ in range(2)
         ]
-        self._wanted = [list(dict.fromkeys(x for _, x, _ in self._names))]
-        self._wanted.append(list(dict.fromkeys(y for _, _, y in self._names)))
-        for wanted in self._wanted:
-            wanted += [name for name in feedback if name not in wanted]
+        _, *both = zip(*self._names, strict=True)
+        self._wanted = [[*names, *feedback] for names in both]
         self._takes = input_specs(sides.target)
         self._axes = channel_axes(sides.source)
         self._cut: _Cut | None = None

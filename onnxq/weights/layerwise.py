@@ -199,7 +199,7 @@ class _Walk:
         floats, quantized = self.caches
         with runtime.open_session(model, threads=1) as session:
             for batch in range(len(self.batches)):
-                made = _results(session, floats, batch)
+                made = session.run_named({x: floats.get(x, batch) for x in session.inputs})
                 if layer is not None and work is not None:
                     x = quantized.get(layer.x, batch).astype(np.float32, copy=False)
                     y = made[layer.y].astype(np.float32, copy=False)
@@ -215,7 +215,8 @@ class _Walk:
         quantized = self.caches[1]
         with runtime.open_session(model, threads=1) as session:
             for batch in range(len(self.batches)):
-                for tensor, array in _results(session, quantized, batch).items():
+                feeds = {name: quantized.get(name, batch) for name in session.inputs}
+                for tensor, array in session.run_named(feeds).items():
                     quantized.add(tensor, array)
 
     def _drop(self, index: int) -> None:
@@ -256,11 +257,6 @@ def compared(
         results = [session.run(feeds, floats.outputs) for session in (floats, *others)]
         outputs = zip(*results, strict=True)
         yield samples, [each for each in outputs if is_float(each[0])]
-
-
-def _results(session: runtime.Session, cache: SpilledArrays, batch: int) -> dict[str, Array]:
-    """Results of a subgraph for a batch, by name."""
-    return session.run_named({name: cache.get(name, batch) for name in session.inputs})
 
 
 def is_float(array: Array) -> bool:

@@ -166,7 +166,8 @@ def test_weights_in_files_of_a_folder_stay_references(tmp_path: Path) -> None:
         "t = Constant<value = bool {1}>() r = Dropout(a, p, t)",
     ],
 )
-def test_nodes_that_draw_numbers_draw_the_same_in_two_models(draw: str) -> None:
+@pytest.mark.parametrize("name", ["draw", None])
+def test_nodes_that_draw_numbers_draw_the_same_in_two_models(draw: str, name: str | None) -> None:
     drawn = []
     for before in ("a = Identity(x)", "i = Identity(x) a = Identity(i)"):
         text = f"g (float[1,16] x, float p) => (float[1,16] r) {{ {before} {draw} }}"
@@ -174,10 +175,24 @@ def test_nodes_that_draw_numbers_draw_the_same_in_two_models(draw: str) -> None:
             text = text.replace("float p", "float[1,16] p")
         model = parsed(text)
         node = model.graph.node(-1)
-        node.name = "draw"
+        node.name = name
         p = np.full((1, 16) if "Bernoulli" in draw else (), 0.5, np.float32)
         with runtime.open_session(model, threads=1) as session:
             drawn.append(session.run({"x": X, "p": p}))
         assert "seed" not in node.attributes
     assert len(np.unique(drawn[0])) > 1
     np.testing.assert_array_equal(drawn[0], drawn[1])
+
+
+def test_nodes_that_draw_numbers_draw_different_ones_in_one_model() -> None:
+    text = "a = RandomNormalLike(x) b = RandomNormalLike(x) y = Sub(a, b)"
+    with runtime.open_session(parsed(f"g (float[1,16] x) => (float[1,16] y) {{ {text} }}")) as run:
+        assert np.unique(run.run({"x": X})[0]).size > 1
+
+
+def test_a_dropout_that_knows_no_seed_gets_none() -> None:
+    text = "g (float[1,16] x) => (float[1,16] y) { y = Dropout<ratio = 0.5>(x) }"
+    model = parsed(text)
+    model.graph.opset_imports[""] = 11
+    with runtime.open_session(model, threads=1) as session:
+        np.testing.assert_array_equal(session.run({"x": X})[0], X)

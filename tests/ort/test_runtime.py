@@ -88,6 +88,18 @@ def test_an_output_that_is_named_twice_is_given_once() -> None:
         assert len(results) == 1
 
 
+def test_outputs_are_given_by_name_and_by_other_names() -> None:
+    x = np.ones((1, 16), np.float32)
+    with runtime.open_session(matmul_model()) as session:
+        (name,), (y,) = session.outputs, session.run({"x": x})
+        named = session.run_named({"x": x})
+        twice = session.run_named({"x": x}, {"a": name, "b": name})
+        assert session.run_named({"x": x}, []) == {}
+    assert [*named, *twice] == [name, "a", "b"]
+    for given in (*named.values(), *twice.values()):
+        np.testing.assert_array_equal(given, y)
+
+
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="there is no such file"):
         runtime.open_session(tmp_path / "none.onnx")
