@@ -17,6 +17,7 @@ from operator import itemgetter
 import numpy as np
 import onnx_ir as ir
 
+from onnxq.checking.beside_given import Inputs
 from onnxq.checking.check import Check
 from onnxq.checking.comparison import Comparison
 from onnxq.checking.runnable import Made, runnable
@@ -47,8 +48,6 @@ from onnxq.ort.expose import expose
 from onnxq.ort.float16 import FATAL, as_float16, is_fatal
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource
-from onnxq.samples import Samples, input_specs, open_samples
-from onnxq.samples.made_up import random_batch
 from onnxq.static.prepared import ModelSource
 from onnxq.tuning.scoring.paired_outputs import PairedOutputs
 from onnxq.weight_only import quantize_weights
@@ -120,12 +119,12 @@ def half(
     io = member(IoType, io_type, "io_type")
     given = _named(load(model))
     _to_float32(given, weight_bits)
-    inputs = _inputs(samples, given)
+    inputs = Inputs.of(samples, given, InputSource.CALIBRATION)
     source = given
     if weight_bits is not None:
         source = _named(quantize_weights(given, bits=weight_bits, check=Check.NONE))
     kept = dict.fromkeys(_asked(source, keep), "asked for") | _by_type(source)
-    batches = tuple(inputs.batches)
+    batches = inputs.batches[:MOST_BATCHES]
     ranges = _by_range(source, batches)
     held = [name for node in source.graph if bodies(node) and (name := node_name(node)) in ranges]
     if held:
@@ -136,7 +135,7 @@ def half(
     _check_float32_weights(source, kept)
     kept |= _by_loss(source, kept, batches)
     try:
-        made = _runnable(source, kept, replace(inputs, source=given))
+        made = _runnable(source, kept, Validation(given, inputs.source, batches))
     except ModelError as error:
         raise ModelError(f"half: {error}") from error
     result, kept, verdict = made.model, made.plan, made.model.verdict
@@ -201,18 +200,6 @@ def _check_float32_weights(model: ir.Model, kept: Collection[str]) -> None:
         raise ModelError(
             "half: the weights are float16 already, and nothing is changed. Run it as it is."
         )
-
-
-def _inputs(samples: object, given: ir.Model) -> Validation:
-    """Inputs that the model is run on."""
-    specs = input_specs(given)
-    if samples is not None:
-        batches = itertools.islice(open_samples(Samples.of(samples), specs), MOST_BATCHES)
-        return Validation(given, InputSource.CALIBRATION, tuple(batches))
-    try:
-        return Validation(given, InputSource.MADE_UP, (random_batch(specs),))
-    except UnsupportedError:  # sequences, or too large
-        return Validation(given, InputSource.NONE, ())
 
 
 def _asked(model: ir.Model, patterns: Collection[str]) -> Iterator[str]:

@@ -4,7 +4,6 @@ file --read_imported--> graph --in_integers--> QuantizedModel --beside_given--> 
 """
 
 import glob
-import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from onnxq.checking.beside_given import Inputs, Rounds, beside_given
 from onnxq.checking.check import Check
 from onnxq.core.collector import without_collector
 from onnxq.dtypes import INT8, UINT8
-from onnxq.errors import UnsupportedError, listed
+from onnxq.errors import listed
 from onnxq.graph.given_file import given_size
 from onnxq.graph.io import load
 from onnxq.graph.walk import node_name
@@ -38,14 +37,15 @@ from onnxq.qdq.wide_weights import widen_weights
 from onnxq.qparams import SHIFT, QParams
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, Verdict
-from onnxq.samples import Samples, input_specs, open_samples
-from onnxq.samples.made_up import random_batch
+from onnxq.samples import Samples
 from onnxq.static.prepare import prepare
 from onnxq.static.prepared import ModelSource
 from onnxq.targets import Target
 
-MOST_BATCHES = 32
-"""Batches of the samples that both files are run on."""
+EXACT_HERE = (
+    "made for this machine; on x86 without VNNI sums of its int8 weights may saturate, as those of "
+    "the given file: --target portable"
+)
 
 
 def import_qdq(
@@ -66,8 +66,8 @@ def import_qdq(
         check: samples to run both on; None: made-up inputs.
         quantize_rest: samples that ranges come from of what the tool left in float; None: it stays
             float.
-        target: machine that the result is for; None: `targets.get_default()`. Where its pairs of
-            products saturate, large weights become uint8, of the same numbers.
+        target: machine that the result is for; None: "auto", this one. Where its pairs of products
+            saturate, large weights become uint8, of the same numbers.
         format: "qdq" or "qoperator", as `rewrite` has them.
     Raises:
         ModelError: the file has no Q and DQ, or onnxq wrote it; ONNX Runtime does not run it.
@@ -78,23 +78,27 @@ def import_qdq(
         UserWarning: an output is far from the given file's.
     """
     check_format(format)
-    chosen = targets.resolve(target)
+    chosen = targets.resolve(target or "auto")  # others may be slower than the given file here
     source = load(model)
     check_imported(source)
     with without_collector():
         given = read_imported(source)
     if quantize_rest is not None:
         result, note = _with_rest(given, quantize_rest, chosen, format)
-        inputs = _inputs(quantize_rest if check is None else check, given)
+        samples = quantize_rest if check is None else check
+        inputs = Inputs.of(samples, given, InputSource.UNSEEN)
         verdict = beside_given(given, result, inputs, given_size(source), Rounds.MORE)
         return _said(result, verdict, [note])
     with without_collector():
         made, wide = in_integers(given, chosen)
         result = QuantizedModel.of(as_format(made, format))
     result.metadata_props["onnxq.target"] = chosen.name
-    inputs = _inputs(check, given)
+    inputs = Inputs.of(check, given, InputSource.UNSEEN)
     verdict = beside_given(given, result, inputs, given_size(source), Rounds.AS_GIVEN)
-    return _said(result, verdict, _notes(result, wide, chosen))
+    notes = _notes(result, wide, chosen)
+    if target is None and widen_weights(made.clone(), targets.find("portable")):
+        notes.append(EXACT_HERE)
+    return _said(result, verdict, notes)
 
 
 def _said(result: QuantizedModel, verdict: Verdict, notes: Sequence[str]) -> QuantizedModel:
@@ -145,18 +149,6 @@ def _fixed(qparams: QParams) -> ObserverSpec:
     return FixedQParamsObserver.with_args(
         scale=float(qparams.scale), zero_point=int(qparams.zero_point) + shift, dtype=dtype
     )
-
-
-def _inputs(samples: object, given: ir.Model) -> Inputs:
-    """Inputs that both files are run on."""
-    specs = input_specs(given)
-    if samples is not None:
-        batches = itertools.islice(open_samples(Samples.of(samples), specs), MOST_BATCHES)
-        return Inputs(tuple(batches), InputSource.UNSEEN)
-    try:
-        return Inputs((random_batch(specs),), InputSource.MADE_UP)
-    except UnsupportedError:  # sequences, or too large
-        return Inputs((), InputSource.NONE)
 
 
 def _notes(result: ir.Model, wide: int, target: Target) -> list[str]:

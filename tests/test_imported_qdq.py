@@ -13,6 +13,7 @@ import onnx_ir as ir
 import pytest
 
 import onnxq
+from onnxq import targets
 from onnxq.checking.execution import execution_in
 from onnxq.checking.inventory import inventory
 from onnxq.errors import ModelError, VerificationError
@@ -277,9 +278,24 @@ def test_pairs_of_a_transposed_convolution_do_not_saturate() -> None:
     f.op("Identity", f.qdq(y, 2**-3, SIGNED), out="y")
     model = f.model("another tool", ("N", 16, 8, 8))
     x = {"x": np.abs(inputs(model)["x"])}
-    made = onnxq.import_qdq(model, x)
+    made = onnxq.import_qdq(model, x, target="portable")
     assert not any(t.dtype == ir.DataType.INT8 and t.size > 16 for t in stored(made))
     assert np.abs(as_said(model, x) - here(made, x)).max() <= 2**-3
+
+
+def test_without_a_target_it_is_made_for_this_machine() -> None:
+    f = File()
+    integers = f.rng.choice(np.array([-127, 127], np.int8), (16, 3, 3, 3))
+    w = f.op("DequantizeLinear", integers, np.float32(2**-8))
+    y = f.op("Conv", f.qdq("x", 2**-7, SIGNED), w, pads=[1] * 4)
+    f.op("Identity", f.qdq(y, 2**-3, SIGNED), out="y")
+    model = f.model("another tool")
+    made = onnxq.import_qdq(model, inputs(model))
+    is_exact = targets.resolve("auto").reduces_range
+    assert made.verdict is not None
+    assert any("--target portable" in note for note in made.verdict.notes) is not is_exact
+    kept = any(t.dtype == ir.DataType.INT8 and t.size > 16 for t in stored(made))
+    assert kept is not is_exact
 
 
 def test_integers_as_inputs_are_activations() -> None:

@@ -10,9 +10,11 @@ with `given` as the file says it, in float32 and without ONNX Runtime's optimiza
 """
 
 import enum
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 
 import numpy as np
 import onnx_ir as ir
@@ -22,7 +24,7 @@ from onnxq.checking.side_by_side import Pair
 from onnxq.checking.validation import REFUSALS, RefusalError
 from onnxq.checking.validation_run import ComparedOutput
 from onnxq.core.arrays import Array
-from onnxq.errors import VerificationError
+from onnxq.errors import UnsupportedError, VerificationError
 from onnxq.graph.saving import saved_bytes
 from onnxq.ort import runtime
 from onnxq.ort.target_here import target_here
@@ -32,13 +34,17 @@ from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource, Verdict
 from onnxq.reference import evaluator
 from onnxq.reference.float_nodes import FloatNodes
+from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import Batch
+from onnxq.samples.made_up import random_batch
 from onnxq.times.timed_runs import time_beside_float
 
 BESIDE = "the given file"
 FLOAT_SUMS = 1e-4
 """Relative rms that another order of float32 sums moves, where no activation is rounded."""
+MOST_BATCHES = 32
+"""Batches of the samples that both are run on."""
 TIMED_S = 0.2
 """CPU seconds of the runs that tell the speed."""
 
@@ -54,6 +60,18 @@ class Inputs:
 
     batches: Sequence[Batch]
     source: InputSource
+
+    @classmethod
+    def of(cls, samples: object, model: ir.Model, source: InputSource) -> Self:
+        """The first batches of samples, which are this source; without any, made-up inputs."""
+        specs = input_specs(model)
+        if samples is not None:
+            batches = itertools.islice(open_samples(Samples.of(samples), specs), MOST_BATCHES)
+            return cls(tuple(batches), source)
+        try:
+            return cls((random_batch(specs),), InputSource.MADE_UP)
+        except UnsupportedError:  # sequences, or too large
+            return cls((), InputSource.NONE)
 
 
 class Rounds(enum.Enum):

@@ -196,7 +196,7 @@ def quantize(
     made, statistics = carry_out_and_repair(wanted, source, job, observe, progress_bar)
     plan = made.plan
     summary = summarize_precisions(prepared.model, plan.decisions, plan.precisions, plan.dtypes)
-    check_quantized(made.model.verdict, summary)
+    check_quantized(made.model.verdict, summary, objective)
     save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:
         plan.save(save_plan)
@@ -287,7 +287,7 @@ def quantize_dynamic(
     validation = dynamic_validation(canonical, to_check, work, given_shapes)
     made = make_and_repair(canonical, plan, validation, to_check)
     summary = summarize(canonical, made.plan.decisions)
-    check_quantized(made.model.verdict, summary)
+    check_quantized(made.model.verdict, summary, objective)
     save(made.model, output, Annotations(annotations), inline_bytes)
     if save_plan is not None:
         made.plan.save(save_plan)

@@ -121,7 +121,7 @@ def tell(written: Written, account: Account, as_json: bool) -> None:
         console.print_details(on, account.summary, runs, account.notes)
 
 
-def check_quantized(verdict: Verdict | None, summary: Summary) -> None:
+def check_quantized(verdict: Verdict | None, summary: Summary, objective: str) -> None:
     """Raises NothingQuantizedError where the result is the float model, and says why."""
     counts = summary.node_counts(None)
     if counts.integers or counts.stored:
@@ -130,9 +130,9 @@ def check_quantized(verdict: Verdict | None, summary: Summary) -> None:
     why = "no node has an integer form" if worst is None else f"{worst.ops}: {worst.words}"
     if verdict is not None and verdict.float_because:
         why = f"{verdict.float_because}. --repair off keeps integers that gain nothing"
+    smaller = "" if objective == "size" else "; or --objective size for a smaller file"
     raise NothingQuantizedError(
-        f"nothing is quantized, and nothing was written: {why}. Use the float model; or "
-        "--objective size for a smaller file."
+        f"nothing is quantized, and nothing was written: {why}. Use the given model{smaller}."
     )
 
 

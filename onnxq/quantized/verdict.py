@@ -217,12 +217,14 @@ class Verdict(Saved):
 
     def remarks(self) -> Iterator[str]:
         """Lines on its speed, on nodes with which it did not run, and notes."""
-        if self.speedup is not None and self.speedup < LEAST_SPEEDUP and self.integer_nodes:
+        least = LEAST_SPEEDUP if self.integer_nodes else 1 / LEAST_SPEEDUP  # floats need no gain
+        if self.speedup is not None and self.speedup < least:
             is_slower = self.speedup < 1 / LEAST_SPEEDUP
             if self.speedup_range is not None:
                 is_slower = self.is_slower
             gain = f"it is slower than {self.beside}" if is_slower else "it gains little or no time"
-            yield f"{gain} on this machine: onnxq report shows what loses time"
+            report = ": onnxq report shows what loses time" if self.beside == "float" else ""
+            yield f"{gain} on this machine{report}"
         if self.left_in_float:
             names = listed(self.left_in_float)
             yield f"left in float, since ONNX Runtime does not run it else: {names}"

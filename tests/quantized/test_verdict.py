@@ -27,6 +27,23 @@ def test_it_is_said_in_sentences() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("integers", "speedup", "beside", "said"),
+    [
+        (32, 1.0, "float", "it gains little or no time on this machine: onnxq report shows"),
+        (32, 0.5, "the given file", "it is slower than the given file on this machine\n"),
+        (0, 0.5, "float", "it is slower than float on this machine: onnxq report shows"),
+        (0, 1.0, "float", ""),
+    ],
+)
+def test_what_is_not_faster_is_said(integers: int, speedup: float, beside: str, said: str) -> None:
+    stored = dataclasses.replace(VERDICT, integer_nodes=integers, stored_nodes=32)
+    verdict = dataclasses.replace(stored, speedup=speedup, beside=beside)
+    text = f"{verdict}\n"
+    assert said in text
+    assert ("on this machine" in text) is bool(said)
+
+
 def test_without_samples_no_sqnr_is_made_up() -> None:
     verdict = dataclasses.replace(
         VERDICT, input_source=InputSource.MADE_UP, outputs=(), speedup=None
