@@ -119,19 +119,19 @@ def _with_rest(
     free, known = unrounded(given, Clipping.ZERO)
     exact = replace(target, weight_qmax_saturating=target.weight_qmax)  # see widen_weights
     fixed = {}
-    prepared = prepare(free, target=exact)
-    for group in prepared.in_integers:
+    mapping, decided = default_qconfig_mapping(), prepare(free, target=exact).decisions
+    integers = {  # nodes that are to stay so
+        glob.escape(node_name(node)): mapping.global_qconfig
+        for node in given.graph.all_nodes()
+        if node_name(node) in decided and is_between_quantizers(node)
+    }
+    mapping = replace(mapping, nodes=integers)
+    for group in prepare(free, qconfig=mapping, target=exact).in_integers:
         scales = {float(known[name].scale): name for name in group.members if name in known}
         if scales:
             widest = max(scales)
             fixed[scales[widest]] = _fixed(known[scales[widest]])
-    mapping = default_qconfig_mapping()
-    integers = {  # nodes that are to stay so
-        glob.escape(node_name(node)): mapping.global_qconfig
-        for node in given.graph.all_nodes()
-        if node_name(node) in prepared.decisions and is_between_quantizers(node)
-    }
-    mapping = replace(mapping, tensors=fixed, nodes=integers)
+    mapping = replace(mapping, tensors=fixed)
     made = quantize(free, Samples.of(rest), qconfig=mapping, target=exact, check=Check.NONE)
     widen_weights(made, target)
     tensors = [v.const_value for v in made.graph.initializers.values()]

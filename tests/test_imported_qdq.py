@@ -199,6 +199,20 @@ def test_what_the_tool_left_in_float_is_quantized_from_samples(name: str) -> Non
     assert kept >= known - 1  # a copy of a tensor has the scale of what it copies
 
 
+def test_a_concat_whose_inputs_have_scales_of_their_own_is_taken() -> None:
+    f = File(opset=21)
+    x = f.qdq("x", 0.03, np.uint8(128))
+    boxes = f.qdq(f.op("Relu", f.op("MatMul", x, f.weight(32, 16, axis=1))), 0.04, np.uint8(0))
+    scores = f.qdq(
+        f.op("Sigmoid", f.op("MatMul", x, f.weight(32, 16, axis=1))), 1 / 256, np.uint8(0)
+    )
+    f.op("Identity", f.qdq(f.op("Concat", boxes, scores, axis=1), 0.04, np.uint8(0)), out="y")
+    model = f.model("onnx.quantize", ("N", 32))
+    samples = inputs(model, 64)
+    made = onnxq.import_qdq(model, quantize_rest=samples)
+    assert sqnr_db(as_said(model, samples), here(made, samples)) > 25
+
+
 def test_the_rest_of_a_residual_block_runs_in_integers() -> None:
     model = tensorrt()
     verdict = onnxq.import_qdq(model, quantize_rest=inputs(model, 64)).verdict
