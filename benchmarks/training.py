@@ -206,10 +206,10 @@ def trained_by_fx(subject: Subject, bits: int) -> tuple[float, float, float]:
     module, data, recipe = subject.module(), subject.data, subject.recipe
     torch.manual_seed(subject.seed)
     given = batches(data, recipe.steps, subject.batch, subject.seed)
-    started = time.thread_time()
-    loss = distilling(module)
-    prepared, converted = fx_training.trained(module, LARGEST[bits], given, loss, recipe)
-    seconds = (time.thread_time() - started) / recipe.steps
+    prepared, seconds = fx_training.trained(
+        module, LARGEST[bits], given, distilling(module), recipe
+    )
+    converted = fx_training.converted(prepared)
     deployed = in_torch(converted, data)
     agreeing = float((deployed == in_torch(prepared, data)).float().mean())
     return share(deployed, data), agreeing, seconds
@@ -247,6 +247,8 @@ def measure(
     names: Sequence[str],
 ) -> Iterator[Row]:
     """Every way of each model."""
+    if seeds > 1 and steps >= LONG:
+        raise click.UsageError(f"--seeds is of fewer than {LONG} steps; {steps} are asked for.")
     images = load_images(data) if data else embedded()
     for name in names or sorted(MODELS):
         subject = Subject(name, images, Recipe(steps, lr), batch)

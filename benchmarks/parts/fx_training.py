@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import time
 import warnings
 from typing import TYPE_CHECKING
 
@@ -19,9 +21,10 @@ from torch.ao.quantization import (
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_qat_fx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from torch import Tensor, nn
+    from torch.fx import GraphModule
 
     from onnxq.pytorch.train.recipe import Loss, Recipe
 
@@ -46,26 +49,36 @@ def qconfig(largest: int) -> QConfigMapping:
 
 
 def trained(
-    module: nn.Module, largest: int, batches: Iterable[Tensor], loss: Loss, recipe: Recipe
-) -> tuple[nn.Module, nn.Module]:
-    """The fake-quantized module after the steps, in eval mode, and the converted one."""
+    module: nn.Module, largest: int, batches: Iterator[Tensor], loss: Loss, recipe: Recipe
+) -> tuple[GraphModule, float]:
+    """The fake-quantized module after the steps, in eval mode, and CPU seconds per step."""
+    first = next(batches)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        prepared = prepare_qat_fx(copy.deepcopy(module).train(), qconfig(largest), (first,))
+    optimizer = torch.optim.Adam(prepared.parameters(), recipe.learning_rate)
+    started = time.thread_time()
+    for step, batch in enumerate(itertools.chain([first], batches)):
+        if step == round(recipe.freeze_activations * recipe.steps):
+            _disable_observers_of_activations(prepared)
+        if step == round(recipe.freeze * recipe.steps):
+            prepared.apply(disable_observer).apply(freeze_bn_stats)
+        optimizer.param_groups[0]["lr"] = recipe.rate(step)
+        optimizer.zero_grad()
+        loss(prepared, batch).backward()
+        optimizer.step()
+    seconds = (time.thread_time() - started) / recipe.steps
+    prepared.apply(disable_observer).eval()
+    return prepared, seconds
+
+
+def converted(prepared: GraphModule) -> nn.Module:
+    """The module as PyTorch deploys it, on the kernels of ENGINE."""
     torch.backends.quantized.engine = ENGINE
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is deprecated
-        example = (next(iter(batches := list(batches))),)
-        prepared = prepare_qat_fx(copy.deepcopy(module).train(), qconfig(largest), example)
-        optimizer = torch.optim.Adam(prepared.parameters(), recipe.learning_rate)
-        for step, batch in enumerate(batches):
-            if step == round(recipe.freeze_activations * recipe.steps):
-                _disable_observers_of_activations(prepared)
-            if step == round(recipe.freeze * recipe.steps):
-                prepared.apply(disable_observer).apply(freeze_bn_stats)
-            optimizer.param_groups[0]["lr"] = recipe.rate(step)
-            optimizer.zero_grad()
-            loss(prepared, batch).backward()
-            optimizer.step()
-        prepared.apply(disable_observer).eval()
-        return prepared, convert_fx(copy.deepcopy(prepared))
+        made: nn.Module = convert_fx(copy.deepcopy(prepared))
+    return made
 
 
 def _disable_observers_of_activations(prepared: nn.Module) -> None:
