@@ -312,6 +312,20 @@ def test_without_a_target_it_is_made_for_this_machine() -> None:
     assert kept is not is_exact
 
 
+def test_a_file_of_16_bits_is_said_to_be_equal_and_why_it_computes_in_float() -> None:
+    f = File(opset=21)
+    zero = np.uint16(32768)
+    y = f.op("MatMul", f.qdq("x", 2**-12, zero), f.weight(32, 16, axis=1))
+    f.op("Identity", f.qdq(y, 2**-12, zero), out="y")
+    model = f.model("onnx.quantize", ("N", 32))
+    verdict = onnxq.import_qdq(model, inputs(model)).verdict
+    assert verdict is not None
+    assert not verdict.warning
+    assert "nothing is quantized" not in str(verdict)
+    assert verdict.worst_db > 80
+    assert any("compute in float, since" in note for note in verdict.notes)
+
+
 def test_integers_as_inputs_are_activations() -> None:
     f = File()
     q = f.op("DequantizeLinear", "x", np.float32(0.02), np.uint8(128))

@@ -106,7 +106,8 @@ class Verdict(Saved):
     @property
     def is_float(self) -> bool:
         """Whether nothing is quantized: the model is the float model."""
-        return self.float_bytes is not None and not (self.integer_nodes or self.stored_nodes)
+        is_quantized = self.integer_nodes or self.stored_nodes or self.beside != "float"
+        return self.float_bytes is not None and not is_quantized
 
     @property
     def is_slower(self) -> bool:
