@@ -125,15 +125,9 @@ def half(
         source = _named(quantize_weights(given, bits=weight_bits, check=Check.NONE))
     kept = dict.fromkeys(_asked(source, keep), "asked for") | _by_type(source)
     batches = inputs.batches[:MOST_BATCHES]
-    ranges = _by_range(source, batches)
-    held = [name for node in source.graph if bodies(node) and (name := node_name(node)) in ranges]
-    if held:
-        raise UnsupportedError(
-            f"half: {ranges[held[0]]} of '{held[0]}' and its bodies in float16. Keep float."
-        )
-    kept |= ranges
+    kept |= _by_range(source, batches)
     _check_float32_weights(source, kept)
-    kept |= _by_loss(source, kept, batches)
+    kept |= _by_loss(source, kept, batches) if batches else {}
     try:
         made = _runnable(source, kept, Validation(given, inputs.source, batches))
     except ModelError as error:
@@ -242,10 +236,17 @@ def _by_range(model: ir.Model, batches: Sequence[Batch]) -> dict[str, str]:
             reached = 0.0 if x is None else largest.get(str(x.name), 0.0)
             is_constant = x is not None and x.is_initializer()
             if reached > LARGEST:
-                found[node_name(node)] = f"overflow ({reached:.3g})"
+                found[node_name(node)] = _overflow(node, reached)
             elif 0 < reached < SMALLEST and not (is_constant and x in added):
                 found.setdefault(node_name(node), f"underflow ({reached:.3g})")
     return found
+
+
+def _overflow(node: ir.Node, reached: float) -> str:
+    """Reason of a node that overflows; one with bodies is refused, whose ends are float16."""
+    if bodies(node):
+        raise UnsupportedError(f"half: overflow ({reached:.3g}) in or out of bodies, {node.name}.")
+    return f"overflow ({reached:.3g})"
 
 
 def _largest(array: Array) -> float:
@@ -282,7 +283,7 @@ def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch])
     """Node -> reason, for the fewest weights that bring outputs to GOOD_DB, and half at most."""
     wanted = _outputs(model, batches)
     found: set[ir.Node] = set()
-    for number in range(ROUNDS if batches else 0):
+    for number in range(ROUNDS):
         every = {*kept, *map(node_name, found)}
         rounded = _rounded(model, every)
         db, batch = _worst(wanted, rounded, batches)

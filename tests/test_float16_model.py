@@ -200,7 +200,7 @@ def test_of_what_an_amplifying_node_reads_only_what_rounds_most_stays_float32(de
 
 
 @pytest.mark.filterwarnings("ignore:output 'y'")
-def test_what_gains_with_more_than_half_of_the_weights_alone_does_not_stay_float32() -> None:
+def test_at_most_half_of_the_weights_stay_float32_for_precision() -> None:
     text = """g (float[n, 32] x) => (float[n, 32] y) {
         a = MatMul(x, w) b = MatMul(x, v) y = Sub(a, b)
     }"""
@@ -343,8 +343,13 @@ def test_a_node_that_stays_float32_keeps_its_bodies_so() -> None:
 
 
 def test_bodies_that_overflow_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match=r"overflow .* of 'If_y' and its bodies"):
+    with pytest.raises(UnsupportedError, match=r"overflow .* bodies, If_y"):
         onnxq.half(with_branch("p = Mul(a, k)", 1e5), BOTH)
+
+
+def test_bodies_of_small_numbers_are_converted() -> None:
+    made = onnxq.half(with_branch("p = Mul(a, k)", 1e-6), BOTH[:1])
+    assert "1 If (underflow" in notes_of(made)
 
 
 def test_a_node_with_bodies_loses_nothing_by_itself() -> None:
