@@ -20,10 +20,11 @@ import onnx_ir as ir
 from onnxq.checking.beside_given import Inputs
 from onnxq.checking.check import Check
 from onnxq.checking.comparison import Comparison
-from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.runnable import Made, runnable, timed_in_pairs
 from onnxq.checking.summary import Summary
-from onnxq.checking.validation import Validation
+from onnxq.checking.validation import Batch, Validation, refusal
 from onnxq.core.arrays import Array
+from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import (
     ModelError,
     NothingQuantizedError,
@@ -51,8 +52,6 @@ from onnxq.quantized.verdict import InputSource
 from onnxq.static.prepared import ModelSource
 from onnxq.tuning.scoring.paired_outputs import PairedOutputs
 from onnxq.weight_only import quantize_weights
-
-Batch = Mapping[str, Array]
 
 LARGEST = 65504.0 / 2
 """Magnitude that a tensor may reach on samples: half of float16's largest, for inputs unseen."""
@@ -116,7 +115,7 @@ def half(
     Warns:
         UserWarning: an output is far from the float model's.
     """
-    io = member(IoType, io_type, "io_type")
+    work, io = Stopwatch(), member(IoType, io_type, "io_type")
     given = _named(load(model))
     _to_float32(given, weight_bits)
     inputs = Inputs.of(samples, given, InputSource.CALIBRATION)
@@ -129,14 +128,16 @@ def half(
     _check_float32_weights(source, kept)
     kept |= _by_loss(source, kept, batches) if batches else {}
     try:
-        made = _runnable(source, kept, Validation(given, inputs.source, batches))
+        validation = Validation(given, inputs.source, batches)
+        made = timed_in_pairs(given, _runnable(source, kept, validation), work.spent_s)
     except ModelError as error:
         raise ModelError(f"half: {error}") from error
     result, kept, verdict = made.model, made.plan, made.model.verdict
     assert verdict is not None, "it was run"
     if io is IoType.FLOAT16:
         result = QuantizedModel.of(as_float16(source, kept, keeps_io=False))
-        _check_runs(result, batches[:1])
+        if why := refusal(result, batches[0] if batches else None):
+            raise ModelError(f"half: {why}")
     names = {node_name(node) for node in source.graph.all_nodes()}
     if weight_bits is None and names <= kept.keys():
         raise NothingQuantizedError(f"half: {_note(source, kept)}. Use the float model.")
@@ -267,16 +268,6 @@ def _computed(model: ir.Model, batch: Batch) -> Iterator[tuple[str, Array]]:
 def _is_float(value: ir.Value) -> bool:
     is_tensor = isinstance(value.type, ir.TensorType)
     return is_tensor and value.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
-
-
-def _check_runs(made: ir.Model, batches: Sequence[Batch]) -> None:
-    """Runs a model on inputs of its own types."""
-    types = {str(x.name): x.dtype for x in made.graph.inputs}
-    with runtime.open_session(made, threads=1) as session:
-        for batch in batches:
-            session.run(
-                {n: a.astype(dtype.numpy()) for n, a in batch.items() if (dtype := types[n])}
-            )
 
 
 def _by_loss(model: ir.Model, kept: Mapping[str, str], batches: Sequence[Batch]) -> dict[str, str]:

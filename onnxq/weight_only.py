@@ -1,14 +1,14 @@
 """Weight-only quantization, group-wise to 2, 4 or 8 bits, as one call and as its steps."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
 from onnxq.checking.check import Check
+from onnxq.checking.validation import Batch
 from onnxq.checking.weights_job import WeightsJob, carry_out_weights, with_samples_apart
-from onnxq.core.arrays import Array
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, QConfigError, member
 from onnxq.graph.canonical import canonicalize
@@ -24,8 +24,6 @@ from onnxq.weights.mixed_bits import SizeAim
 from onnxq.weights.stacked_matmuls import split_stacked_matmuls
 from onnxq.weights.weight_plan import WeightRequest
 from onnxq.weights.write_weights import ACCURACIES, WeightFormat
-
-Batch = Mapping[str, Array]
 
 
 def quantize_weights(

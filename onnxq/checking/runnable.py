@@ -13,19 +13,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
+import onnx_ir as ir
+
 from onnxq.checking.findings import Execution
 from onnxq.checking.summary import Summary
-from onnxq.checking.validation import Batch, RefusalError, Validation, refusal
+from onnxq.checking.validation import REFUSALS, Batch, RefusalError, Validation, refusal
 from onnxq.checking.validation_run import try_out
 from onnxq.errors import LimitError, ModelError
+from onnxq.graph.given_file import given_file
+from onnxq.graph.saving import weight_bytes
 from onnxq.operator import Float
 from onnxq.operator.reasons import NotRun, NotTried
 from onnxq.quantized.quantized_model import QuantizedModel
 from onnxq.quantized.verdict import InputSource
+from onnxq.times.timed_runs import time_beside_float
 
 P = TypeVar("P")
 Make = Callable[[Mapping[str, Float]], tuple[P, "QuantizedModel"]]
 """Makes plan and model with these nodes left in float."""
+
+
+TIMED_S, TIMED_SHARE = 0.2, 0.1
+"""CPU seconds of the runs that tell whether a model is slower, and share of the work so far, where
+that is more. Runs of 1 ms take 20 rounds of each model in them."""
+CLEAR_SPEEDUP = 1.2
+"""Speedup of the validation run, few pairs of runs, from which on they are enough; chosen."""
+IN_DOUBT = 4
+"""Times as long are the runs of a model that seems slower, where their interval leaves a doubt."""
+MOST_PAIRED = 1 << 30
+"""Bytes of float weights, at most, of a model whose sessions are opened again and again; chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,28 @@ def runnable(
         verdict.check(min_sqnr_db)
     model.attach(verdict)
     return Made(plan, model, execution, timed_on)
+
+
+def timed_in_pairs(source: ir.Model, made: Made[P], spent_s: float) -> Made[P]:
+    """The model, its verdict with a time of several pairs of sessions where one leaves a doubt.
+
+    `spent_s`: CPU time of the work so far, of which the runs may take a share.
+    """
+    verdict, model, feeds = made.model.verdict, made.model, made.timed_on
+    is_clear = verdict is not None and (verdict.speedup or CLEAR_SPEEDUP) >= CLEAR_SPEEDUP
+    if verdict is None or not feeds or is_clear or weight_bytes(source) > MOST_PAIRED:
+        return made
+    seconds = max(TIMED_S, TIMED_SHARE * spent_s)
+    file = given_file(source)  # which the canonical model may be faster than
+    try:
+        time = time_beside_float(source, model, feeds, seconds, file)
+    except REFUSALS:  # of a bfloat16 file, which has no kernels
+        file, time = None, time_beside_float(source, model, feeds, seconds)
+    if time.low < 1 < time.ratio:
+        time = time_beside_float(source, model, feeds, IN_DOUBT * seconds, file)
+    speed, interval = 1 / time.ratio, (1 / time.high, 1 / time.low)
+    model.attach(replace(verdict, speedup=speed, speedup_range=interval))
+    return made
 
 
 def _suiting_float(refused: RefusalError, validation: Validation) -> Validation | None:

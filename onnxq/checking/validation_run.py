@@ -21,6 +21,7 @@ from onnxq.core.arrays import Array
 from onnxq.core.brief import size_text
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
+from onnxq.graph.annotations import as_written
 from onnxq.graph.given_file import given_size
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
@@ -144,7 +145,7 @@ def try_alone(model: QuantizedModel, batch: Batch) -> Verdict:
 def _opened(model: QuantizedModel) -> tuple[runtime.Session, Execution]:
     _keep_integers(model)
     try:
-        session, optimized = runtime.open_with_graph(model)
+        session, optimized = runtime.open_with_graph(as_written(model))
     except REFUSALS as error:
         raise RefusalError(error, None) from error
     return session, execution_in(model, optimized)

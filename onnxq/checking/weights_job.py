@@ -15,7 +15,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from onnxq.checking.check import Check
-from onnxq.checking.runnable import Made, runnable
+from onnxq.checking.runnable import Made, runnable, timed_in_pairs
 from onnxq.checking.summary import Summary, summarize
 from onnxq.checking.validation import Validation, on_excerpt
 from onnxq.checking.with_verdict import check_bound_is_seen
@@ -141,7 +141,8 @@ def carry_out_weights(
     def summary_of(made: WeightPlan) -> Summary:
         return summarize(job.model, made.dynamic_decisions)
 
-    return runnable(make, lambda made: list(made.nodes), summary_of, validation, bound)
+    made = runnable(make, lambda made: list(made.nodes), summary_of, validation, bound)
+    return timed_in_pairs(job.model, made, job.work.spent_s)
 
 
 def _integers(

@@ -9,10 +9,11 @@ import enum
 from collections.abc import Callable, Iterable
 
 import onnx
+import onnx_ir as ir
 from google.protobuf.message import DecodeError, EncodeError
 
 from onnxq.graph.inference import infer_shapes
-from onnxq.graph.skeleton import proto_graphs
+from onnxq.graph.skeleton import proto_graphs, skeleton
 from onnxq.operator.nodes import ONNX_DOMAINS
 from onnxq.operator.site import MICROSOFT
 
@@ -57,6 +58,17 @@ def drop_annotations(model: onnx.ModelProto) -> None:
             or not (info.name in of_runtime or _is_implied(info, again.get(info.name)))
         ]
         _set_infos(graph, kept)
+
+
+def as_written(model: ir.Model) -> ir.Model:
+    """A copy with the inferred types that its file has: ONNX Runtime fuses by those it is told."""
+    proto, copy = skeleton(model), model.clone()
+    drop_annotations(proto)
+    written = {info.name for graph in proto_graphs(proto.graph) for info in graph.value_info}
+    for y in (y for node in copy.graph.all_nodes() for y in node.outputs):
+        if y.name not in written and not y.is_graph_output():
+            y.type = y.shape = None
+    return copy
 
 
 def _drop_notes(graph: onnx.GraphProto) -> None:

@@ -16,13 +16,12 @@ from typing import TypeVar
 
 import onnx_ir as ir
 
-from onnxq.checking.runnable import Made
+from onnxq.checking.runnable import TIMED_S, Made, timed_in_pairs
 from onnxq.checking.static_job import Observe, StaticJob, carry_out
 from onnxq.core.reason import Reason
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.dynamic.dynamic_decision import DynamicPlan, Objective
 from onnxq.errors import counted
-from onnxq.graph.given_file import given_file
 from onnxq.graph.walk import node_name, value_name, walk
 from onnxq.operator import Float
 from onnxq.ort.target_here import target_here
@@ -35,20 +34,12 @@ from onnxq.static.prepared import Prepared
 from onnxq.times.attribution import owners, paired_node_times
 from onnxq.times.model_times import TimeModel
 from onnxq.times.time_model import Precisions
-from onnxq.times.timed_runs import time_beside_float
 from onnxq.times.work import moving
 
 P = TypeVar("P")
 PORTABLE = "portable"
-TIMED_S, TIMED_SHARE = 0.2, 0.1
-"""CPU seconds of the runs that tell whether a model is slower, and share of the work so far, where
-that is more. Runs of 1 ms take 20 rounds of each model in them."""
 LEAST_SMALLER = 0.99
 """Share of float's size from which on a file that is no faster has no gain; chosen."""
-CLEAR_SPEEDUP = 1.2
-"""Speedup of the validation run, few pairs of runs, from which on they are enough; chosen."""
-IN_DOUBT = 4
-"""Times as long are the runs of a model that seems slower, where their interval leaves a doubt."""
 HERE = "this machine"
 
 
@@ -76,7 +67,7 @@ def is_judged_here(target: str, objective: Objective) -> bool:
 
 
 def why_not_worth(
-    source: ir.Model, made: Made[Plan] | Made[DynamicPlan], objective: Objective, spent_s: float
+    source: ir.Model, made: Made[P], objective: Objective, spent_s: float
 ) -> Reason | None:
     """Why float is better than a quantized model; None: it is not.
 
@@ -91,18 +82,12 @@ def why_not_worth(
     ratio = verdict.quantized_bytes / max(verdict.float_bytes, 1)
     if objective is Objective.SIZE:
         return LargerHere(ratio) if ratio > 1 else None
-    if verdict.speedup is None or verdict.speedup >= CLEAR_SPEEDUP or not made.timed_on:
+    told = timed_in_pairs(source, made, spent_s).model.verdict
+    if told is None or told.speedup is None or told.speedup_range is None:
         return None
-    seconds = max(TIMED_S, TIMED_SHARE * spent_s)
-    file = given_file(source)  # which the canonical model may be faster than
-    time = time_beside_float(source, made.model, made.timed_on, seconds, file)
-    if time.low < 1 < time.ratio:
-        time = time_beside_float(source, made.model, made.timed_on, IN_DOUBT * seconds, file)
-    told = replace(verdict, speedup=1 / time.ratio, speedup_range=(1 / time.high, 1 / time.low))
-    made.model.attach(told)
     if told.is_slower:
-        return SlowerHere(float(f"{time.ratio:.3g}"))
-    return LargerHere(ratio) if ratio > LEAST_SMALLER and time.high >= 1 else None
+        return SlowerHere(float(f"{1 / told.speedup:.3g}"))
+    return LargerHere(ratio) if ratio > LEAST_SMALLER and told.speedup_range[0] <= 1 else None
 
 
 def _with_word_on_size(made: Made[P], objective: Objective) -> Made[P]:

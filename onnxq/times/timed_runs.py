@@ -19,6 +19,7 @@ from onnxq.core.arrays import Array
 from onnxq.core.atomic import temporary_folder
 from onnxq.core.saved import Saved
 from onnxq.errors import CalibrationError, ModelError
+from onnxq.graph.annotations import as_written
 from onnxq.graph.folded import as_given
 from onnxq.ort.runtime import Session, open_profiled, open_session
 from onnxq.ort.turns import Run, Schedule, taken, taking_turns
@@ -176,7 +177,7 @@ def time_beside_float(
     `file` is run in the float model's place. Else weights that the float model stores in fewer bits
     are so there: ONNX Runtime multiplies some.
     """
-    models = (model, file or as_given(source))
+    models = (as_written(model), file or as_given(source))
     ours, theirs = (partial(open_session, each, threads=1) for each in models)
     fed = as_taken(feeds, input_specs(model)), as_taken(feeds, input_specs(source))
     return WholeTime.of_sessions(paired_sessions((ours, theirs), fed, seconds=seconds))

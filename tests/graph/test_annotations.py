@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnxq.graph.annotations import Annotations
+from onnxq.graph.annotations import Annotations, as_written
 from onnxq.graph.saving import save
 from onnxq.graph.types import infer_types
 
@@ -50,6 +50,13 @@ def test_types_stay_where_inference_does_not_find_them_again(
     save(model, tmp_path / "m.onnx")
     # of an operator that nobody knows; Gelu is known to ONNX Runtime, though not to onnx
     assert infos(onnx.load(tmp_path / "m.onnx")) == ["b"]
+
+
+def test_a_copy_has_the_types_of_the_file(model: ir.Model, tmp_path: Path) -> None:
+    save(model, tmp_path / "m.onnx")
+    copy = as_written(model)
+    assert set(infos(ir.to_proto(copy))) - {"w"} == {*infos(onnx.load(tmp_path / "m.onnx"))}
+    assert len(infos(ir.to_proto(model))) > 1, "the model itself stays as it is"
 
 
 def test_sizes_stay_that_inference_does_not_find(parse: Parse, tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
+import onnx_ir as ir
 import pytest
 from click.testing import CliRunner, Result
 
 import onnxq
+from onnxq.checking import runnable
 from onnxq.cli import main
 from onnxq.errors import NothingQuantizedError
 from onnxq.qconfig import Choice, default_qconfig_mapping
@@ -45,13 +48,13 @@ def linear() -> onnx.ModelProto:
 def clock(monkeypatch: pytest.MonkeyPatch, judged_here: None) -> list[WholeTime]:
     """Times that runs beside float show, one after the other; the last one from then on."""
     del judged_here
-    monkeypatch.setattr(slower, "CLEAR_SPEEDUP", 1e9)  # whatever the first pairs say
+    monkeypatch.setattr(runnable, "CLEAR_SPEEDUP", 1e9)  # whatever the first pairs say
     times: list[WholeTime] = []
 
     def told(*_: object) -> WholeTime:
         return times.pop(0) if len(times) > 1 else times[0]
 
-    monkeypatch.setattr(slower, "time_beside_float", told)
+    monkeypatch.setattr(runnable, "time_beside_float", told)
     return times
 
 
@@ -171,3 +174,25 @@ def test_a_model_beside_itself_is_never_slower(judged_here: None) -> None:
     assert time.low <= time.ratio <= time.high
     assert time.low <= 1.02
     assert time.high >= 0.98
+
+
+def test_weights_alone_get_a_time_of_several_pairs_of_sessions(clock: list[WholeTime]) -> None:
+    clock.append(SLOW)
+    verdict = verdict_of(onnxq.quantize_weights(linear(), samples(), method="rtn"))
+    assert verdict.speedup_range == (1 / SLOW.high, 1 / SLOW.low)
+
+
+def test_a_file_without_kernels_is_timed_as_its_float32_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runnable, "CLEAR_SPEEDUP", 1e9)  # whatever the first pairs say
+    model = ir.from_proto(linear())
+    for weight in model.graph.initializers.values():
+        assert weight.const_value is not None
+        numbers = weight.const_value.numpy().astype(ml_dtypes.bfloat16)
+        weight.const_value = ir.tensor(numbers, name=weight.name)
+    for value in (*model.graph.inputs, *model.graph.outputs, *model.graph.initializers.values()):
+        value.dtype = ir.DataType.BFLOAT16
+    ir.save(model, path := tmp_path / "m.onnx")
+    made = onnxq.quantize_weights(path, samples(), method="rtn")
+    assert verdict_of(made).speedup_range is not None
