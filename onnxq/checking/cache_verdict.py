@@ -1,7 +1,7 @@
 """Logits of a decoder whose cache is int8 beside those of the float cache, on samples."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxq.checking.comparison import Comparison
+from onnxq.checking.validation import Batch
 from onnxq.core.arrays import Array
 from onnxq.dtypes import INT8
 from onnxq.graph.weights import constant_array
@@ -17,9 +18,6 @@ from onnxq.ort.runtime import open_session
 from onnxq.quantized.output_verdict import OutputVerdict
 from onnxq.samples import Samples, input_specs, open_samples
 from onnxq.samples.ignored import check_ignored
-
-Batch = Mapping[str, Array]
-
 
 TRIED = 16
 """Batches that are run; keys and values of all samples are in the scales."""

@@ -206,8 +206,10 @@ class _Planner:
                 self.notes += notes
             else:
                 key = self._key(choice, weight)
-                scales = self._observed_once(value, key)
-                stored = plan_stored(value, weight, key, self.limits[key], scales)
+                if key not in self.observed:  # nodes that agree in it share its scales
+                    self.observed[key], notes = stored_scales(value, key, self.limits[key])
+                    self.notes += notes
+                stored = plan_stored(value, weight, key, self.limits[key], self.observed[key])
                 if self._may_have_one_scale(choice, weight, value):
                     stored = with_one_scale(stored)
                 if is_prequantized(value) and key.block_size is None and stored.qparams is not None:
@@ -220,13 +222,6 @@ class _Planner:
         unasked = choice.entry.precision is None
         how = _how(choice.precision, weights, choice.rule.missing if unasked else "")
         return QuantizeDynamic(choice.precision, how, tuple(weights))
-
-    def _observed_once(self, value: ir.Value, key: StorageKey) -> StoredScales:
-        """The scales of the key's weight, shared by the nodes that agree in the key."""
-        if key not in self.observed:
-            self.observed[key], notes = stored_scales(value, key, self.limits[key])
-            self.notes += notes
-        return self.observed[key]
 
     def _may_have_one_scale(self, choice: _Chosen, weight: DynamicWeight, value: ir.Value) -> bool:
         """Whether nothing but speed is asked for, and one scale for all columns would be faster."""

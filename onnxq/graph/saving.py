@@ -358,9 +358,7 @@ def remove_old(old: set[Path], target: Path) -> None:
 
     A link stays, and so does what cannot be removed: the new model is complete without that.
     """
-    if not old:
-        return
-    for path in old - data_files(target):
+    for path in old - data_files(target) if old else ():
         with contextlib.suppress(OSError):
             if stat.S_ISREG(path.lstat().st_mode):
                 path.unlink()

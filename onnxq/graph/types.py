@@ -62,19 +62,14 @@ def infer_proto(model: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
         return _inferred(model), ""
     except Exception as error:  # C++ errors arrive as InferenceError, RuntimeError, ValueError ...
         failure = first_line(error)
-    _drop_declarations(model.graph)
+    for graph in proto_graphs(model.graph):
+        del graph.value_info[:]
+        for output in graph.output:
+            output.ClearField("type")
     try:
         return _inferred(model), failure
     except Exception:  # likewise
         return None, failure
-
-
-def _drop_declarations(graph: onnx.GraphProto) -> None:
-    """Takes the declared types of inner values and outputs away, in bodies too."""
-    for one in proto_graphs(graph):
-        del one.value_info[:]
-        for output in one.output:
-            output.ClearField("type")
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:

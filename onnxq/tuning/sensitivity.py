@@ -20,7 +20,6 @@ from onnxq.tuning.evaluation.evaluations import Evaluations, Refusal
 from onnxq.tuning.evaluation.evaluator import baseline_of
 from onnxq.tuning.scoring.objective_function import finite_noise_at
 from onnxq.tuning.scoring.score import db_text, least_db
-from onnxq.tuning.scoring.tuning_samples import TuningSamples
 
 FEW_SHARE, LEAST_ROWS = 16, 4
 """Groups are measured on this part of the samples of the search, and on so many at least."""
@@ -110,7 +109,8 @@ def sensitivity_of(
     refused.
     """
     evaluator = evaluations.evaluator
-    samples, few = evaluator.samples, few_of(evaluator.samples)
+    samples = evaluator.samples
+    few = samples.few(max(samples.rows // FEW_SHARE, LEAST_ROWS))
     kept = list(alone)[: _fitting(most_runs * samples.rows, few.rows)]
     refused = dict.fromkeys(list(alone)[len(kept) :], NO_RUN_LEFT)
     if not kept:
@@ -125,11 +125,6 @@ def sensitivity_of(
             drop = 0.0 if found.metric == baseline.metric else baseline.metric - found.metric
             costs.append(GroupCost(name, drop, found.sqnr_db))
     return Sensitivity(_dearest_first(costs), len(kept) * few.rows / max(samples.rows, 1), refused)
-
-
-def few_of(samples: TuningSamples) -> TuningSamples:
-    """The samples that groups are measured on."""
-    return samples.few(max(samples.rows // FEW_SHARE, LEAST_ROWS))
 
 
 def _fitting(most_rows: float, rows: int) -> int:

@@ -30,9 +30,6 @@ from onnxq.weights.subgraphs import ActivationCache, SpilledArrays, Subgraph, cu
 from onnxq.weights.weight_plan import Groupwise, WeightPlan
 from onnxq.weights.write_weights import FLOAT_ACCURACY, GroupwiseWriter
 
-Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
-
-
 REFERENCE = 4
 """Bits whose noise is measured: enough to stand out of rounding, too few to be lost in it."""
 MEASURED_BATCHES = 2

@@ -29,11 +29,10 @@ from onnxq.weights.experts import unfolded
 from onnxq.weights.plan_weights import rows_of
 from onnxq.weights.prequantized_groups import prequantized_integers
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile
-from onnxq.weights.sequential import LayersOfInput, SequentialPipeline
+from onnxq.weights.sequential import Integers, LayersOfInput, SequentialPipeline
 from onnxq.weights.solve import RowSolver, prepared
 from onnxq.weights.weight_plan import Groupwise, WeightPlan
 
-Integers = Mapping[str, Mapping[str, ir.TensorProtocol]]
 Packed = dict[str, Array]
 
 

@@ -221,12 +221,10 @@ class _Walk:
 
     def _drop(self, index: int) -> None:
         """Forgets what no later subgraph reads."""
-        for tensor, last in self.last.items():
-            if last != index:
-                continue
-            for cache in self.caches:
-                if tensor in cache:
-                    cache.drop(tensor)
+        read = [tensor for tensor, last in self.last.items() if last == index]
+        for cache in self.caches:
+            for tensor in filter(cache.__contains__, read):
+                cache.drop(tensor)
 
     def judged(self, judges: Sequence[Batch]) -> Outcome:
         """Outcome at the outputs, on the batches held back and on those that judge alone."""

@@ -65,7 +65,9 @@ def tidy_quantized(model: ir.Model) -> None:
     infer_types(model)
     MeanToGlobalPool()(model)
     names = edit.FreeNames(model)
-    _drop_marks(model)
+    for node in list(model.graph):  # marks behind which nothing is quantized; others stay as copies
+        if node.op_type == MARK and len(node.inputs) == 1 and not _reaches_integers(node):
+            edit.bypass(node)
     share_equal(model)
 
     def each(*steps: Callable[[ir.Node], None]) -> None:
@@ -143,13 +145,6 @@ def _drop_defaults(node: ir.Node) -> None:
 def _is_number(array: Array | None) -> bool:
     """Whether it has rank 0: a scale of shape (1,), of a weight of one channel, keeps its axis."""
     return array is not None and array.ndim == 0
-
-
-def _drop_marks(model: ir.Model) -> None:
-    """Removes marks behind which nothing is quantized again; the others stay as copies."""
-    for node in list(model.graph):
-        if node.op_type == MARK and len(node.inputs) == 1 and not _reaches_integers(node):
-            edit.bypass(node)
 
 
 def _reaches_integers(node: ir.Node) -> bool:

@@ -84,7 +84,9 @@ def rewrite(prepared: Prepared, plan: Plan, format: str = "qdq") -> QuantizedMod
     keep_float_matmul(model)
     write_max(model)
     write_sums(model)
-    model = FORMATS[format](model, _int8_integers(plan))
+    signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
+    integers = Int8Activations.KEPT if signed else Int8Activations.SHIFTED
+    model = FORMATS[format](model, integers)
     if format == "qdq":
         store_float_biases(model)
     compact(model, names_in(prepared.model))
@@ -114,12 +116,6 @@ def write_part(model: ir.Model, plan: Plan) -> None:
     keep_float_matmul(model)
     write_max(model)
     write_sums(model)
-
-
-def _int8_integers(plan: Plan) -> Int8Activations:
-    """The integer type of activations: a plan has them only where its target runs them."""
-    signed = any(qparams.dtype == INT8 for qparams in plan.tensors.values())
-    return Int8Activations.KEPT if signed else Int8Activations.SHIFTED
 
 
 def _narrow_types(plan: Plan) -> set[QDType]:
