@@ -112,6 +112,8 @@ def test_integers_that_the_target_cannot_add_are_named_with_what_others_cost() -
         "1 of the weights that the file stores as integers need others for target 'portable': 'w' ("
     )
     assert 30 < float(note.split("(")[1].split(" dB")[0]) < 60
+    assert made.verdict is not None
+    assert "of the given file's size" in made.verdict.headline
 
 
 def test_every_way_says_that_weights_are_stored_already() -> None:

@@ -31,7 +31,7 @@ from onnxq.ort.target_here import target_here
 from onnxq.qdq.imported import Clipping, unrounded
 from onnxq.qdq.tidy import output_scales
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.quantized.verdict import InputSource, Verdict
+from onnxq.quantized.verdict import GIVEN_FILE, InputSource, Verdict
 from onnxq.reference import evaluator
 from onnxq.reference.float_nodes import FloatNodes
 from onnxq.samples import Samples, input_specs, open_samples
@@ -40,7 +40,6 @@ from onnxq.samples.inputs import Batch
 from onnxq.samples.made_up import random_batch
 from onnxq.times.timed_runs import time_beside_float
 
-BESIDE = "the given file"
 FLOAT_SUMS = 1e-4
 """Relative rms that another order of float32 sums moves, where no activation is rounded."""
 MOST_BATCHES = 32
@@ -108,7 +107,8 @@ def beside_given(
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),
         notes=tuple(notes),
-        beside=BESIDE,
+        beside=GIVEN_FILE,
+        size_of=GIVEN_FILE,
     )
 
 

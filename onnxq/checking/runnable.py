@@ -106,8 +106,9 @@ def timed_in_pairs(source: ir.Model, made: Made[P], spent_s: float) -> Made[P]:
     `spent_s`: CPU time of the work so far, of which the runs may take a share.
     """
     verdict, model, feeds = made.model.verdict, made.model, made.timed_on
-    is_clear = verdict is not None and (verdict.speedup or CLEAR_SPEEDUP) >= CLEAR_SPEEDUP
-    if verdict is None or not feeds or is_clear or weight_bytes(source) > MOST_PAIRED:
+    if verdict is None or verdict.is_float or not feeds or weight_bytes(source) > MOST_PAIRED:
+        return made
+    if (verdict.speedup or CLEAR_SPEEDUP) >= CLEAR_SPEEDUP:
         return made
     seconds = max(TIMED_S, TIMED_SHARE * spent_s)
     file = given_file(source)  # which the canonical model may be faster than

@@ -22,6 +22,7 @@ from onnxq.core.brief import size_text
 from onnxq.core.memory import available_bytes
 from onnxq.errors import OnnxqError
 from onnxq.graph.annotations import as_written
+from onnxq.graph.folded import saved_by_writing_as_given
 from onnxq.graph.given_file import given_size
 from onnxq.graph.quantized import INPUTS_KEY, OUTPUTS_KEY, read_quantized_io
 from onnxq.graph.saving import saved_bytes, weight_bytes
@@ -32,7 +33,7 @@ from onnxq.ort.turns import Schedule, taken, taking_turns
 from onnxq.qdq.narrow import packed_bytes
 from onnxq.quantized.output_verdict import OutputVerdict
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.quantized.verdict import InputSource, Verdict
+from onnxq.quantized.verdict import FLOAT_MODEL, GIVEN_FILE, InputSource, Verdict
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import has_dynamic_batch
@@ -85,6 +86,7 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
         collapse=collapse,
         speedup=run.speedup,
         float_bytes=given_size(validation.source),
+        size_of=GIVEN_FILE if saved_by_writing_as_given(validation.source) else FLOAT_MODEL,
         quantized_bytes=saved_bytes(model),
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),
@@ -329,8 +331,10 @@ class _Run:
         return tuple(verdict for verdict in found if verdict is not None)
 
     def notes(self) -> list[str]:
-        """Why an output could not be compared."""
-        return [output.problem for output in self._outputs if output.problem]
+        """Why an output, or some of it, could not be compared."""
+        problems = [output.problem for output in self._outputs if output.problem]
+        left_out = {o.pair.name: o.pair.sums.compared.left_out for o in self._outputs}
+        return problems + [f"output '{name}': {words}" for name, words in left_out.items() if words]
 
 
 def _float_session(validation: Validation) -> runtime.Session | str | None:

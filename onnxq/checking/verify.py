@@ -94,6 +94,8 @@ def _incomparable(pairs: Sequence[Pair]) -> list[Unmatched]:
             found.append(Unmatched(pair.target, reason))
         elif not pair.sums.compared.elements:
             found.append(Unmatched(pair.target, "no sample reached it"))
+        elif left_out := pair.sums.compared.left_out:
+            found.append(Unmatched(pair.target, left_out))
     return found
 
 

@@ -30,6 +30,7 @@ from onnxq.dynamic.dynamic_weights import (
     FEW_ROWS,
     StorageKey,
     StoredScales,
+    check_finite,
     plan_half,
     plan_stored,
     stored_scales,
@@ -44,7 +45,6 @@ from onnxq.dynamic.tied_weights import find_tied, notes_on_copies, notes_on_tied
 from onnxq.graph.io import model_hash
 from onnxq.graph.prequantized_weights import is_prequantized, notes_on_integers, stored_bits
 from onnxq.graph.walk import node_name, value_name, walk
-from onnxq.graph.weights import constant_array
 from onnxq.observers import ObserverSpec
 from onnxq.operator import DynamicRule, DynamicWeight, Float, Precision
 from onnxq.operator.nodes import find_input, input_at, tensor_of
@@ -285,7 +285,7 @@ class _Planner:
             self.slower.append(node_name(node))
             if precision.reason.rows is not None:
                 self.few_rows.append(node_name(node))
-            self.notes += _notes_on_infinite(node, rule)
+            check_finite(input_at(node, weight.slot) for weight in rule.weights)
         return precision
 
     def _why_weights_forbid(
@@ -345,17 +345,6 @@ class _Planner:
 
 def _quantized(decisions: Mapping[str, DynamicDecision]) -> dict[str, QuantizeDynamic]:
     return {n: d for n, d in decisions.items() if isinstance(d, QuantizeDynamic)}
-
-
-def _notes_on_infinite(node: ir.Node, rule: DynamicRule) -> list[str]:
-    """One note per weight of a float node that would be refused if the node were quantized."""
-    values = [node.inputs[weight.slot] for weight in rule.weights]
-    return [
-        f"weight '{value.name}' holds NaN or Inf; '{node_name(node)}' stays in float and computes "
-        "with them. Repair the model."
-        for value in values
-        if value is not None and not np.isfinite(constant_array(value)).all()
-    ]
 
 
 def _how(

@@ -1,7 +1,7 @@
 """qparams of the weights that dynamic quantization stores, in the layout in which it does."""
 
 import dataclasses
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,13 +132,19 @@ def with_one_scale(weight: DynamicWeightPlan) -> DynamicWeightPlan:
     return dataclasses.replace(weight, qparams=one)
 
 
+def check_finite(weights: Iterable[ir.Value]) -> None:
+    """Refuses weights that hold NaN or Inf."""
+    for value in weights:
+        if not np.isfinite(constant_array(value)).all():
+            raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
+
+
 def plan_half(
     value: ir.Value, weight: DynamicWeight
 ) -> tuple[DynamicWeightPlan | Float, list[str]]:
     """One weight stored as float16, or why float16 does not hold it; notes."""
+    check_finite([value])
     array = constant_array(value)
-    if not np.isfinite(array).all():
-        raise ModelError(f"weight '{value.name}' holds NaN or Inf; repair the model.")
     sizes = np.abs(array)
     largest = float(sizes.max(initial=0.0))
     if largest > float(np.finfo(np.float16).max):

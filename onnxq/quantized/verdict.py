@@ -26,6 +26,7 @@ from onnxq.shown import shown
 LEAST_SPEEDUP = 1.05
 """Below it, a run as short as a verdict's does not tell a gain from none; below its inverse, the
 model is slower than float."""
+FLOAT_MODEL, GIVEN_FILE = "the float model", "the given file"
 MAX_OUTPUTS = 8
 """Outputs that are said one by one, the worst first; the rest are counted."""
 
@@ -77,6 +78,7 @@ class Verdict(Saved):
         taken_back: nodes that are in float since their integers gained nothing, as runs showed.
         float_because: why nothing is quantized any more: no integers gained anything; else empty.
         beside: what it was compared with.
+        size_of: what float_bytes are of: "the given file", where that stores weights in fewer bits.
         answers: figures of boxes, masks and classes, where outputs are sure to hold such.
     """
 
@@ -101,6 +103,7 @@ class Verdict(Saved):
     taken_back: tuple[str, ...] = ()
     float_because: str = ""
     beside: str = "float"
+    size_of: str = FLOAT_MODEL
     answers: tuple[Answers, ...] = ()
 
     @property
@@ -190,7 +193,7 @@ class Verdict(Saved):
         stored = f", {self.stored_nodes} store integers or float16" if self.stored_nodes else ""
         return (
             f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers{stored}; "
-            f"{self._size}{speed}"
+            f"{self.size}{speed}"
         )
 
     def beside_float(self, most: int = MAX_OUTPUTS) -> Iterator[str]:
@@ -232,11 +235,11 @@ class Verdict(Saved):
         yield from self.notes
 
     @property
-    def _size(self) -> str:
+    def size(self) -> str:
+        """Its size, as a share of what it was made from."""
         if self.float_bytes is None:
             return f"{self.quantized_bytes} bytes"
-        whose = "the float model's" if self.beside == "float" else f"{self.beside}'s"
-        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of {whose} size"
+        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of {self.size_of}'s size"
 
     @property
     def _runs(self) -> str:

@@ -76,18 +76,17 @@ def why_not_worth(
 
     The verdict gets the interval of the time where it leaves a doubt.
     """
-    verdict = made.model.verdict
+    verdict = timed_in_pairs(source, made, spent_s).model.verdict
     if verdict is None or not verdict.integer_nodes or verdict.float_bytes is None:
         return None
     ratio = verdict.quantized_bytes / max(verdict.float_bytes, 1)
     if objective is Objective.SIZE:
         return LargerHere(ratio) if ratio > 1 else None
-    told = timed_in_pairs(source, made, spent_s).model.verdict
-    if told is None or told.speedup is None or told.speedup_range is None:
+    if verdict.speedup is None or verdict.speedup_range is None:
         return None
-    if told.is_slower:
-        return SlowerHere(float(f"{1 / told.speedup:.3g}"))
-    return LargerHere(ratio) if ratio > LEAST_SMALLER and told.speedup_range[0] <= 1 else None
+    if verdict.is_slower:
+        return SlowerHere(float(f"{1 / verdict.speedup:.3g}"))
+    return LargerHere(ratio) if ratio > LEAST_SMALLER and verdict.speedup_range[0] <= 1 else None
 
 
 def _with_word_on_size(made: Made[P], objective: Objective) -> Made[P]:
@@ -96,8 +95,7 @@ def _with_word_on_size(made: Made[P], objective: Objective) -> Made[P]:
     if verdict is None or verdict.float_bytes is None or objective is Objective.SIZE:
         return made
     if verdict.quantized_bytes > verdict.float_bytes and verdict.integer_nodes:
-        ratio = verdict.quantized_bytes / max(verdict.float_bytes, 1)
-        word = f"its file has {ratio:.0%} of float's size, for its speed; --objective size has less"
+        word = f"its file has {verdict.size}, for its speed; --objective size has less"
         made.model.attach(replace(verdict, notes=(*verdict.notes, word)))
     return made
 
@@ -113,9 +111,9 @@ def static_worth_it(job: StaticJob, made: Made[Plan], observe: Observe) -> Made[
     """The model, or one with fewer integers that is worth its roundings, or float itself."""
     prepared, objective = job.prepared, job.objective
     is_asked = prepared.qconfig.choice is Choice.ALL_INTEGERS or prepared.costs is not None
-    if is_asked or not is_judged_here(prepared.target.name, objective):
-        return made
     source = prepared.model
+    if is_asked or not is_judged_here(prepared.target.name, objective):
+        return timed_in_pairs(source, made, job.work.spent_s)
     if (reason := why_not_worth(source, made, objective, job.work.spent_s)) is None:
         return _with_word_on_size(made, objective)
     from onnxq.tuning.evaluation.evaluator import precisions_of  # few models need it
@@ -175,7 +173,7 @@ def dynamic_worth_it(
     """The model, or one with fewer integers that is worth its roundings, or float itself."""
     plan, objective = made.plan, made.plan.objective
     if not is_judged_here(plan.target, objective):
-        return made
+        return timed_in_pairs(source, made, work.spent_s)
     if (reason := why_not_worth(source, made, objective, work.spent_s)) is None:
         return _with_word_on_size(made, objective)
     is_larger = isinstance(reason, LargerHere)

@@ -61,7 +61,9 @@ class Line:
     @property
     def rows(self) -> int:
         """Rows on a terminal."""
-        return 1 if self.is_command else wrapped(self.text, COLUMNS).count("\n") + 1
+        if self.is_command:
+            return -(-len(self.text) // COLUMNS)
+        return wrapped(self.text, COLUMNS).count("\n") + 1
 
 
 NEXT_INDENT = "      "
@@ -109,10 +111,13 @@ def float_lines(summary: Summary) -> Iterator[Line]:
 
 
 def next_lines(commands: Sequence[str]) -> Iterator[Line]:
-    """Commands to go on with, the first of them in any case."""
+    """Commands to go on with, the first of them in any case; what they are for, where it fits."""
     for place, command in enumerate(commands):
         text = f"{NEXT_INDENT if place else 'next: '}{command}"
-        yield Line(text, 2 * bool(place), is_command=True)
+        both = [
+            Line(t, 2 * bool(place), is_command=True) for t in (text, text.partition("   #")[0])
+        ]
+        yield min(both, key=lambda line: line.rows)
 
 
 def next_goal(verdict: Verdict) -> list[str]:

@@ -91,9 +91,10 @@ def calibrate(
     check_progress(progress)
     check_threads(threads)
     check_provider(provider)
-    if not isinstance(checkpoint, Checkpoint):
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         check_path("checkpoint", checkpoint)
-    keeper = None if checkpoint is None else Keeper(as_checkpoint(checkpoint))
+        checkpoint = Checkpoint(Path(checkpoint))
+    keeper = None if checkpoint is None else Keeper(checkpoint)
     first = first_batch
     if first is None:
         first = statistics.next_batch if statistics else 0
@@ -250,11 +251,6 @@ class Checkpoint:
                 f"checkpoint '{self.path}': got {self.every_s} seconds between two writings; "
                 "wanted 0 or more."
             )
-
-
-def as_checkpoint(value: Checkpoint | str | Path) -> Checkpoint:
-    """Checkpoint that a path stands for."""
-    return value if isinstance(value, Checkpoint) else Checkpoint(Path(value))
 
 
 class Keeper:

@@ -247,3 +247,22 @@ def test_a_float_model_that_is_refused_is_not_timed_on_made_up_inputs(
     verdict, _, timed_on = try_out(quantized, on_made_up_inputs(source, sizes={}))
     assert verdict.speedup is None
     assert timed_on == {}
+
+
+def test_numbers_that_are_nan_in_both_models_are_counted() -> None:
+    source = model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"]),
+            helper.make_node("Sqrt", ["p"], ["y"]),
+        ],
+        {"w": -np.eye(4, dtype=np.float32)},
+        {"x": ["N", 4]},
+    )
+    x = np.abs(np.random.default_rng(0).normal(1, 1, (16, 4))).astype(np.float32)
+    x[:, 1:] *= -1  # the root of -x is a number there
+    quantized = onnxq.quantize_dynamic(source, check={"x": x}, objective="size")
+    words = "16 of 64 numbers are NaN or Inf in both models"
+    assert quantized.verdict is not None
+    assert f"output 'y': {words}" in quantized.verdict.notes
+    found = onnxq.verify(source, quantized, {"x": x}).unmatched
+    assert [(each.name, each.reason) for each in found] == [("y", words)]

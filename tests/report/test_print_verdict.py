@@ -4,7 +4,7 @@ import pytest
 
 from onnxq.quantized.output_verdict import Answers, OutputVerdict
 from onnxq.quantized.verdict import InputSource, Verdict
-from onnxq.report.print_verdict import Line, fitting, next_goal, verdict_lines
+from onnxq.report.print_verdict import Line, fitting, next_goal, next_lines, verdict_lines
 
 LAYOUT = "'output0' (1, 22, 2100): axis 1, format xywh, objectness no, scores probabilities"
 
@@ -52,3 +52,17 @@ def test_a_goal_beyond_what_was_reached_is_in_what_the_outputs_say(
 )
 def test_a_goal_is_suggested_below_an_error_of_a_hundredth(sqnr_db: float, goal: list[str]) -> None:
     assert next_goal(verdict_of(sqnr_db=sqnr_db)) == ["--min-sqnr", *goal][: 2 * len(goal)]
+
+
+def test_a_command_says_what_it_is_for_where_that_takes_no_row_more() -> None:
+    def shown(length: int) -> Line:
+        (line,) = next_lines(["x" * length + "   # speed, in pairs of runs"])
+        return line
+
+    assert [shown(length).rows for length in (40, 60, 100, 150)] == [1, 1, 2, 2]
+    assert ["#" in shown(length).text for length in (40, 60, 100, 150)] == [
+        True,
+        False,
+        True,
+        False,
+    ]

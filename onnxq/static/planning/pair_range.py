@@ -143,18 +143,13 @@ def _pairs_that_leave(
     step = max(1, CHUNK_ELEMENTS // max(inner, 1))
     for start in range(0, count, step):
         block = columns[..., start : start + step].reshape(inner, -1)
-        one, other = _neighbours(block) if rule.pair_axes else _furthest(block)
+        even = len(block) // 2 * 2  # an odd last one is alone, and fits
+        one, other = (block[:even:2], block[1:even:2]) if rule.pair_axes else _furthest(block)
         wide = np.broadcast_to(scale[start : start + step], one.shape)
         kept = ~_fit(one, other, wide, _limit(weight))
         channel = np.broadcast_to(np.arange(start, start + block.shape[1]), one.shape)[kept]
         per_tensor = not weight.qparams.scale.ndim
         yield one[kept], other[kept], np.zeros_like(channel) if per_tensor else channel
-
-
-def _neighbours(block: Singles) -> tuple[Singles, Singles]:
-    """(2k, 2k + 1) of each column; an odd last one is alone, and fits."""
-    even = len(block) // 2 * 2
-    return block[0:even:2], block[1:even:2]
 
 
 def _furthest(block: Singles) -> tuple[Singles, Singles]:
