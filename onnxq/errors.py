@@ -20,6 +20,7 @@ Every message says what, where, got, wanted, and what to do.
 import difflib
 import enum
 import inspect
+import re
 import reprlib
 import signal
 from collections.abc import Iterable, Sequence
@@ -167,8 +168,8 @@ def kind_of(value: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text without its period; its class where it has none."""
-    lines = str(error).strip().splitlines()
+    """The first line of an error's text without period or colours; its class where it has none."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 

@@ -88,3 +88,7 @@ def test_the_first_line_of_an_error_is_never_empty(error: Exception, line: str) 
 def test_ordinals_end_as_people_say_them() -> None:
     said = [errors.ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 112)]
     assert said == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "112th"]
+
+
+def test_a_first_line_has_no_escape_codes() -> None:
+    assert errors.first_line(ValueError("\x1b[1mload\x1b[0m failed.\nsecond")) == "load failed"

@@ -157,7 +157,7 @@ class Answers:
 
     def __str__(self) -> str:
         few = " (few)" if self.count < FEW_ANSWERS else ""
-        said = f"{self.figure} {self.value:.3f} beside float's {self.count}{few}"
+        said = f"{self.figure} {self.value:.3f} beside float's {self.count} {self.kind}{few}"
         return f"{self.kind}: {said}{f' ({self.layout})' if self.layout else ''}"
 
 

@@ -166,8 +166,8 @@ class Verdict(Saved):
             )
         got = "\n  ".join(broken) or "no output was compared with float"
         raise VerdictError(
-            f"the bound of {min_sqnr_db:g} dB is broken:\n  {got}\nLeave some nodes in float, "
-            "calibrate with more samples or another observer, or set a wider bound.",
+            f"the bound of {min_sqnr_db:g} dB is broken:\n  {got}\nLeave some nodes in float, give "
+            "more samples or another observer, or set a wider bound.",
             self,
         )
 
@@ -236,7 +236,7 @@ class Verdict(Saved):
 
     @property
     def size(self) -> str:
-        """Its size, as a share of what it was made from."""
+        """The file's size, as a share of what it was made from."""
         if self.float_bytes is None:
             return f"{self.quantized_bytes} bytes"
         return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of {self.size_of}'s size"

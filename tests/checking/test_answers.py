@@ -34,7 +34,7 @@ def test_the_verdict_on_a_detector_says_its_boxes_beside_the_decibels() -> None:
     (boxes,) = made.verdict.answers
     assert (boxes.kind, boxes.figure) == ("boxes", "F1")
     assert boxes.count > 0
-    assert f"  boxes: F1 {boxes.value:.3f} beside float's {boxes.count} ('output0' (" in str(
+    assert f"  boxes: F1 {boxes.value:.3f} beside float's {boxes.count} boxes ('output0' (" in str(
         made.verdict
     )
 

@@ -29,7 +29,7 @@ def test_figures_of_boxes_are_said_where_rows_are_few() -> None:
     verdict = verdict_of(Answers("boxes", "F1", 0.85, 22, LAYOUT))
     more = [Line("what comes behind", 1)] * 12
     said = [line.text for line in fitting([*verdict_lines(verdict), *more])]
-    assert "    boxes: F1 0.850 beside float's 22 (few)" in said
+    assert "    boxes: F1 0.850 beside float's 22 boxes (few)" in said
 
 
 @pytest.mark.parametrize(
