@@ -70,9 +70,8 @@ def _on_ones(session: Session, model: ir.Model) -> Sequence[Array]:
             first = first or error
             failed.add(shapes)
     raise ModelError(
-        f"types are not found by a run on inputs of ones, which the model does not take: {first} "
-        "Run shape inference first (onnx.shape_inference.infer_shapes), or give the inputs static "
-        "shapes."
+        "types are not found by a run on inputs of ones, which the model does not take. Run shape "
+        "inference first (onnx.shape_inference.infer_shapes), or give the inputs static shapes."
     ) from first
 
 

@@ -21,7 +21,7 @@ from onnxq.targets import Target
 
 MAX_NAMED = 3  # nodes named per reason
 MOST_NODES = 10
-MOST_GROUPS = 6
+MOST_GROUPS = 5
 """Rows that `inspect` shows, so that it has 40 lines at most; -v shows all."""
 MOST_NOTES = 1
 
