@@ -128,8 +128,7 @@ def half(
     _check_float32_weights(source, kept)
     kept |= _by_loss(source, kept, batches) if batches else {}
     try:
-        validation = Validation(given, inputs.source, batches)
-        made = timed_in_pairs(given, _runnable(source, kept, validation), work.spent_s)
+        made = _runnable(source, kept, Validation(given, inputs.source, batches, work=work))
     except ModelError as error:
         raise ModelError(f"half: {error}") from error
     result, kept, verdict = made.model, made.plan, made.model.verdict
@@ -149,6 +148,9 @@ def half(
         stored_nodes=len(names - kept.keys()),
         notes=(*verdict.notes, _note(source, kept)),
     )
+    made.model.attach(verdict)
+    verdict = timed_in_pairs(given, made, work.spent_s).model.verdict
+    assert verdict is not None, "it was attached"
     result.attach(verdict)
     if verdict.warning:
         warnings.warn(verdict.warning, UserWarning, stacklevel=2)

@@ -108,7 +108,6 @@ def beside_given(
         float_nodes=sum(runs.float_nodes.values()),
         notes=tuple(notes),
         beside=GIVEN_FILE,
-        size_of=GIVEN_FILE,
     )
 
 

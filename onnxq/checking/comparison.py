@@ -86,7 +86,7 @@ class Comparison:
 
     @property
     def left_out(self) -> str:
-        """Words on elements that no figure holds; empty where there are none."""
+        """Words on elements that SQNR and cosine leave out; empty where there are none."""
         alike, of = self.nonfinite_pairs, self.elements
         return f"{alike} of {of} numbers are NaN or Inf in both models" if alike else ""
 

@@ -9,6 +9,7 @@ in about log2(nodes) trials each, until all that is left runs. Cheap nodes come 
 are blamed rather than the MatMuls that they stand beside.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
@@ -20,8 +21,8 @@ from onnxq.checking.summary import Summary
 from onnxq.checking.validation import REFUSALS, Batch, RefusalError, Validation, refusal
 from onnxq.checking.validation_run import try_out
 from onnxq.errors import LimitError, ModelError
+from onnxq.graph.annotations import as_written
 from onnxq.graph.given_file import given_file
-from onnxq.graph.saving import weight_bytes
 from onnxq.operator import Float
 from onnxq.operator.reasons import NotRun, NotTried
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -40,8 +41,6 @@ CLEAR_SPEEDUP = 1.2
 """Speedup of the validation run, few pairs of runs, from which on they are enough; chosen."""
 IN_DOUBT = 4
 """Times as long are the runs of a model that seems slower, where their interval leaves a doubt."""
-MOST_PAIRED = 1 << 30
-"""Bytes of float weights, at most, of a model whose sessions are opened again and again; chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +105,20 @@ def timed_in_pairs(source: ir.Model, made: Made[P], spent_s: float) -> Made[P]:
     `spent_s`: CPU time of the work so far, of which the runs may take a share.
     """
     verdict, model, feeds = made.model.verdict, made.model, made.timed_on
-    if verdict is None or verdict.is_float or not feeds or weight_bytes(source) > MOST_PAIRED:
+    if verdict is None or verdict.is_float or not feeds:
         return made
     if (verdict.speedup or CLEAR_SPEEDUP) >= CLEAR_SPEEDUP:
         return made
     seconds = max(TIMED_S, TIMED_SHARE * spent_s)
-    file = given_file(source)  # which the canonical model may be faster than
-    try:
-        time = time_beside_float(source, model, feeds, seconds, file)
-    except REFUSALS:  # of a bfloat16 file, which has no kernels
-        file, time = None, time_beside_float(source, model, feeds, seconds)
-    if time.low < 1 < time.ratio:
-        time = time_beside_float(source, model, feeds, IN_DOUBT * seconds, file)
-    speed, interval = 1 / time.ratio, (1 / time.high, 1 / time.low)
-    model.attach(replace(verdict, speedup=speed, speedup_range=interval))
+    # the canonical model may be faster than the file, which has no kernels where it is bfloat16
+    for file in dict.fromkeys((given_file(source), None)):
+        with contextlib.suppress(*REFUSALS):
+            time = time_beside_float(source, model, feeds, seconds, file)
+            if time.low < 1 < time.ratio:
+                time = time_beside_float(source, model, feeds, IN_DOUBT * seconds, file)
+            speed, interval = 1 / time.ratio, (1 / time.high, 1 / time.low)
+            model.attach(replace(verdict, speedup=speed, speedup_range=interval))
+            break
     return made
 
 
@@ -152,7 +151,7 @@ def _to_blame(
 
     def runs(count: int) -> bool:
         rest = dict.fromkeys(names[count:], Float(NotTried()))
-        return not refusal(make({**floats, **rest})[1], refused.feeds)
+        return not refusal(as_written(make({**floats, **rest})[1]), refused.feeds)
 
     if not names or not runs(0):
         raise refused  # no decision of ours is to blame: what else the rewrite did

@@ -33,7 +33,7 @@ from onnxq.ort.turns import Schedule, taken, taking_turns
 from onnxq.qdq.narrow import packed_bytes
 from onnxq.quantized.output_verdict import OutputVerdict
 from onnxq.quantized.quantized_model import QuantizedModel
-from onnxq.quantized.verdict import FLOAT_MODEL, GIVEN_FILE, InputSource, Verdict
+from onnxq.quantized.verdict import GIVEN_FILE, InputSource, Verdict
 from onnxq.samples import as_taken, input_specs
 from onnxq.samples.excerpt import rows_of
 from onnxq.samples.inputs import has_dynamic_batch
@@ -86,7 +86,7 @@ def try_out(model: QuantizedModel, validation: Validation) -> tuple[Verdict, Exe
         collapse=collapse,
         speedup=run.speedup,
         float_bytes=given_size(validation.source),
-        size_of=GIVEN_FILE if saved_by_writing_as_given(validation.source) else FLOAT_MODEL,
+        size_of=GIVEN_FILE if saved_by_writing_as_given(validation.source) else None,
         quantized_bytes=saved_bytes(model),
         integer_nodes=sum(runs.integer_nodes.values()),
         float_nodes=sum(runs.float_nodes.values()),

@@ -94,8 +94,6 @@ def _incomparable(pairs: Sequence[Pair]) -> list[Unmatched]:
             found.append(Unmatched(pair.target, reason))
         elif not pair.sums.compared.elements:
             found.append(Unmatched(pair.target, "no sample reached it"))
-        elif left_out := pair.sums.compared.left_out:
-            found.append(Unmatched(pair.target, left_out))
     return found
 
 
@@ -130,4 +128,5 @@ def _output_finding(pair: Pair, scale: float | None) -> OutputFinding:
         pair.sums.top1.share,
         pair.sums.agreement,
         None if differs else pair.sums.worst_part,
+        sums.left_out,
     )

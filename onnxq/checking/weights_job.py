@@ -21,6 +21,7 @@ from onnxq.checking.validation import Validation, on_excerpt
 from onnxq.checking.with_verdict import check_bound_is_seen
 from onnxq.core.stopwatch import Stopwatch
 from onnxq.errors import CalibrationError, ModelError
+from onnxq.graph.saving import weight_bytes
 from onnxq.operator import Float
 from onnxq.qparams.groups import INT8_ACCURACY
 from onnxq.quantized.quantized_model import QuantizedModel
@@ -35,6 +36,9 @@ from onnxq.weights.plan_weights import plan_weights
 from onnxq.weights.quantized_weights_file import QuantizedWeightsFile, quantized_weights_head
 from onnxq.weights.weight_plan import WeightPlan, WeightRequest
 from onnxq.weights.write_weights import WeightFormat, misread, write_weights
+
+MOST_PAIRED = 1 << 30
+"""Bytes of weights, at most, of a float model whose sessions are opened anew for a time; chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,8 @@ def carry_out_weights(
         return summarize(job.model, made.dynamic_decisions)
 
     made = runnable(make, lambda made: list(made.nodes), summary_of, validation, bound)
-    return timed_in_pairs(job.model, made, job.work.spent_s)
+    is_large = weight_bytes(job.model) > MOST_PAIRED
+    return made if is_large else timed_in_pairs(job.model, made, job.work.spent_s)
 
 
 def _integers(

@@ -151,8 +151,7 @@ def _answer(written: Written, account: Account) -> Iterator[Line]:
     yield from float_lines(account.summary)
     yield from (Line(said, 4) for said in account.improved[:1])
     if not is_whole():
-        lines = [Line(f"note: {note}", 3 + (" dB" not in note)) for note in account.notes]
-        yield from sorted(lines, key=lambda line: line.rank)[:1]
+        yield from (Line(f"note: {note}", 3) for note in account.notes[:1])
     yield from next_lines([*_look_closer(written), *account.more])
     if not is_whole():
         notes = f", {len(account.notes)} notes" if len(account.notes) > 1 else ""

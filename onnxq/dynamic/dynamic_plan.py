@@ -166,7 +166,7 @@ class _Planner:
             note = requests.nothing_dynamic if static else requests.nothing_quantized
             self.notes.append(note(self.target.name))
         self.notes += requests.notes_on_open_sizes(self.few_rows)
-        self.notes += notes_on_integers(self.given, f"for target '{self.target.name}'")
+        self.notes[:0] = notes_on_integers(self.given, f"for target '{self.target.name}'")
         stored = [weight for decision in quantized for weight in decision.weights]
         self.notes += notes_on_tied(stored, self.twins) if stored else []
         self.notes += notes_on_copies(nodes, _quantized(decisions), static)

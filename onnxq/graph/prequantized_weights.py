@@ -148,15 +148,15 @@ def words_on_integers(left_db: Mapping[str, float], because: str) -> list[str]:
     """Sentences on weights that the file stores as integers."""
     lost = [f"'{name}' ({db:.1f} dB)" for name, db in left_db.items() if db < KEPT_DB]
     count, notes = len(left_db) - len(lost), []
-    if count:
-        notes.append(
-            f"{count} weight{'s keep' if count > 1 else ' keeps'} the integers and scales that "
-            "the file has"
-        )
     if lost:
         notes.append(
             f"{len(lost)} of the weights that the file stores as integers need others {because}: "
             f"{counted(lost)}"
+        )
+    if count:
+        notes.append(
+            f"{count} weight{'s keep' if count > 1 else ' keeps'} the integers and scales that "
+            "the file has"
         )
     return notes
 

@@ -26,7 +26,7 @@ from onnxq.shown import shown
 LEAST_SPEEDUP = 1.05
 """Below it, a run as short as a verdict's does not tell a gain from none; below its inverse, the
 model is slower than float."""
-FLOAT_MODEL, GIVEN_FILE = "the float model", "the given file"
+GIVEN_FILE = "the given file"
 MAX_OUTPUTS = 8
 """Outputs that are said one by one, the worst first; the rest are counted."""
 
@@ -78,7 +78,8 @@ class Verdict(Saved):
         taken_back: nodes that are in float since their integers gained nothing, as runs showed.
         float_because: why nothing is quantized any more: no integers gained anything; else empty.
         beside: what it was compared with.
-        size_of: what float_bytes are of: "the given file", where that stores weights in fewer bits.
+        size_of: what float_bytes are of: "the given file", where that stores weights in fewer bits;
+            None: what it was compared with.
         answers: figures of boxes, masks and classes, where outputs are sure to hold such.
     """
 
@@ -103,7 +104,7 @@ class Verdict(Saved):
     taken_back: tuple[str, ...] = ()
     float_because: str = ""
     beside: str = "float"
-    size_of: str = FLOAT_MODEL
+    size_of: str | None = None
     answers: tuple[Answers, ...] = ()
 
     @property
@@ -239,7 +240,9 @@ class Verdict(Saved):
         """The file's size, as a share of what it was made from."""
         if self.float_bytes is None:
             return f"{self.quantized_bytes} bytes"
-        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of {self.size_of}'s size"
+        beside = "the float model" if self.beside == "float" else self.beside
+        ratio = self.quantized_bytes / max(self.float_bytes, 1)
+        return f"{ratio:.0%} of {self.size_of or beside}'s size"
 
     @property
     def _runs(self) -> str:

@@ -76,12 +76,15 @@ def why_not_worth(
 
     The verdict gets the interval of the time where it leaves a doubt.
     """
-    verdict = timed_in_pairs(source, made, spent_s).model.verdict
-    if verdict is None or not verdict.integer_nodes or verdict.float_bytes is None:
+    verdict = made.model.verdict
+    if verdict is None or verdict.float_bytes is None:
         return None
     ratio = verdict.quantized_bytes / max(verdict.float_bytes, 1)
     if objective is Objective.SIZE:
-        return LargerHere(ratio) if ratio > 1 else None
+        return LargerHere(ratio) if ratio > 1 and verdict.integer_nodes else None
+    verdict = timed_in_pairs(source, made, spent_s).model.verdict
+    if verdict is None or not verdict.integer_nodes:
+        return None
     if verdict.speedup is None or verdict.speedup_range is None:
         return None
     if verdict.is_slower:
@@ -113,7 +116,7 @@ def static_worth_it(job: StaticJob, made: Made[Plan], observe: Observe) -> Made[
     is_asked = prepared.qconfig.choice is Choice.ALL_INTEGERS or prepared.costs is not None
     source = prepared.model
     if is_asked or not is_judged_here(prepared.target.name, objective):
-        return timed_in_pairs(source, made, job.work.spent_s)
+        return made
     if (reason := why_not_worth(source, made, objective, job.work.spent_s)) is None:
         return _with_word_on_size(made, objective)
     from onnxq.tuning.evaluation.evaluator import precisions_of  # few models need it
@@ -173,7 +176,7 @@ def dynamic_worth_it(
     """The model, or one with fewer integers that is worth its roundings, or float itself."""
     plan, objective = made.plan, made.plan.objective
     if not is_judged_here(plan.target, objective):
-        return timed_in_pairs(source, made, work.spent_s)
+        return made
     if (reason := why_not_worth(source, made, objective, work.spent_s)) is None:
         return _with_word_on_size(made, objective)
     is_larger = isinstance(reason, LargerHere)

@@ -22,7 +22,7 @@ from onnxq.targets import Target
 MAX_NAMED = 3  # nodes named per reason
 MOST_NODES = 10
 MOST_GROUPS = 5
-"""Rows that `inspect` shows, so that it has 40 lines at most; -v shows all."""
+"""Rows that `inspect` shows, so that it has 40 lines, as a rule; -v shows all."""
 MOST_NOTES = 1
 
 
@@ -90,7 +90,7 @@ def ops_of(group: Group) -> str:
 
 def print_left(console: Console, left: Mapping[str, int]) -> None:
     """How many rows of each kind were left out, and how to see them."""
-    words = [f"{count} {what}" for what, count in left.items() if count]
+    words = [f"{n} {what[:-1] if n == 1 else what}" for what, n in left.items() if n]
     if words:
         console.print(f"and {', '.join(words)} more; -v shows them")
 

@@ -71,6 +71,8 @@ def _print_outputs(console: Console, outputs: tuple[OutputFinding, ...]) -> None
     for output in outputs:
         if output.worst_part is not None:
             console.print(f"output '{output.name}', {output.worst_part}")
+        if output.left_out:
+            console.print(f"output '{output.name}': {output.left_out}")
 
 
 def _worst_db(output: OutputFinding) -> float:

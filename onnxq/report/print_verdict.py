@@ -117,7 +117,7 @@ def next_lines(commands: Sequence[str]) -> Iterator[Line]:
         both = [
             Line(t, 2 * bool(place), is_command=True) for t in (text, text.partition("   #")[0])
         ]
-        yield min(both, key=lambda line: line.rows)
+        yield both[0] if is_whole() else min(both, key=lambda line: line.rows)
 
 
 def next_goal(verdict: Verdict) -> list[str]:

@@ -188,7 +188,7 @@ def plan(
     decisions |= reasons
     precisions = with_dynamic(prepared.precisions, dynamic, reasons)
     stored = {weight.tensor for weight in constants.weights.values()}
-    notes += [*constants.notes, *of_dynamic, *notes_on_both_parts(stored, dynamic.values())]
+    notes += [*of_dynamic, *notes_on_both_parts(stored, dynamic.values())]
     LOG.info("planned: %d tensors, %d weights", len(tensors), len(constants.weights))
     # factors of channels keep 0, and have the upper bound within the integers
     clamps = {t: (0.0, math.inf) if t in channel_scales else c for t, c in prepared.clamps.items()}
@@ -201,7 +201,7 @@ def plan(
         {tensor: tuple(channel_scale.tolist()) for tensor, channel_scale in channel_scales.items()},
         constants.weights,
         constants.biases,
-        (*prepared.notes, *notes),
+        (*constants.notes, *prepared.notes, *notes),
         dynamic,
         prepared.target.reduce_range,
         constants.reductions,

@@ -87,7 +87,10 @@ def prepare(
         as_quantized_input(quantized_input),
         as_quantized_output(quantized_output),
     )
-    canonical = _canonical(model)
+    if isinstance(model, Canonical):
+        canonical = model if model.trains else model.copy()  # its graph is changed
+    else:
+        canonical = canonicalize(load(model), types_by_run)
     for name in integers_out:
         check_end("output", name, [str(value.name) for value in canonical.model.graph.outputs])
     on_pixels = take_pixels(canonical.model, quantized_pixels(canonical.model, wishes))
@@ -232,13 +235,6 @@ def _decided_without_data(context: Context) -> SoFar:
     if context.asked.choice is not Choice.BEST:
         return so_far
     return by_rules(so_far, (*BY_STATE, *BY_RULES))
-
-
-def _canonical(model: ModelSource | Canonical) -> Canonical:
-    """The canonical model, whose graph may be changed."""
-    if not isinstance(model, Canonical):
-        return canonicalize(load(model), types_by_run)
-    return model if model.trains else model.copy()
 
 
 def backend_of(target: str | Target | None) -> str:

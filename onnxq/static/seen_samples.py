@@ -89,7 +89,9 @@ class SeenSamples:
             inputs[name] = seen.merged(inputs[name]) if name in inputs else seen
         shapes = dict(self.shapes)
         for name, shape in other.shapes.items():
-            shapes[name] = _larger(shape, shapes.get(name, ()))
+            known = shapes.get(name, ())  # of the higher rank, where ranks differ
+            is_alike = len(shape) == len(known)
+            shapes[name] = tuple(map(max, shape, known)) if is_alike else max(shape, known, key=len)
         return SeenSamples(
             self.count + other.count, dict(sorted(inputs.items())), dict(sorted(shapes.items()))
         )
@@ -100,13 +102,6 @@ class SeenSamples:
         if self.count == 1:
             few = [f"calibrated on one sample; {FEW} to {5 * FEW} are usual. Give more."]
         return few + [note for name, seen in self.inputs.items() for note in seen.notes(name)]
-
-
-def _larger(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """The largest size of each axis; of the higher rank where ranks differ."""
-    if len(shape) == len(other):
-        return tuple(map(max, shape, other))
-    return max(shape, other, key=len)
 
 
 def _seen(x: Array) -> SeenInput:

@@ -125,7 +125,9 @@ def tune(
         found = run.run(begun, sensitivity)
         best, score = found.best.candidate.mapping, found.best.score
         beside = baseline_of(subject, apart, by)
-        checked = _with_time_of(score, Evaluations(evaluator.on(beside), kept)(best))
+        checked = Evaluations(evaluator.on(beside), kept)(best)
+    if score.time_ratio is not None and score.time_range is not None:  # of the search's whole runs
+        checked = checked.timed(score.time_ratio, score.time_range)
     made = evaluator.finished(best, apart)
     tuned = Tuned(
         model=_timed(made.model, score, is_by_clock=clock is not None),
@@ -191,13 +193,6 @@ def _metric_of(goal: Goal) -> Metric:
             "FILE.py:function), or bound the SQNR (min_sqnr_db, on the command line --min-sqnr)."
         )
     return metric
-
-
-def _with_time_of(searched: Score, apart: Score) -> Score:
-    """The score on samples held apart, with the time of whole runs that the search measured."""
-    if searched.time_ratio is None or searched.time_range is None:
-        return apart
-    return apart.timed(searched.time_ratio, searched.time_range)
 
 
 def _timed(model: QuantizedModel, score: Score, *, is_by_clock: bool) -> QuantizedModel:

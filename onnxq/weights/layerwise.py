@@ -223,7 +223,7 @@ class _Walk:
         """Forgets what no later subgraph reads."""
         read = [tensor for tensor, last in self.last.items() if last == index]
         for cache in self.caches:
-            for tensor in filter(cache.__contains__, read):
+            for tensor in (tensor for tensor in read if tensor in cache):
                 cache.drop(tensor)
 
     def judged(self, judges: Sequence[Batch]) -> Outcome:

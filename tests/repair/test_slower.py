@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 import onnxq
 from onnxq.checking import runnable
 from onnxq.cli import main
-from onnxq.errors import NothingQuantizedError
+from onnxq.errors import ModelError, NothingQuantizedError
 from onnxq.qconfig import Choice, default_qconfig_mapping
 from onnxq.repair import slower
-from onnxq.times.timed_runs import WholeTime
+from onnxq.times.timed_runs import WholeTime, time_beside_float
 from tests.dynamic_models import parsed
 from tests.examples import save
 
@@ -194,5 +194,33 @@ def test_a_file_without_kernels_is_timed_as_its_float32_model(
     for value in (*model.graph.inputs, *model.graph.outputs, *model.graph.initializers.values()):
         value.dtype = ir.DataType.BFLOAT16
     ir.save(model, path := tmp_path / "m.onnx")
+    timed: list[Path | None] = []
+
+    def told(*given: Any) -> WholeTime:
+        timed.append(given[-1])
+        return time_beside_float(*given)
+
+    monkeypatch.setattr(runnable, "time_beside_float", told)
     made = onnxq.quantize_weights(path, samples(), method="rtn")
     assert verdict_of(made).speedup_range is not None
+    assert timed[0] == path
+    assert timed[1:].count(path) == 0
+
+
+def test_a_float16_model_gets_a_time_of_several_pairs_of_sessions(clock: list[WholeTime]) -> None:
+    clock.append(SLOW)
+    verdict = verdict_of(onnxq.half(linear(), samples()))
+    assert verdict.speedup_range == (1 / SLOW.high, 1 / SLOW.low)
+
+
+def test_a_model_that_cannot_be_timed_keeps_the_time_of_its_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> WholeTime:
+        raise ModelError("no session")
+
+    monkeypatch.setattr(runnable, "CLEAR_SPEEDUP", 1e9)
+    monkeypatch.setattr(runnable, "time_beside_float", refused)
+    verdict = verdict_of(onnxq.quantize_weights(linear(), samples(), method="rtn"))
+    assert verdict.speedup is not None
+    assert verdict.speedup_range is None

@@ -56,7 +56,7 @@ def test_the_nodes_that_are_shown_refer_to_reasons_that_are_shown() -> None:
     rare = NodeDecision("rare", "Resize", False, OperatorLimit("rare"))
     usual = (NodeDecision(f"n{i}", "Cast", False, OperatorLimit(f"{i % 5}")) for i in range(60))
     lines = printed(console.print_inspection, Summary((rare, *usual)), ()).splitlines()
-    assert lines[-1] == "and 51 nodes, 1 reasons more; -v shows them"
+    assert lines[-1] == "and 51 nodes, 1 reason more; -v shows them"
     assert not any(line.startswith("rare") for line in lines)
 
 
