@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onnxq.checking.summary import Summary
     from onnxq.dynamic.dynamic_decision import DynamicPlan
     from onnxq.graph.canonical import Canonical
+    from onnxq.quantized.quantized_model import QuantizedModel
     from onnxq.quantized.verdict import Verdict
     from onnxq.report.print_verdict import Line
     from onnxq.samples import Samples
@@ -165,10 +166,22 @@ def _look_closer(written: Written) -> list[str]:
         return []
     files = [str(written.source), str(written.file)]
     if samples is None or samples.source is None:
-        return [f"{shlex.join(['onnxq', 'bench', *files])}   # speed, in pairs of runs"]
+        words = ["onnxq", "bench", *files, *_shapes(written.made.model)]
+        return [f"{shlex.join(words)}   # speed, in pairs of runs"]
     page = str(written.file.with_suffix(".html"))
     words = [*files, *samples_arguments(samples), "-o", page]
     return [f"{shlex.join(['onnxq', 'report', *words])}   # what costs accuracy, what costs time"]
+
+
+def _shapes(model: QuantizedModel) -> Iterator[str]:
+    """Arguments that say usual sizes of inputs which leave more than the batch open."""
+    from onnxq.dynamic.expected_sizes import expected_sizes
+    from onnxq.samples import input_specs
+
+    sizes = expected_sizes(model, {}, {})
+    for spec in input_specs(model):
+        if spec.shape is not None and not all(isinstance(size, int) for size in spec.shape[1:]):
+            yield from ("--shape", f"{spec.name}={','.join(map(str, sizes[spec.name]))}")
 
 
 def report_quantization(summary: Summary, made: Plan, written: Written, as_json: bool) -> None:

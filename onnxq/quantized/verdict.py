@@ -228,7 +228,8 @@ class Verdict(Saved):
             if self.speedup_range is not None:
                 is_slower = self.is_slower
             gain = f"it is slower than {self.beside}" if is_slower else "it gains little or no time"
-            report = ": onnxq report shows what loses time" if self.beside == "float" else ""
+            is_shown = self.beside == "float" and self.integer_nodes  # of nodes, by the report
+            report = ": onnxq report shows what loses time" if is_shown else ""
             yield f"{gain} on this machine{report}"
         if self.left_in_float:
             names = listed(self.left_in_float)

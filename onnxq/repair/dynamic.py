@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from onnxq.checking.check import Check, Repair
-from onnxq.checking.runnable import Made
+from onnxq.checking.runnable import Made, timed_in_pairs
 from onnxq.checking.validation import Batch, Validation
 from onnxq.checking.with_verdict import check_bound_is_seen, make_dynamic
 from onnxq.core.arrays import Array
@@ -55,7 +55,8 @@ def make_and_repair(
     """Plan and model, repaired where the verdict is low; the bound is on the outcome."""
     bound = check.min_sqnr_db
     if validation is None or check.repair is None:
-        return make_dynamic(source, plan, validation, bound)
+        spent_s = 0.0 if validation is None else validation.work.spent_s
+        return timed_in_pairs(source, make_dynamic(source, plan, validation, bound), spent_s)
     check_bound_is_seen(validation, bound)
 
     def make(plan: DynamicPlan) -> Made[DynamicPlan]:

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxq.checking.check import Repair
-from onnxq.checking.runnable import Made
+from onnxq.checking.runnable import Made, timed_in_pairs
 from onnxq.checking.static_job import Observe, StaticJob, carry_out
 from onnxq.core.atomic import temporary_folder
 from onnxq.errors import OnnxqError, counted, first_line
@@ -88,7 +88,8 @@ def carry_out_and_repair(
 ) -> tuple[Made[Plan], Statistics]:
     """A model and its statistics, repaired where its verdict is low."""
     if wanted is None or not job.check.runs:
-        return carry_out(job, observe)
+        made, statistics = carry_out(job, observe)
+        return timed_in_pairs(job.prepared.model, made, job.work.spent_s), statistics
     bound, observe = job.check.min_sqnr_db, ObservedOnce(observe)
     if job.samples is not None:
         job = replace(job, check=replace(job.check, min_sqnr_db=None))

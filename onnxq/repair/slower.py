@@ -116,7 +116,7 @@ def static_worth_it(job: StaticJob, made: Made[Plan], observe: Observe) -> Made[
     is_asked = prepared.qconfig.choice is Choice.ALL_INTEGERS or prepared.costs is not None
     source = prepared.model
     if is_asked or not is_judged_here(prepared.target.name, objective):
-        return made
+        return timed_in_pairs(source, made, job.work.spent_s)
     if (reason := why_not_worth(source, made, objective, job.work.spent_s)) is None:
         return _with_word_on_size(made, objective)
     from onnxq.tuning.evaluation.evaluator import precisions_of  # few models need it
@@ -176,7 +176,7 @@ def dynamic_worth_it(
     """The model, or one with fewer integers that is worth its roundings, or float itself."""
     plan, objective = made.plan, made.plan.objective
     if not is_judged_here(plan.target, objective):
-        return made
+        return timed_in_pairs(source, made, work.spent_s)
     if (reason := why_not_worth(source, made, objective, work.spent_s)) is None:
         return _with_word_on_size(made, objective)
     is_larger = isinstance(reason, LargerHere)

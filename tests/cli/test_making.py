@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from onnxq.dynamic.dynamic_decision import DynamicPlan
 from onnxq.qconfig import QConfigMapping, onnxq_default_dynamic_qconfig
 from onnxq.static.plan import Plan
 from onnxq.static.statistics import Statistics
-from tests.examples import images, network
+from tests.dynamic_models import parsed
+from tests.examples import images, network, save, weights
 from tests.operators import builder
 
 if TYPE_CHECKING:
@@ -384,3 +386,13 @@ def test_quiet_commands_write_the_file_and_say_nothing(
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     assert all(path.exists() for path in (made, stats, small))
     assert "QLinearConv" in run("inspect", made, "-q").stdout
+
+
+def test_the_next_command_says_sizes_that_the_model_leaves_open(run: Run, tmp_path: Path) -> None:
+    text = "g (float[n, t, 32] x) => (float[n, t, 32] y) { y = MatMul(x, w) }"
+    source = save(parsed(text, {"w": weights(1, 32, 32)}), tmp_path / "m.onnx")
+    made = run("quantize-dynamic", source, "-o", tmp_path / "q.onnx", "--objective", "size")
+    (command,) = (line for line in made.stdout.splitlines() if line.startswith("next: "))
+    words = shlex.split(command.partition("   #")[0])[2:]
+    assert words[-2:] == ["--shape", "x=1,64,32"]
+    assert run(*words).exit_code == 0

@@ -79,7 +79,11 @@ class FoldConstants(ir.passes.InPlacePass):
                 left -= growth
                 work_left -= work
                 home = _home(node, tensors)
-                values = made.setdefault(_computed(node, home), _initializers(node, tensors))
+                initializers = [
+                    ir.val(y.name, const_value=tensor, metadata_props=dict(y.metadata_props))
+                    for y, tensor in zip(node.outputs, tensors, strict=True)
+                ]
+                values = made.setdefault(_computed(node, home), initializers)
                 results = (value.const_value for value in values)
                 runs |= {id(each): count for each in results if isinstance(each, ir.LazyTensor)}
                 _replace(node, values, home)
@@ -205,13 +209,6 @@ def _identity(constant: ir.Value) -> Hashable:
     if tensor.nbytes >= _SHARED_BYTES:
         return constant
     return tensor.dtype, tuple(tensor.shape.numpy()), tensor.tobytes()
-
-
-def _initializers(node: ir.Node, tensors: list[ir.TensorProtocol]) -> list[ir.Value]:
-    return [
-        ir.val(y.name, const_value=tensor, metadata_props=dict(y.metadata_props))
-        for y, tensor in zip(node.outputs, tensors, strict=True)
-    ]
 
 
 def _replace(node: ir.Node, values: list[ir.Value], home: ir.Graph) -> None:

@@ -37,7 +37,9 @@ def optimize(made: ONNXProgram) -> None:
     the node whose result it gives. Parameters are merged where they are one in the module.
     """
     written = {
-        str(value.name): _Written(str(node.name), node.op_type, _first_read(node))
+        str(value.name): _Written(
+            str(node.name), node.op_type, next((str(x.name) for x in node.inputs[:1] if x), "")
+        )
         for node in all_nodes(made.model)
         for value in node.outputs
     }
@@ -55,11 +57,6 @@ def name_inputs_and_outputs(
     for value, name in [*named, *zip(model.graph.outputs, outputs or (), strict=False)]:
         value.metadata_props[NAME_BEFORE] = str(value.name)
         value.name = name
-
-
-def _first_read(node: ir.Node) -> str:
-    first = node.inputs[0] if node.inputs else None
-    return "" if first is None else str(first.name)
 
 
 def _name(model: ir.Model, written: dict[str, _Written]) -> None:

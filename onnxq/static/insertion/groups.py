@@ -113,18 +113,21 @@ def as_observed(
 def with_stand_ins(
     groups: Iterable[TensorGroup], seen: Container[str], every: Iterable[TensorGroup]
 ) -> tuple[TensorGroup, ...]:
-    """The groups; sources stand in for a tensor that is not seen, being a copy elsewhere."""
-    sources = {
-        member: group.observed if any(t in seen for t in group.observed) else group.sources
-        for group in every
-        for member in group.members
-    }
+    """The groups; sources and constants stand in for a tensor that is not seen, being a copy."""
+    homes = {member: group for group in every for member in group.members}
     found = []
     for group in groups:
-        stand_ins = [
-            other
-            for source in group.observed
-            for other in ((source,) if source in seen else sources.get(source, (source,)))
-        ]
-        found.append(replace(group, clipped_outputs=tuple(dict.fromkeys(stand_ins))))
+        stand_ins, constants = [], [*group.constants]
+        for source in group.observed:
+            home = None if source in seen else homes.get(source)
+            if home is None:
+                stand_ins.append(source)
+            else:
+                is_seen = any(t in seen for t in home.observed)
+                stand_ins += home.observed if is_seen else home.sources
+                constants += () if is_seen or home.sources else home.constants
+        sources = group.sources if stand_ins else ()  # a table alone says what it holds
+        known = tuple(dict.fromkeys(constants))
+        stand_for = tuple(dict.fromkeys(stand_ins))
+        found.append(replace(group, sources=sources, constants=known, clipped_outputs=stand_for))
     return tuple(found)

@@ -33,15 +33,11 @@ def inputs_to_guard(node: ir.Node, plan: Plan) -> tuple[int, ...]:
     if not varying or not all(_dequantized(value) for _, value in varying):
         return ()
     without_q = fact.without_q and len(varying) > 1  # two activations, not one and a float weight
-    if without_q or any(_quantized(v, plan) for v in node.outputs) or _goes_with_bias(node, plan):
+    adder = matmul_add(node)
+    goes_with_bias = adder is not None and _is_quantized(adder, plan)
+    if without_q or goes_with_bias or any(_quantized(v, plan) for v in node.outputs):
         return tuple(slot for slot, _ in varying)
     return ()
-
-
-def _goes_with_bias(node: ir.Node, plan: Plan) -> bool:
-    """Whether the node and an Add behind it are quantized together."""
-    found = matmul_add(node)
-    return found is not None and _is_quantized(found, plan)
 
 
 def _takes_bias(node: ir.Node, plan: Plan) -> tuple[int, ...]:

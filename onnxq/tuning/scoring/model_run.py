@@ -60,7 +60,8 @@ class ModelRun:
             )
         if (kept := self._kept.get(_identity(feeds))) is not None:
             return {name: x.copy() for name, x in kept[1].items()}  # which a metric may change
-        size, rows = self._static_batch(), self._rows(feeds)
+        sizes = {spec.static_batch for spec in self._inputs if spec.shape}
+        size, rows = sizes.pop() if len(sizes) == 1 else None, self._rows(feeds)
         if size is None or rows is None or rows == size:
             return self._run(feeds)
         if rows % size:
@@ -79,11 +80,6 @@ class ModelRun:
     def _fed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         names = [spec.name for spec in self._inputs]
         return {name: np.asarray(arrays[name]) for name in names if name in arrays}
-
-    def _static_batch(self) -> int | None:
-        """The batch that every input is to have; None: a dynamic one, or none in common."""
-        sizes = {spec.static_batch for spec in self._inputs if spec.shape}
-        return sizes.pop() if len(sizes) == 1 else None
 
     def _rows(self, feeds: Mapping[str, Array]) -> int | None:
         rows = {len(x) for x in feeds.values() if x.ndim}

@@ -118,7 +118,8 @@ class LocalSearch:
             self.proposals.estimates.meet(best.candidate, best.score)
             batch: Batch = ()
             refused = len(self._refused)
-            if whole and self._is_near(best):
+            missing_db = self.proposals.objective.missing_db(best.score)
+            if whole and missing_db <= NEAR_DB and self._wants_accuracy(best):
                 found, whole = self._best(self._with_changes(best, whole), best), []
             elif failures < MOST_FAILURES and (batch := self.proposals.batch(best, self._closed)):
                 found = self._try(best, batch)
@@ -176,11 +177,6 @@ class LocalSearch:
         objective = self.proposals.objective
         is_aim = objective.goal.objective is Objective.ACCURACY
         return is_aim or objective.missing_db(point.score) > 0
-
-    def _is_near(self, point: MeasuredCandidate) -> bool:
-        """Whether a decibel or two are all that is wanted."""
-        lacking = self.proposals.objective.missing_db(point.score)
-        return lacking <= NEAR_DB and self._wants_accuracy(point)
 
     def _is_enough(self, point: MeasuredCandidate) -> bool:
         """Whether the accuracy is what was asked for, where there is a bound."""
