@@ -107,7 +107,7 @@ def timed_in_pairs(source: ir.Model, made: Made[P], spent_s: float) -> Made[P]:
     verdict, model, feeds = made.model.verdict, made.model, made.timed_on
     if verdict is None or verdict.is_float or not feeds:
         return made
-    if (verdict.speedup or CLEAR_SPEEDUP) >= CLEAR_SPEEDUP:
+    if verdict.size_of is None and (verdict.speedup or CLEAR_SPEEDUP) >= CLEAR_SPEEDUP:
         return made
     seconds = max(TIMED_S, TIMED_SHARE * spent_s)
     # the canonical model may be faster than the file, which has no kernels where it is bfloat16
@@ -117,7 +117,8 @@ def timed_in_pairs(source: ir.Model, made: Made[P], spent_s: float) -> Made[P]:
             if time.low < 1 < time.ratio:
                 time = time_beside_float(source, model, feeds, IN_DOUBT * seconds, file)
             speed, interval = 1 / time.ratio, (1 / time.high, 1 / time.low)
-            model.attach(replace(verdict, speedup=speed, speedup_range=interval))
+            told = replace(verdict, speedup=speed, speedup_range=interval)
+            model.attach(replace(told, speed_of=None if file is None else verdict.size_of))
             break
     return made
 

@@ -110,14 +110,17 @@ def half(
     output = made_output(output, model, "fp16")
     claim_outputs(model, [output], given(samples))
     load_model(model, [output])
+    from onnxq.core.brief import size_text
     from onnxq.float16_model import half as made_half
     from onnxq.graph.annotations import Annotations
+    from onnxq.graph.io import size_bytes
     from onnxq.graph.saving import save
 
     to_see = None if samples is None else replace(reading, source=samples)
     made = made_half(model, to_see, weight_bits=weight_bits, keep=keep, io_type=io_type)
     save(made, output, Annotations(annotations))
-    _tell(made, f"{output}: float16", output, as_json)
+    sizes = [size_text(size_bytes(path)) for path in (model, output)]
+    _tell(made, f"{output}: float16, {' -> '.join(sizes)}", output, as_json)
 
 
 def _tell(made: QuantizedModel, head: str, output: Path, as_json: bool) -> None:

@@ -279,9 +279,13 @@ def _check_reached(tuned: Tuned, output: Path) -> None:
 def _advice(tuned: Tuned) -> str:
     """Advice where the goal was not reached."""
     if not tuned.goal.missed(tuned.score, tuned.float_metric):
+        bound_db, more = tuned.goal.min_sqnr_db, ""
+        if bound_db is not None:
+            short_db = tuned.score.worst_db - tuned.held_apart.score.worst_db
+            more = f": --min-sqnr {bound_db + short_db + 0.1:.1f}"
         return (
             "The samples of the search keep it, those held apart do not: give more samples, or ask "
-            "for more than you need."
+            f"for more than you need{more}."
         )
     return _wider(tuned)
 

@@ -78,8 +78,8 @@ class Verdict(Saved):
         taken_back: nodes that are in float since their integers gained nothing, as runs showed.
         float_because: why nothing is quantized any more: no integers gained anything; else empty.
         beside: what it was compared with.
-        size_of: what float_bytes are of: "the given file", where that stores weights in fewer bits;
-            None: what it was compared with.
+        size_of, speed_of: what float_bytes and speedup are of: "the given file", where that stores
+            weights in fewer bits; None: what it was compared with.
         answers: figures of boxes, masks and classes, where outputs are sure to hold such.
     """
 
@@ -105,6 +105,7 @@ class Verdict(Saved):
     float_because: str = ""
     beside: str = "float"
     size_of: str | None = None
+    speed_of: str | None = None
     answers: tuple[Answers, ...] = ()
 
     @property
@@ -188,9 +189,8 @@ class Verdict(Saved):
             return (
                 f"{self._runs}, and nothing is quantized: its {nodes} nodes are the float model's"
             )
-        speed = (
-            "" if self.speedup is None else f", {self.speedup:.2f} times as fast as {self.beside}"
-        )
+        other = self.speed_of or self.beside
+        speed = "" if self.speedup is None else f", {self.speedup:.2f} times as fast as {other}"
         stored = f", {self.stored_nodes} store integers or float16" if self.stored_nodes else ""
         return (
             f"{self._runs}: {self.integer_nodes} of its {nodes} nodes compute in integers{stored}; "
@@ -241,9 +241,8 @@ class Verdict(Saved):
         """The file's size, as a share of what it was made from."""
         if self.float_bytes is None:
             return f"{self.quantized_bytes} bytes"
-        beside = "the float model" if self.beside == "float" else self.beside
-        ratio = self.quantized_bytes / max(self.float_bytes, 1)
-        return f"{ratio:.0%} of {self.size_of or beside}'s size"
+        of = self.size_of or ("the float model" if self.beside == "float" else self.beside)
+        return f"{self.quantized_bytes / max(self.float_bytes, 1):.0%} of {of}'s size"
 
     @property
     def _runs(self) -> str:

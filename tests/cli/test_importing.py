@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,12 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from onnxq.cli import main
+from onnxq.core.brief import size_text
 from onnxq.errors import VerificationError
 from tests.examples import images, network
 from tests.qdq_files import inputs, modelopt, tensorrt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -64,6 +62,8 @@ def test_half_writes_a_float16_file(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["half", *names[:2], "-o", names[2], "--keep", "gemm"])
     assert result.exit_code == 0, result.output
     assert "1 Gemm (asked for)" in " ".join(result.stdout.split())
+    sizes = " -> ".join(size_text(Path(name).stat().st_size) for name in names[::2])
+    assert result.stdout.startswith(f"{names[2]}: float16, {sizes}\n")
     kinds = {t.data_type for t in onnx.load(names[2]).graph.initializer}
     assert kinds == {onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT}
 

@@ -100,6 +100,25 @@ def test_a_search_that_ends_late_is_not_advised_to_take_more_runs(
     assert "--max-runs" not in result.stderr
 
 
+def test_a_bound_that_samples_held_apart_miss_is_said_with_the_one_to_ask_for(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    with np.load(folder / "x.npz") as samples:
+        np.savez(tmp_path / "wide.npz", **{name: 3 * x for name, x in samples.items()})
+    command = ["tune", folder / "m.onnx", folder / "x.npz", "--check", tmp_path / "wide.npz"]
+    options = ["--target", "x86-vnni", "--costs", folder / "costs.csv", "--json"]
+    low = (*options, "--min-sqnr", 1, "-o", tmp_path / "a.onnx")
+    found = json.loads(run(*command, *low).stdout)
+    scores = found["score"], found["held_apart"]["score"]
+    shown_db, apart_db = (min(map(float, s["sqnr_db"].values())) for s in scores)
+    assert shown_db > apart_db
+    bound_db = round((shown_db + apart_db) / 2, 1)
+    result = run(*command, *options, "--min-sqnr", bound_db, "-o", tmp_path / "b.onnx")
+    assert result.exit_code == 8
+    told = result.stderr.rpartition("--min-sqnr ")[2].strip(" .\n")
+    assert float(told) > bound_db
+
+
 def test_front_that_cannot_be_written_is_refused_before_the_search(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:

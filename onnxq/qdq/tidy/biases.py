@@ -27,8 +27,10 @@ def store_bias(node: ir.Node, names: FreeNames) -> None:
 
     Where the bias leaves int32, its channel's weights are rounded to a coarser scale.
     """
-    if node.op_type not in _INTEGER or len(node.inputs) <= BIAS or not _to_integers(node):
+    if node.op_type not in _INTEGER or len(node.inputs) <= BIAS:
         return
+    if node.op_type != "Gemm" and not is_quantize(sole_reader(node.outputs[0])):
+        return  # QGemm gives float32, too
     weight, source = weight_of(node), dequantizer(node.inputs[0])
     bias = array_of(node, BIAS)
     x = one_scale(source)
@@ -104,9 +106,3 @@ def _with_room(
     shrunk = weight.integers * (weight.scale.astype(np.float64) / scale).reshape(shape)
     limited = np.where(weight.integers == 0, 0, np.rint(shrunk)).astype(np.int8)
     return weight.store(limited, scale, node, names)
-
-
-def _to_integers(node: ir.Node) -> bool:
-    if node.op_type == "Gemm":
-        return True  # QGemm gives float32, too
-    return is_quantize(sole_reader(node.outputs[0]))

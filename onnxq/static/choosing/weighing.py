@@ -102,7 +102,9 @@ class Weighing:
     def slower(self) -> list[list[ir.Node]]:
         """Integer nodes that the least sum has in float, neighbours together, in graph order."""
         choices = BinaryChoices()
-        fixed = {owner for node, owner in self._owner.items() if owner and not self._is_open(node)}
+        known = {n for n in self._owner if self._is_known(n)}  # the precision may change of some
+        open_ones = {n for n in known if open_entry(n, self._prepared.qconfig) is not None}
+        fixed = {owner for node, owner in self._owner.items() if owner and node not in open_ones}
         for node, owner in self._owner.items():
             if owner is None:
                 continue
@@ -115,10 +117,6 @@ class Weighing:
         kept = choices.true_ones()
         moved = [n for n, owner in self._owner.items() if owner is not None and owner not in kept]
         return neighbours(moved)
-
-    def _is_open(self, node: ir.Node) -> bool:
-        """Whether its precision may change, and both times are known."""
-        return open_entry(node, self._prepared.qconfig) is not None and self._is_known(node)
 
     def _is_known(self, node: ir.Node) -> bool:
         return None not in (self._both.integers.own[node], self._both.floats.own[node])
