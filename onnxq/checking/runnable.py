@@ -110,9 +110,9 @@ def timed_in_pairs(source: ir.Model, made: Made[P], spent_s: float) -> Made[P]:
     if verdict.size_of is None and (verdict.speedup or CLEAR_SPEEDUP) >= CLEAR_SPEEDUP:
         return made
     seconds = max(TIMED_S, TIMED_SHARE * spent_s)
-    # the canonical model may be faster than the file, which has no kernels where it is bfloat16
+    # the file may be slower than the canonical model; bfloat16 has no kernels, and paths are UTF-8
     for file in dict.fromkeys((given_file(source), None)):
-        with contextlib.suppress(*REFUSALS):
+        with contextlib.suppress(*REFUSALS, UnicodeEncodeError):
             time = time_beside_float(source, model, feeds, seconds, file)
             if time.low < 1 < time.ratio:
                 time = time_beside_float(source, model, feeds, IN_DOUBT * seconds, file)
