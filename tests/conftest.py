@@ -51,13 +51,16 @@ COMPILED = Path(sys.pycache_prefix or ".cache") / "compiled"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--write-cpu-seconds, --table."""
+    """--write-cpu-seconds, --table, --again."""
     parser.addoption(
         "--write-cpu-seconds",
         action="store_true",
         help=f"replace {cpu_seconds.FILE.name}, from which `slow` follows, by what this run costs",
     )
     parser.addoption("--table", type=Path, help="where to write each test's outcome as a table")
+    parser.addoption(
+        "--again", action="store_true", help="write into the table that is there what had failed"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,7 +79,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         cpu_seconds.write(config.stash[METER].seconds)
     path: Path | None = config.getoption("--table")
     if path is not None:
-        path.write_text(config.stash[TABLE].text(), encoding="utf-8")
+        table, again = config.stash[TABLE], config.getoption("--again")
+        text = table.again(path.read_text(encoding="utf-8")) if again else table.text()
+        path.write_text(text, encoding="utf-8")
 
 
 @pytest.hookimpl(wrapper=True)

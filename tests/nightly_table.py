@@ -70,6 +70,15 @@ class Table:
             for (name, outcome), seconds in sorted(rows.items())
         )
 
+    def again(self, page: str) -> str:
+        """The page of an earlier run, with what became of the cases that had failed there."""
+        commit = _output("git", "describe", "--always", "--dirty")
+        for case, outcome in self._outcomes.items():
+            page = page.replace(f"| {case} | failed |", f"| {case} | {outcome} at {commit} |")
+        ran = page.count(f" at {commit} |")
+        said = f"Of those that failed, {ran} ran again at commit {commit}.\n\n"
+        return page.replace("| test | outcome |", f"{said}| test | outcome |")
+
 
 def cpu() -> str:
     """The processor's own name, or its architecture."""

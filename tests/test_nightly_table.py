@@ -40,3 +40,16 @@ def test_cases_that_pass_share_a_row() -> None:
         "| tests/test_a.py::test_b | passed | 2 | 2.0 |",
         "| tests/test_a.py::test_b[d] | failed | 1 | 1.0 |",
     ]
+
+
+def test_what_failed_and_ran_again_is_said_with_its_commit() -> None:
+    table, later = Table(), Table()
+    for case, outcome in (("c", "passed"), ("d", "failed"), ("e", "failed")):
+        table.pytest_runtest_logreport(report("call", outcome, 1.0, case))
+    later.pytest_runtest_logreport(report("call", "passed", 1.0, "d"))
+    page = later.again(table.text())
+    assert "Of those that failed, 1 ran again at commit " in page
+    first, second, last = page.splitlines()[-3:]
+    assert first == "| tests/test_a.py::test_b | passed | 1 | 1.0 |"
+    assert second.startswith("| tests/test_a.py::test_b[d] | passed at ")
+    assert last == "| tests/test_a.py::test_b[e] | failed | 1 | 1.0 |"
