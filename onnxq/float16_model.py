@@ -149,8 +149,7 @@ def half(
         notes=(*verdict.notes, _note(source, kept)),
     )
     made.model.attach(verdict)
-    verdict = timed_in_pairs(given, made, work.spent_s).model.verdict
-    assert verdict is not None, "it was attached"
+    verdict = timed_in_pairs(given, made, work.spent_s).model.verdict or verdict
     result.attach(verdict)
     if verdict.warning:
         warnings.warn(verdict.warning, UserWarning, stacklevel=2)

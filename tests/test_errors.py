@@ -90,5 +90,5 @@ def test_ordinals_end_as_people_say_them() -> None:
     assert said == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "112th"]
 
 
-def test_a_first_line_has_no_escape_codes() -> None:
+def test_a_first_line_has_no_escape_sequences() -> None:
     assert errors.first_line(ValueError("\x1b[1mload\x1b[0m failed.\nsecond")) == "load failed"

@@ -42,7 +42,7 @@ def test_cases_that_pass_share_a_row() -> None:
     ]
 
 
-def test_what_failed_and_ran_again_is_said_with_its_commit() -> None:
+def test_the_page_names_the_commit_of_a_second_run() -> None:
     table, later = Table(), Table()
     for case, outcome in (("c", "passed"), ("d", "failed"), ("e", "failed")):
         table.pytest_runtest_logreport(report("call", outcome, 1.0, case))

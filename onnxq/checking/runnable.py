@@ -32,8 +32,6 @@ from onnxq.times.timed_runs import time_beside_float
 P = TypeVar("P")
 Make = Callable[[Mapping[str, Float]], tuple[P, "QuantizedModel"]]
 """Makes plan and model with these nodes left in float."""
-
-
 TIMED_S, TIMED_SHARE = 0.2, 0.1
 """CPU seconds of the runs that tell whether a model is slower, and share of the work so far, where
 that is more. Runs of 1 ms take 20 rounds of each model in them."""
@@ -112,14 +110,17 @@ def timed_in_pairs(source: ir.Model, made: Made[P], spent_s: float) -> Made[P]:
     seconds = max(TIMED_S, TIMED_SHARE * spent_s)
     # the file may be slower than the canonical model; bfloat16 has no kernels, and paths are UTF-8
     for file in dict.fromkeys((given_file(source), None)):
-        with contextlib.suppress(*REFUSALS, UnicodeEncodeError):
+        with contextlib.suppress(*REFUSALS):
             time = time_beside_float(source, model, feeds, seconds, file)
             if time.low < 1 < time.ratio:
                 time = time_beside_float(source, model, feeds, IN_DOUBT * seconds, file)
-            speed, interval = 1 / time.ratio, (1 / time.high, 1 / time.low)
-            told = replace(verdict, speedup=speed, speedup_range=interval)
-            model.attach(replace(told, speed_of=None if file is None else verdict.size_of))
+            told = replace(verdict, speed_of=None if file is None else verdict.size_of)
+            interval = (1 / time.high, 1 / time.low)
+            model.attach(replace(told, speedup=1 / time.ratio, speedup_range=interval))
             break
+    else:
+        note = "its speed is of one pair of sessions; onnxq bench opens several"
+        model.attach(replace(verdict, notes=(*verdict.notes, note)))
     return made
 
 

@@ -164,6 +164,8 @@ class Session:
             reply = self._trial.open()
         except NoChildError:
             return False
+        except UnicodeEncodeError as error:  # a path that is no UTF-8
+            raise self._refused(error) from error
         if reply.error:
             raise self._refused(RuntimeError(reply.error))
         self._source = self._trial.source

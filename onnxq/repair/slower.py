@@ -83,9 +83,7 @@ def why_not_worth(
     if objective is Objective.SIZE:
         return LargerHere(ratio) if ratio > 1 and verdict.integer_nodes else None
     verdict = timed_in_pairs(source, made, spent_s).model.verdict
-    if verdict is None or not verdict.integer_nodes:
-        return None
-    if verdict.speedup is None or verdict.speedup_range is None:
+    if not (verdict and verdict.integer_nodes and verdict.speedup and verdict.speedup_range):
         return None
     if verdict.is_slower:
         return SlowerHere(float(f"{1 / verdict.speedup:.3g}"))

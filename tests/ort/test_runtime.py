@@ -34,6 +34,14 @@ def test_a_model_runs_from_memory_and_from_a_path_alike(tmp_path: Path) -> None:
         np.testing.assert_array_equal(ours.run({"x": X})[0], theirs.run({"x": X})[0])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
+def test_a_path_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "net\udcff.onnx"
+    path.write_bytes(matmul_proto(matmul_weight()).SerializeToString())
+    with pytest.raises(ModelError, match="surrogates not allowed"):
+        runtime.open_session(path)
+
+
 def test_weights_mapped_from_an_external_file_run(tmp_path: Path) -> None:
     onnx.save_model(
         matmul_proto(matmul_weight()),

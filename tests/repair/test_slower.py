@@ -224,3 +224,4 @@ def test_a_model_that_cannot_be_timed_keeps_the_time_of_its_run(
     verdict = verdict_of(onnxq.quantize_weights(linear(), samples(), method="rtn"))
     assert verdict.speedup is not None
     assert verdict.speedup_range is None
+    assert "its speed is of one pair of sessions" in str(verdict)
