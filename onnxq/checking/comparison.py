@@ -85,12 +85,6 @@ class Comparison:
             self.saturated += int(np.count_nonzero((x < limits[0]) | (x > limits[1])))
 
     @property
-    def left_out(self) -> str:
-        """Words on elements that SQNR and cosine leave out; empty where there are none."""
-        alike, of = self.nonfinite_pairs, self.elements
-        return f"{alike} of {of} numbers are NaN or Inf in both models" if alike else ""
-
-    @property
     def sqnr_db(self) -> float:
         """SQNR in dB; inf: equal; -inf: float is all zeros; NaN: nothing finite to compare."""
         if 0 < self.nonfinite_pairs == self.elements:

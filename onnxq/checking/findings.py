@@ -60,7 +60,7 @@ class OutputFinding:
             in dB is; None: it is of floats.
         worst_part: slices of other power than the rest, such as scores beside boxes, where they
             are further from float than the whole; None: there are none.
-        left_out: words on numbers that SQNR and cosine leave out; empty where there are none.
+        nonfinite_pairs: elements that are the same NaN or Inf in both, which SQNR leaves out.
     """
 
     name: str
@@ -72,7 +72,7 @@ class OutputFinding:
     top1_agreement: float | None
     agreement: float | None = None
     worst_part: OutputPart | None = None
-    left_out: str = ""
+    nonfinite_pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,8 +333,13 @@ class _Run:
     def notes(self) -> list[str]:
         """Why an output, or some of it, could not be compared."""
         problems = [output.problem for output in self._outputs if output.problem]
-        left_out = {o.pair.name: o.pair.sums.compared.left_out for o in self._outputs}
-        return problems + [f"output '{name}': {words}" for name, words in left_out.items() if words]
+        alike = "numbers are NaN or Inf in both models"
+        sums = {output.pair.name: output.pair.sums.compared for output in self._outputs}
+        return problems + [
+            f"output '{name}': {of.nonfinite_pairs} of {of.elements} {alike}"
+            for name, of in sums.items()
+            if of.nonfinite_pairs
+        ]
 
 
 def _float_session(validation: Validation) -> runtime.Session | str | None:

@@ -128,5 +128,5 @@ def _output_finding(pair: Pair, scale: float | None) -> OutputFinding:
         pair.sums.top1.share,
         pair.sums.agreement,
         None if differs else pair.sums.worst_part,
-        sums.left_out,
+        sums.nonfinite_pairs,
     )

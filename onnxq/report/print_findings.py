@@ -71,8 +71,9 @@ def _print_outputs(console: Console, outputs: tuple[OutputFinding, ...]) -> None
     for output in outputs:
         if output.worst_part is not None:
             console.print(f"output '{output.name}', {output.worst_part}")
-        if output.left_out:
-            console.print(f"output '{output.name}': {output.left_out}")
+        if output.nonfinite_pairs:
+            of = f"{output.nonfinite_pairs} of {output.elements} numbers"
+            console.print(f"output '{output.name}': {of} are NaN or Inf in both models")
 
 
 def _worst_db(output: OutputFinding) -> float:
